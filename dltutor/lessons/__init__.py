@@ -1,1 +1,1 @@
-"""How it is practised: one package for each lesson, and the kit that they have in common."""
+"""The exercises: one package for each lesson, and the engine that they share."""

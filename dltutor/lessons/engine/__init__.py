@@ -1,1 +1,1 @@
-"""What the lessons have in common: exercises, checks, hints, progress."""
+"""The engine that all lessons share: exercises, checks, hints, progress."""

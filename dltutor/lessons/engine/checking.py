@@ -1,4 +1,4 @@
-"""check(), hint(), progress(): what a learner calls."""
+"""The functions that a learner calls: check(), hint(), progress()."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from dltutor.observation.time_limits import DeadlinePassed, check_main_thread
 from dltutor.tables import Note, Table, size
 
 _LESSONS: Final = Path(__file__).parents[1]
-_SHOWN: Final = 20  # lines of what an answer printed
-_WIDTH: Final = 200  # characters of each
-# What is said of locks and queues that were alive at the end: a check ends the process with them.
-# And torch's advice to use another start method, before it raises what the result tells.
-_OURS: Final = re.compile(
+_SHOWN_LINES: Final = 20  # of what an answer printed
+_LINE_WIDTH: Final = 200  # characters
+# Two warnings that a check causes itself. The resource tracker reports locks and queues that were
+# still alive when the check ended their process. And torch advises another start method before it
+# raises the error that the result shows anyway.
+_OWN_WARNINGS: Final = re.compile(
     r".*: (?:There appear to be \d+ leaked|Got pickle error when) .*\n"
     r"(?:  (?:warnings\.warn|return _MultiProcessingDataLoaderIter)\(.*\n)?"
 )
@@ -44,21 +45,21 @@ _hints_given: Counter[str] = Counter()
 
 
 class CheckFailed(DltutorError, AssertionError):
-    """Raised instead of a quiet answer under `DLTUTOR_STRICT=1`, for the course's own tests."""
+    """What check() raises for a wrong answer under `DLTUTOR_STRICT=1`, for the course's tests."""
 
 
 def exercises() -> dict[str, Exercise]:
-    """Every exercise by its name, in lesson order."""
+    """Return every exercise by its name, in lesson order."""
     lessons = sorted(path.parent.name[-2:] for path in _LESSONS.glob("lesson_*/exercises.toml"))
     return {name: each for lesson in lessons for name, each in exercises_in(lesson).items()}
 
 
 @cache
 def exercises_in(lesson: str) -> dict[str, Exercise]:
-    """The exercises of a lesson by their names. Some lessons take a second to import.
+    """Return the exercises of a lesson by their names. Some lessons take a second to import.
 
     Args:
-        lesson: Its number, such as "10".
+        lesson: The lesson's number, such as "10".
     """
     return {each.name: each for each in exercises_of(lesson)}
 
@@ -66,20 +67,20 @@ def exercises_in(lesson: str) -> dict[str, Exercise]:
 def check(exercise: str, answer: Any) -> Result:
     """Check an answer, and say what was observed.
 
-    The answer runs in a process of its own: whatever it does, this one lives on as it was, and
-    nothing is left of the check when it is over.
+    The answer runs in its own process. Whatever it does, the notebook's process stays as it was,
+    and the check leaves nothing behind.
 
     Args:
         exercise: The name, such as "01.fix".
-        answer: Your answer: a class, a function or a value, as the exercise says.
+        answer: Your class, function, or value, as the exercise asks.
 
     Returns:
         The result, which a notebook shows.
 
     Raises:
-        CheckFailed: The answer is not correct and `DLTUTOR_STRICT` is 1.
+        CheckFailed: The answer isn't correct and `DLTUTOR_STRICT` is 1.
         KeyboardInterrupt: You pressed Stop.
-        RuntimeError: It is called outside the main thread.
+        RuntimeError: You called it outside the main thread.
     """
     check_main_thread("check()", "Stop end it")
     found = _find(exercise)
@@ -94,7 +95,7 @@ def check(exercise: str, answer: Any) -> Result:
 
 
 def hint(exercise: str) -> Note:
-    """The next hint for an exercise. There are three; after the third it says so.
+    """Return the next of an exercise's three hints. After the third, the note says so.
 
     Args:
         exercise: The name, such as "01.fix".
@@ -110,7 +111,7 @@ def hint(exercise: str) -> Note:
 
 
 def hints_given(exercise: str) -> int:
-    """How many hints were taken for an exercise in this kernel.
+    """Return how many hints you've asked for since this notebook's kernel started.
 
     Args:
         exercise: The name, such as "01.fix".
@@ -119,13 +120,13 @@ def hints_given(exercise: str) -> int:
 
 
 def progress(lesson: str = "") -> Table:
-    """Which exercises are solved.
+    """List the exercises, with the outcome of each.
 
     Args:
-        lesson: The number of a lesson, such as "01"; without it, all lessons are listed.
+        lesson: The number of a lesson, such as "01". By default, all lessons are listed.
 
     Raises:
-        ValueError: There is no such lesson.
+        ValueError: There's no such lesson.
     """
     known = exercises().values()
     listed = [each for each in known if lesson in ("", each.lesson)]
@@ -142,10 +143,10 @@ def progress(lesson: str = "") -> Table:
 
 
 def verdict(grade: Callable[[], Result]) -> Result:
-    """What a grader says, also where it rejects, and where something is raised.
+    """Return a grader's result, even if the grader rejects the answer or something else raises.
 
     Args:
-        grade: Looks, gathers and judges; or judges recorded evidence, in a test.
+        grade: Looks, gathers, and judges. In a test, it judges recorded evidence.
     """
     try:
         return grade()
@@ -154,12 +155,12 @@ def verdict(grade: Callable[[], Result]) -> Result:
     except DeadlinePassed as late:
         at = errors.read(late).traceback
         return Result(Outcome.NOT_YET, "late", {"stood": f"It was at {at[-1]}." if at else ""})
-    except BaseException as error:  # also SystemExit: the result has to be told
-        # A line of the learner's is in it, or a Stop that nobody can have pressed here.
-        # Nor is a weak reference ours that has lost its object.
-        raised_by = (KeyboardInterrupt, ReferenceError)
-        theirs = errors.read(error).traceback or isinstance(error, raised_by)
-        if theirs or takes_other_arguments(error):
+    except BaseException as error:  # SystemExit, too, because a check always has a result
+        # The learner's code raised it if one of their lines is in the traceback. Nobody can press
+        # Stop in this process, and no grader uses a `weakref.proxy`.
+        only_by_learners = (KeyboardInterrupt, ReferenceError)
+        by_learner = errors.read(error).traceback or isinstance(error, only_by_learners)
+        if by_learner or takes_other_arguments(error):
             return failed_in_main(error)
         lines = shorten_paths(traceback.format_exc())
         return Result(Outcome.COULD_NOT_CHECK, "our-mistake", {"lines": f"\n{lines}"})
@@ -177,8 +178,8 @@ def _in_sandbox(exercise: Exercise, answer: Any) -> Result:
         print(f"Checking {exercise.name}: {exercise.runs}, at most {grader.at_most} s.", flush=True)
 
     ended = sandbox.run(grade, at_most=grader.at_most, announce=announce)
-    told = Result.from_dict(ended.result)
-    result = told or verdict(lambda: _without_result(ended, grader.at_most))
+    received = Result.from_dict(ended.result)
+    result = received or verdict(lambda: _without_result(ended, grader.at_most))
     if result.outcome is not Outcome.CORRECT:
         _show(ended.printed)
     return result
@@ -189,12 +190,12 @@ def _grade(grader: Grader[Any], answer: Any, begin: Callable[[], None]) -> Resul
     if grader.at_most:
         begin()
     result = grader.judge(grader.gather(looked))
-    _nothing_runs_on()
+    _reject_if_still_running()
     return result
 
 
-def _nothing_runs_on() -> None:
-    gc.collect()  # pools and managers end with the objects that hold them
+def _reject_if_still_running() -> None:
+    gc.collect()  # a pool or manager ends when the object that holds it is freed
     if left := still_running():
         not_yet("still-running", left=left)
 
@@ -211,21 +212,21 @@ def _without_result(ended: sandbox.Ended, at_most: float) -> Result:
         case "handlers":
             could_not_check("fork-hooks-hang")
     if ended.guard is not None:
-        error_in_your_code("parent-ended", how=_ended(ended.guard))
+        error_in_your_code("parent-ended", how=_how_it_ended(ended.guard))
     if ended.status is None:
         could_not_check("nobody-saw")
-    error_in_your_code("process-ended", how=_ended(ended.status))
+    error_in_your_code("process-ended", how=_how_it_ended(ended.status))
 
 
-def _ended(status: int) -> str:
+def _how_it_ended(status: int) -> str:
     return fate(status) if status >= 0 else f"was {fate(status)}"
 
 
 def _show(printed: str) -> None:
-    lines = _OURS.sub("", printed).rstrip().splitlines()
+    lines = _OWN_WARNINGS.sub("", printed).rstrip().splitlines()
     if lines:
-        left_out = f", the last {_SHOWN} lines" if len(lines) > _SHOWN else ""
-        lines = [line[:_WIDTH] for line in lines[-_SHOWN:]]
+        left_out = f", the last {_SHOWN_LINES} lines" if len(lines) > _SHOWN_LINES else ""
+        lines = [line[:_LINE_WIDTH] for line in lines[-_SHOWN_LINES:]]
         print(f"Your code printed{left_out}:", *lines, sep="\n  ")
 
 
@@ -238,7 +239,7 @@ def _find(exercise: object) -> Exercise | None:
 
 
 def _unknown(exercise: object) -> str:
-    return f"there's no exercise {exercise!r}. There are {', '.join(exercises())}."
+    return f"there's no exercise {exercise!r}. The exercises are {', '.join(exercises())}."
 
 
 def _strict(result: Result) -> Result:

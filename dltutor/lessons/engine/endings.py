@@ -1,4 +1,4 @@
-"""How an observed run of a learner's code ended, as evidence and in words."""
+"""Run a learner's dataset in a loader, and describe how the run ended."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def run_loader(
 
     Args:
         dataset: The dataset.
-        loop: What is done with the loader in each epoch; None only takes the batches.
-        workers: How many.
-        within: Seconds for all epochs.
-        method: The start method of the workers. What is typed into a cell has to be forked, unless
-            `send_cells` was called.
-        epochs: How many.
-        options: More arguments of the DataLoader.
+        loop: Called with the loader in each epoch. None takes the batches and drops them.
+        workers: Number of workers.
+        within: Seconds for all epochs together.
+        method: The workers' start method. A class from a cell needs "fork", unless `send_cells` was
+            called.
+        epochs: Number of epochs.
+        options: More arguments for the DataLoader.
 
     Raises:
-        Rejected: The loader cannot be made, or the loop has rejected what came.
-        Exception: One of the loop's own, which is a mistake of the grader and not of the answer.
+        Rejected: The loader can't be made, or `loop` rejected what arrived.
+        Exception: `loop` itself failed, which is the grader's mistake and not the answer's.
     """
     ours: list[Exception] = []
 
@@ -81,15 +81,15 @@ def _take(loader: DataLoader[Any]) -> None:
 def arrivals(
     dataset: Any, keep: Callable[[Any], K], **how: Any
 ) -> tuple[Ending, tuple[tuple[K, ...], ...]]:
-    """Run an answer's dataset in a loader, and note each sample that arrives.
+    """Run an answer's dataset in a loader, and record each sample that arrives.
 
     Args:
         dataset: The dataset.
-        keep: What is noted of a sample, which is as it came: a batch is the list of its samples.
+        keep: Returns what to record about a sample. Samples aren't collated.
         how: As for `run_loader`.
 
     Returns:
-        How the run ended, and what was noted in each epoch, in order of arrival.
+        How the run ended, and each epoch's records in order of arrival.
     """
     epochs: list[list[K]] = []
 
@@ -103,7 +103,7 @@ def arrivals(
 
 
 def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:
-    """What `make_loader` makes, if it is a DataLoader with as many workers as it was asked for."""
+    """Return what `make_loader` makes, if it's a DataLoader with as many workers as asked for."""
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
     if not isinstance(loader, DataLoader):
@@ -114,7 +114,7 @@ def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoade
 
 
 def where(workers: int, method: str = "fork") -> str:
-    """The circumstances of a run, as the start of a sentence: "with 2 workers under fork"."""
+    """Return a run's settings, to start a sentence with: "with 2 workers under fork"."""
     if not workers:
         return "without workers"
     return f"with {workers} worker{'s' if workers > 1 else ''} under {method}"
@@ -122,19 +122,19 @@ def where(workers: int, method: str = "fork") -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an observed run of an answer ended: what a judge needs of an Observation.
+    """How an observed run of an answer ended: the part of an Observation that judges need.
 
     Args:
         end: As in an Observation.
-        deadline: Seconds that the run had.
-        fates: The workers in words, where one has died: "W0 killed by SIGKILL (exit code -9)".
-        kind: The type of the exception that ended it, or "".
-        message: Its text.
+        deadline: Seconds that the run was allowed.
+        fates: If a worker died, how each one ended: "W0 killed by SIGKILL (exit code -9)".
+        kind: The type of the exception that ended the run, or "".
+        message: That exception's message.
         raised_in_worker: The type of the exception as the worker raised it, or None.
         failed_worker: The number of that worker, or None.
-        error: The exception and its place in one sentence, or "".
-        stood: Where the processes stood that did not end, with the workers' names.
-        main: Where main stood in code that is not torch's, if it did not end.
+        error: The exception and where it was raised, in one sentence, or "".
+        stood: After a hang, sentences that say which line each process was at.
+        main: After a hang, the line outside of torch that main was at.
         last_words: The last line that a worker wrote to stderr, or "".
     """
 
@@ -152,7 +152,7 @@ class Ending:
 
 
 def ending(seen: Observation) -> Ending:
-    """What a judge needs of an Observation, as plain text that can be recorded."""
+    """Return the part of an Observation that judges need, as plain text that can be recorded."""
     kind, message = seen.chain[0] if seen.chain else ("", "")
     lines = tidy(seen.stderr).strip().splitlines()
     dead = [worker for worker in seen.workers if worker.exitcode is not None]
@@ -172,15 +172,15 @@ def ending(seen: Observation) -> Ending:
 
 
 def ended_well(run: Ending, where: str = "", **fields: object) -> None:
-    """Go on only where a run finished.
+    """Reject an answer whose run didn't finish.
 
     Args:
-        run: The run.
-        where: Under which circumstances, such as "with 2 workers under fork"; may be empty.
-        fields: More of the evidence, for a lesson that has its own words.
+        run: How the run ended.
+        where: The run's settings, such as "with 2 workers under fork", or "".
+        fields: More of the evidence, for a lesson that has its own words for a code.
 
     Raises:
-        Rejected: It did not finish. The codes are "hung", "raised", and "worker-died".
+        Rejected: The run didn't finish. The codes are "hung", "raised", and "worker-died".
     """
     if run.end == "finished":
         return
@@ -199,7 +199,7 @@ def _where_they_stood(seen: Observation) -> str:
         return ""
     names: dict[str, list[str]] = {}
     for worker in seen.workers:
-        # One that waits to be asked for a sample is idle.
+        # A worker that waits for its next indices is idle.
         if worker.stack and "index_queue" not in worker.stack[0].code:
             names.setdefault(str(worker.stack[0]), []).append(worker.name)
     if not names:

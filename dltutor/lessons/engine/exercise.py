@@ -1,4 +1,4 @@
-"""An exercise: its words, and how an answer is graded."""
+"""An exercise: its texts, and how an answer is graded."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ E = TypeVar("E")
 
 
 def unchanged(answer: Any) -> Any:
-    """The `look` of a grader that takes whatever it's given."""
+    """Return the answer as it is: the `look` of a grader that accepts any answer."""
     return answer
 
 
 @dataclass(frozen=True)
 class Grader(Generic[E]):
-    """How an answer is graded: looked at, run, judged. All three run in the sandbox.
+    """How an answer is graded, in three steps: look, gather, judge. All run in the sandbox.
 
     Each step may raise `Rejected`, which ends the grading with its result.
 
     Args:
-        gather: Runs the answer and returns the evidence: a plain dataclass.
-        judge: Takes the evidence and says what was found. It runs nothing of the learner's.
-        look: Takes the answer and returns what `gather` is given. It runs nothing of the
-            learner's, and rejects what isn't worth running: the untouched starter, a wrong type.
-        at_most: Seconds that the whole check takes at most; 0 if it runs nothing.
+        gather: Runs the answer and returns the evidence, a plain dataclass.
+        judge: Takes the evidence and returns the result. It doesn't run the learner's code.
+        look: Takes the answer and returns the argument for `gather`. It doesn't run the learner's
+            code, and rejects what isn't worth running: the untouched starter, a wrong type.
+        at_most: Time limit of the whole check in seconds. 0 if it runs nothing.
     """
 
     gather: Callable[[Any], E]
@@ -41,10 +41,10 @@ class Grader(Generic[E]):
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise of a lesson. Its words are in the lesson's `exercises.toml`: see `words.py`.
+    """One exercise of a lesson. Its texts are in the lesson's `exercises.toml`: see `words.py`.
 
     Args:
-        name: The lesson's number, a dot and a word, such as "01.fix".
+        name: The lesson's number, a dot, and a word, such as "01.fix".
         grader: How an answer is graded.
     """
 
@@ -53,12 +53,12 @@ class Exercise:
 
     @property
     def lesson(self) -> str:
-        """The number of its lesson."""
+        """The lesson's number."""
         return self.name.partition(".")[0]
 
     @property
     def title(self) -> str:
-        """What's asked, in a few words, for the list of progress."""
+        """What the exercise asks, in a few words, for `progress()`."""
         return str(self._words["title"])
 
     @property
@@ -68,7 +68,7 @@ class Exercise:
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Three: where to look, which mechanism, nearly the line."""
+        """Three hints: where to look, which mechanism, nearly the line."""
         return tuple(self._words["hints"])
 
     @property
@@ -85,11 +85,11 @@ def by_runs(
     look: Callable[[Any], Any] = unchanged,
     result: Callable[[tuple[E, ...]], Result] = lambda runs: correct(),
 ) -> Grader[tuple[E, ...]]:
-    """Grade an answer by several runs. The first one that is rejected is the last one.
+    """Grade an answer by several runs, up to the first one that `judge` rejects.
 
     Args:
         run: Runs the answer several times, and yields the evidence of each run.
-        judge: Takes the evidence of a run, and rejects what is wrong.
+        judge: Takes the evidence of one run, and rejects what's wrong.
         at_most: As for a Grader.
         look: As for a Grader.
         result: Takes the evidence of all runs, if none was rejected, and makes the result.
@@ -114,12 +114,7 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Grade an answer that is one of a few letters. Its code is the letter that was chosen.
-
-    Args:
-        right: The right option.
-        options: All of them.
-    """
+    """Grade an answer that's one of a few letters. The result's code is the chosen letter."""
     letters = [*options]
     listed = ", ".join(map(repr, letters))
 
@@ -140,11 +135,11 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
 
 
 def number(right: int, options: Iterable[str]) -> Grader[int]:
-    """Grade an answer that is a whole number. Its code is the number, or "other-number".
+    """Grade an answer that's a whole number. The result's code is the number, or "other-number".
 
     Args:
         right: The right number.
-        options: The numbers that have words of their own.
+        options: The numbers that have their own text.
     """
     known = [*options]
 
@@ -160,13 +155,13 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
 
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
-    """The exercises of a lesson, in the order of its `exercises.toml`.
+    """Return the exercises of a lesson, in the order of its `exercises.toml`.
 
-    One with `options` is graded by them, any other by the GRADER of the lesson's module with its
-    name.
+    An exercise with `options` is graded by them. Any other is graded by the `GRADER` of the
+    lesson's module that's named like the exercise.
 
     Args:
-        lesson: Its number, such as "10".
+        lesson: The lesson's number, such as "10".
 
     Raises:
         ImportError: An exercise has no grader.

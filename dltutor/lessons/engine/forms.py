@@ -1,7 +1,7 @@
-"""The forms of an answer: a letter, a whole number, a class, a function.
+"""Read an answer as a letter, a whole number, a class, or a function.
 
-What a person types is taken as it is meant: `b`, "B", "(b)" and np.str_("b ") are one letter, 9,
-"9", np.int64(9) and torch.tensor(9) one number.
+A check accepts what the learner means: `b`, "B", "(b)", and np.str_("b ") are the same letter, and
+9, "9", np.int64(9), and torch.tensor(9) are the same number.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _AROUND_A_LETTER = re.compile(r"[\s'\"`()\[\]{}.,:;]+")
 
 
 def blank(answer: Any) -> bool:
-    """Whether an answer is still the `...` or None of its starter."""
+    """Return whether an answer is still the starter's `...` or None."""
     return answer is None or answer is ...
 
 
 def shown(answer: Any) -> str:
-    """An answer as text, cut after 60 characters, without what differs from run to run."""
+    """Return an answer's repr, cut after 60 characters, without parts that change between runs."""
     try:
         text = tidy(repr(answer))
-    except Exception:  # a class of the learner's own may do anything
+    except Exception:  # a learner's class may do anything
         return f"an object of `{type(answer).__name__}`, whose `repr` raises"
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def letter(answer: Any) -> str | None:
-    """The letter that was typed, in lower case, or None where it is none."""
+    """Return the answer's letter in lower case, or None if the answer isn't a letter."""
     if not isinstance(answer, str):
         return None
     bare = _AROUND_A_LETTER.sub("", answer).lower()
@@ -49,7 +49,7 @@ def letter(answer: Any) -> str | None:
 
 
 def whole_number(answer: Any) -> int | None:
-    """The whole number that was typed, or None where it is none."""
+    """Return the answer as an `int`, or None if it isn't a whole number."""
     if isinstance(answer, (bool, np.bool_)):
         return None
     if isinstance(answer, (np.ndarray, torch.Tensor)) and answer.ndim == 0:
@@ -62,10 +62,10 @@ def whole_number(answer: Any) -> int | None:
 
 
 def a_whole_number(answer: Any) -> int:
-    """The whole number that was typed.
+    """Return the answer as an `int`.
 
     Raises:
-        Rejected: It is still the starter, or no whole number.
+        Rejected: It's still the starter, or isn't a whole number.
     """
     if blank(answer):
         not_attempted("no-number")
@@ -76,7 +76,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """What a function returned as an `int`, or None where it is none: False is 0, "0" is none."""
+    """Return a function's result as an `int`, or None if it isn't one. False is 0, "0" is None."""
     try:
         return index(answer)
     except TypeError:
@@ -84,10 +84,10 @@ def as_int(answer: Any) -> int | None:
 
 
 def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__")) -> type:
-    """The answer, if it is a class with these methods.
+    """Return the answer, if it's a class with these methods.
 
     Raises:
-        Rejected: It is not.
+        Rejected: It isn't.
     """
     if not isinstance(answer, type):
         if isinstance(answer, Dataset):
@@ -105,15 +105,15 @@ def a_fixed_class(
     *,
     methods: tuple[str, ...] = ("__len__", "__getitem__"),
 ) -> type:
-    """The answer, if it is a dataset's class with these methods that is no longer the starter.
+    """Return the answer, if it's a class with these methods and no longer the starter.
 
     Args:
         answer: What the learner handed in.
-        starter: The broken class that they were given.
-        methods: What the class has to have.
+        starter: The broken class that the learner was given.
+        methods: Methods that the class needs.
 
     Raises:
-        Rejected: It is not.
+        Rejected: It isn't.
     """
     if blank(answer):
         not_attempted("no-class")
@@ -126,16 +126,16 @@ def a_fixed_class(
 
 
 def is_a_loader(answer: Any) -> bool:
-    """Whether an answer is a DataLoader, or a class of them."""
+    """Return whether an answer is a DataLoader, or a subclass of it."""
     kind = answer if isinstance(answer, type) else type(answer)
     return issubclass(kind, DataLoader)
 
 
 def a_fixed_function(answer: Any, starter: Callable[..., object]) -> Callable[..., Any]:
-    """The answer, if it is a function that is no longer the starter.
+    """Return the answer, if it's a function and no longer the starter.
 
     Raises:
-        Rejected: It is not.
+        Rejected: It isn't.
     """
     if blank(answer):
         not_attempted("no-function")

@@ -1,4 +1,4 @@
-"""An exercise whose answer gives each of several things a word."""
+"""Grade exercises whose answer is a dict from job to word."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_
 
 
 def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
-    """Grade a dict that gives each job a word: `a`, "Cache" and "'cache'" are taken as meant.
+    """Grade a dict that gives each job a word. "Cache" and "'cache'" count as the same word.
 
-    Its codes are "no-" and the plural of `what`, "dots", "other-keys", "no-" and `what`, and
-    "wrong-A" for the first job that has another word.
+    If the words are causes, the codes are "no-causes", "dots", "other-keys", "no-cause" for an
+    unknown word, and "wrong-A" for the first job with the wrong word.
 
     Args:
         right: Job -> word.
-        what: What the words are, such as "cause".
+        what: What the words are, in the singular, such as "cause".
     """
     words = [*right.values()]
 

@@ -1,8 +1,8 @@
-"""Megabytes that an answer takes beyond what its place takes: how memory is held against it.
+"""How many megabytes an answer needs beyond what the same run needs with an empty dataset.
 
-What a process takes without any answer differs between machines, Pythons and builds of torch: the
-pages of libraries that it touches for the first time, what a fork copies of them, what the loader
-itself needs. So a grader runs an empty dataset first, in the same process and in the same way.
+What the empty run needs differs between machines, Pythons, and builds of torch: pages of libraries
+that the process touches for the first time, pages of them that a fork copies, and the loader's own
+memory. So a grader measures an empty dataset first, in the same process and in the same way.
 """
 
 from __future__ import annotations
@@ -21,15 +21,11 @@ from dltutor.tables import MB
 
 What = TypeVar("What")
 
-_UNKNOWN: Final = 200  # MB that an interpreter with torch takes, where PSS cannot be read
+_WITHOUT_PSS: Final = 200  # MB for an interpreter with torch, if PSS can't be read
 
 
 class Empty(Dataset[Any]):
-    """Samples that are there already: to read them takes nothing, and keeps nothing.
-
-    Args:
-        samples: Anything with a length and samples at its indices.
-    """
+    """A dataset whose samples already exist, so reading one takes no memory."""
 
     def __init__(self, samples: Any) -> None:
         self.samples = samples
@@ -42,49 +38,49 @@ class Empty(Dataset[Any]):
 
 
 def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[What, float]:
-    """How much more an answer took than an empty run did, of each thing; at least nothing.
+    """Return how much more an answer took than the empty run, for each key. At least 0.
 
     Args:
-        empty: What the empty run took, in any unit; what is missing is nothing.
-        taken: What the answer took, in the same one.
+        empty: What the empty run took, in any unit. A missing key counts as 0.
+        taken: What the answer took, in the same unit.
     """
     return {what: max(0, took - empty.get(what, 0)) for what, took in taken.items()}
 
 
 def finished(empty: Ending, place: str) -> None:
-    """Go on only where an empty run finished.
+    """Give up the check if the empty run didn't finish, which isn't the answer's fault.
 
     Args:
-        empty: How it ended.
-        place: With how many workers.
+        empty: How the empty run ended.
+        place: The run's settings, such as "With 2 workers".
 
     Raises:
-        Rejected: It did not; that says something of the machine, and nothing of the answer.
+        Rejected: The empty run didn't finish.
     """
     if empty.end != "finished":
         could_not_check("empty-run-failed", where=place, end=empty.end)
 
 
 def room(more: int, *, workers: int) -> int:
-    """A limit for `confine` that leaves a loader so much, whatever Python and torch take here.
+    """Return a memory limit for `confine` that leaves `more` MB to the loader.
 
     Args:
-        more: MB beyond what main and the workers take with an empty dataset.
-        workers: How many, forked.
+        more: MB beyond what main and the workers take with an empty dataset on this machine.
+        workers: Number of forked workers.
 
     Returns:
-        Bytes.
+        The limit in bytes.
     """
-    return (_taken_by_nothing(workers) + more) * MB
+    return (_empty_run_mb(workers) + more) * MB
 
 
 @cache
-def _taken_by_nothing(workers: int) -> int:
+def _empty_run_mb(workers: int) -> int:
     curve = confine(loader_of_nothing, workers=workers).timeline.total_pss() / MB
-    return round(max(curve[np.isfinite(curve)], default=_UNKNOWN))
+    return round(max(curve[np.isfinite(curve)], default=_WITHOUT_PSS))
 
 
 def loader_of_nothing(workers: int) -> DataLoader[Any]:
-    """What an empty run reads, in an interpreter of its own."""
+    """Return a loader over an empty dataset, which `confine` reads in its own interpreter."""
     samples: Any = Empty(range(64 * workers))
     return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")

@@ -1,4 +1,4 @@
-"""What a check finds: one of five outcomes, and the code of its words."""
+"""The result of a check: one of five outcomes, and the code of its text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dltutor.tables import Note, Tone
 
 
 class Outcome(Enum):
-    """The five outcomes. The value is the label that a learner reads."""
+    """One of the five outcomes. The value is the label that a learner reads."""
 
     CORRECT = "Correct"
     NOT_YET = "Not yet"
@@ -36,13 +36,13 @@ _LONGEST: Final = 3000  # characters of a field
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to a check.
+    """The result of a check.
 
     Args:
         outcome: One of the five.
-        code: What the check found. `engine/words.py` has the words for it.
-        fields: What the words take from the evidence.
-        exercise: Whose words; "" as long as only the evidence is judged.
+        code: What the check found. `engine/words.py` finds the text for it.
+        fields: Values from the evidence that the text shows.
+        exercise: The exercise whose texts apply. "" while only the evidence is judged.
     """
 
     outcome: Outcome
@@ -51,19 +51,16 @@ class Result:
     exercise: str = ""
 
     def under(self, code: str) -> Result:
-        """The same finding under other circumstances, which another code's words tell of.
+        """Return the same result, with its text inside another code's text.
 
         Args:
-            code: Its words have `{finding}` where the words of this result go.
+            code: The code of a text that has `{finding}` where this result's text goes.
         """
         return replace(self, code=code, fields={**self.fields, "finding": self.code})
 
     @property
     def text(self) -> str:
-        """What the learner reads: first what was observed, then where to look.
-
-        Without an exercise, it's the code and its fields.
-        """
+        """What the learner reads. Without an exercise, it's the code and its fields."""
         if not self.exercise:
             return " ".join((self.code, *map(str, self.fields.values())))
         said = words.text(self.exercise, self.code, self.fields)
@@ -71,20 +68,20 @@ class Result:
         return said if after_a_colon else said[:1].upper() + said[1:]
 
     def to_dict(self) -> dict[str, Any]:
-        """What leaves the sandbox: the outcome, the code, and the beginning of each field."""
+        """Return the outcome, the code, and the beginning of each field, to leave the sandbox."""
         fields = {name: str(value)[:_LONGEST] for name, value in self.fields.items()}
         return {"outcome": self.outcome.value, "code": self.code, "fields": fields}
 
     @staticmethod
-    def from_dict(told: object) -> Result | None:
-        """What came out of the sandbox, or None where nothing did."""
-        match told:
+    def from_dict(sent: object) -> Result | None:
+        """Return the result that came out of the sandbox, or None if nothing did."""
+        match sent:
             case {"outcome": str(outcome), "code": str(code), "fields": dict(fields)}:
                 return Result(Outcome(outcome), code, fields)
         return None
 
     def note(self) -> Note:
-        """The outcome and the text, to be shown."""
+        """Return the outcome and the text, ready to show."""
         end = ":" if self.outcome in _COLON else "."
         return Note(f"{self.outcome.value}{end}", self.text, _TONES[self.outcome])
 
@@ -97,21 +94,17 @@ class Result:
         return self.note()._repr_html_()
 
 
-#: What evidence records as wrong, to be rejected later.
+#: A mistake that `gather` records in the evidence, for `judge` to reject.
 Fault: TypeAlias = Result
 
 
 def fault(code: str, /, **fields: object) -> Fault:
-    """What `not_yet` would tell, as evidence."""
+    """Return what `not_yet` would raise, to keep it as evidence."""
     return Result(Outcome.NOT_YET, code, fields)
 
 
 class Rejected(Exception):
-    """The answer is not correct. Graders raise it wherever they find that out.
-
-    Args:
-        result: What to tell the learner.
-    """
+    """The answer isn't correct. Graders raise it as soon as they know."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -119,11 +112,11 @@ class Rejected(Exception):
 
 
 def correct(code: str = "correct", /, **fields: object) -> Result:
-    """The exercise is solved.
+    """Return the result of a solved exercise.
 
     Args:
-        code: What was found, for its words; here and below, as a Result takes it.
-        fields: What the words take from the evidence.
+        code: As for a Result, like the `code` of the functions below.
+        fields: As for a Result.
     """
     return Result(Outcome.CORRECT, code, fields)
 
@@ -134,12 +127,12 @@ def not_yet(code: str, /, **fields: object) -> NoReturn:
 
 
 def reject(found: Fault) -> NoReturn:
-    """Reject an answer for what the evidence recorded."""
+    """Reject an answer for a mistake that the evidence recorded."""
     raise Rejected(found)
 
 
 def not_attempted(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that's still what the notebook came with."""
+    """Reject an answer that's still the starter."""
     raise Rejected(Result(Outcome.NOT_ATTEMPTED, code, fields))
 
 
@@ -149,5 +142,5 @@ def error_in_your_code(code: str, /, **fields: object) -> NoReturn:
 
 
 def could_not_check(code: str, /, **fields: object) -> NoReturn:
-    """Give up where this machine, or this call, doesn't permit the check."""
+    """Give up, because this machine or this call doesn't permit the check."""
     raise Rejected(Result(Outcome.COULD_NOT_CHECK, code, fields))

@@ -1,4 +1,4 @@
-"""Running what a learner wrote, and telling how it ended: what all graders have in common."""
+"""Run a learner's code, and describe what it raised, started, or changed."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.system import processes
 
-_ENDING: Final = 1.0  # seconds for what an answer has started to end
+_ENDING: Final = 1.0  # seconds that an answer's processes have to end
 _WRONG_CALL: Final = re.compile(r"\S+\(\) (?:takes|missing|got) ")
 _HELPERS: Final = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
 
 
 @contextmanager
 def theirs() -> Iterator[None]:
-    """A block that calls the learner's code: whatever it raises is the learner's error.
+    """Report whatever the block raises as an error in the learner's code.
 
     Raises:
-        Rejected: Something was raised in the block.
+        Rejected: The block raised something.
     """
     try:
         yield
     except (Rejected, DeadlinePassed):
         raise
-    except BaseException as error:  # also SystemExit and KeyboardInterrupt: a check goes on
+    except BaseException as error:  # SystemExit and KeyboardInterrupt, too: the check goes on
         raise Rejected(failed_in_main(error)) from error
 
 
 def takes_other_arguments(error: BaseException) -> bool:
-    """Whether a call failed because what was called takes other arguments.
+    """Return whether a call failed because the callee takes other arguments.
 
-    Where a grader made the call, that was the learner's function or method: type checking has seen
-    all calls of our own.
+    If a grader made the call, the callee is the learner's, because mypy has checked all calls of
+    our own functions.
     """
     return type(error) is TypeError and bool(_WRONG_CALL.match(str(error)))
 
@@ -61,16 +61,16 @@ def made(
     call: str,
     within: float,
 ) -> Any:
-    """Make what the learner's class or function makes.
+    """Call the learner's class or function, and return what it makes.
 
     Args:
         make: The class or function.
-        arguments: What it takes.
+        arguments: Its arguments.
         call: How the lesson writes the call, such as "MyDataset(root)".
-        within: Seconds that it may take.
+        within: Seconds that the call may take.
 
     Raises:
-        Rejected: It takes longer ("not-ready"), or raises ("raised").
+        Rejected: The call takes longer ("not-ready"), or raises ("raised").
     """
     try:
         with theirs(), deadline(within):
@@ -87,15 +87,15 @@ def _forks() -> list[None]:
 
 
 def started() -> int:
-    """How many processes this one has forked since this was asked first."""
+    """Return how many processes this one has forked since the first call of this function."""
     return len(_forks())
 
 
 def still_running(spare: Collection[int] = ()) -> str:
-    """How many processes still run that an answer started: "a process", "3 processes", or "".
+    """Say how many of an answer's processes still run: "a process", "3 processes", or "".
 
     Args:
-        spare: The pids of others that descend from this process.
+        spare: The pids of descendants that the grader itself started.
     """
     until = time.monotonic() + _ENDING
     while left := [
@@ -110,10 +110,7 @@ def still_running(spare: Collection[int] = ()) -> str:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, str]]:
-    """What a folder holds: each file by its path in the folder, with its mode and a digest.
-
-    Two that differ tell what an answer did to the files that it was given: `changed`.
-    """
+    """Return the mode and a digest of each file in a folder, by its path in the folder."""
     found = {}
     for path in folder.rglob("*"):
         readable = path.is_file() and os.access(path, os.R_OK)
@@ -123,17 +120,17 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
-    """What is new in a folder, gone from it, or no longer as it was; sorted.
+    """Return the sorted paths of files that are new, gone, or changed.
 
     Args:
-        before: Its `contents` then.
+        before: The folder's `contents` at an earlier time.
         folder: The folder.
     """
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hints
-    # A lock or Value in a global or a class is made anew, as the import of its module would do.
+    # A lock or Value in a global or a class becomes a new one, as if a worker imported its module.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()
@@ -143,16 +140,18 @@ class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hint
 
 
 def send_cells() -> None:
-    """Let what was typed into cells reach new interpreters from now on, in this process.
+    """From now on, let this process send classes and functions from cells to spawned workers.
 
-    A spawned worker imports the classes and functions that it needs, and a cell cannot be imported:
-    lesson 06 shows what happens then. So they travel by value. All else travels as it always does.
+    A spawned worker imports the classes and functions that it needs, but it can't import a cell
+    (lesson 06 shows what happens then). So these are pickled by value. Everything else is pickled
+    as usual.
     """
 
     def by_value(pickler: ForkingPickler, thing: Any) -> Any:
         typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
-        if not typed or "<" in thing.__qualname__:  # what a file defines inside a function
-            return NotImplemented  # cannot travel either
+        # A class that's defined inside a function couldn't be sent from a file either.
+        if not typed or "<" in thing.__qualname__:
+            return NotImplemented
         _Copier(copy := io.BytesIO()).dump(thing)
         return cloudpickle.loads, (copy.getvalue(),)
 
@@ -160,29 +159,29 @@ def send_cells() -> None:
 
 
 def failed_in_main(error: BaseException) -> Result:
-    """Tell a learner of an exception that their code raised in the main process."""
+    """Return the result for an exception that the learner's code raised in main."""
     return Result(Outcome.ERROR, "raised", {"error": in_words(error), "where": ""})
 
 
 def in_words(error: BaseException) -> str:
-    """An exception that a learner's code raised here, and its place, in one sentence."""
+    """Describe an exception from the learner's code, and where it was raised, in one sentence."""
     read = errors.read(error)
     return failed_at(*read.chain[0], read.traceback)
 
 
 def failed_at(kind: str, message: str, frames: tuple[Frame, ...]) -> str:
-    """An exception and its place in one sentence.
+    """Describe an exception and where it was raised, in one sentence.
 
     Args:
-        kind: Its type.
-        message: Its text.
-        frames: Where it was raised, the innermost frame last.
+        kind: The exception's type.
+        message: The exception's message.
+        frames: The learner's frames, the innermost one last.
     """
     text = tidy(said(kind, message))
     if not frames:
         return f"`{text}`."
     place = frames[-1]
-    # The folder that a lesson makes for its files has another name on every run.
+    # A lesson's temporary folder has a different name on every run.
     file = re.sub(r"^dltutor-\w+/", "", place.file)
     where = "of your cell" if file == "your cell" else f"of {file}"
     return f"`{text}` in `{place.function}`, line {place.line} {where}."

@@ -1,4 +1,4 @@
-"""How far the learner is, across lessons and kernels."""
+"""Keep the learner's progress across notebooks and sessions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dltutor.lessons.engine.outcomes import Outcome
 
 
 def home() -> Path:
-    """The folder that keeps progress: `DLTUTOR_HOME`, or the user's data folder."""
+    """Return the folder that keeps progress: `DLTUTOR_HOME`, or the user's data folder."""
     return Path(os.environ.get("DLTUTOR_HOME") or platformdirs.user_data_dir("dltutor"))
 
 
 def load() -> dict[str, Outcome]:
-    """Exercise -> its outcome so far. What cannot be read counts as none."""
+    """Return each exercise's outcome so far. An unreadable file counts as no progress."""
     try:
         kept = json.loads((home() / "progress.json").read_text()).items()
     except (OSError, ValueError, AttributeError):
@@ -29,17 +29,17 @@ def load() -> dict[str, Outcome]:
 
 
 def save(name: str, outcome: Outcome) -> None:
-    """Remember an outcome. What was once correct stays correct.
+    """Save an outcome. An exercise that was once correct stays correct.
 
     Raises:
-        OSError: The folder cannot be written.
+        OSError: The folder can't be written.
     """
     kept = load()
     if kept.get(name) is Outcome.CORRECT:
         return
     kept[name] = outcome
     home().mkdir(parents=True, exist_ok=True)
-    # Written beside it and moved: another notebook never reads half a file.
+    # Write a new file and rename it, so that no other notebook reads half a file.
     descriptor, path = tempfile.mkstemp(dir=home())
     try:
         with open(descriptor, "w") as file:

@@ -1,6 +1,6 @@
-"""Source code: whether two pieces are the same, instruction by instruction; and showing one.
+"""Compare source code by its bytecode instructions, and show it in a notebook.
 
-Comments, layout, docstrings and type hints leave no instruction, and do not count.
+Comments, layout, docstrings, and type hints don't count, because they leave no instructions.
 """
 
 from __future__ import annotations
@@ -12,28 +12,27 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# The compiler calls what the same file has imported in another way than other names.
-_HOW_A_CALL_IS_MADE: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
+# The compiler uses different instructions to call a name that the same file has imported.
+_CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
 _HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # Python 3.14
 
 
 def same_class(one: type, other: type) -> bool:
-    """Whether two classes hold the same; their bases and names do not count."""
-    return one is other or _held_by(one) == _held_by(other)
+    """Return whether two classes have the same members. Their names and bases don't count."""
+    return one is other or _members(one) == _members(other)
 
 
 def same_function(one: object, other: object) -> bool:
-    """Whether two things are functions with the same parameters and body."""
+    """Return whether two objects are functions with the same parameters and body."""
     return one is other or (isinstance(one, FunctionType) and _member(one) == _member(other))
 
 
 def only_holds(source: str, other: type) -> bool:
-    """Whether a file's text holds this class, with the same functions, and nothing else that does
-    anything: imports, numbers and texts do not.
+    """Return whether a file's code is only this class, apart from imports and constants.
 
     Args:
-        source: The text of the file, which is not run.
-        other: The class, whose name counts too. It has plain functions and nothing besides.
+        source: The file's text, which isn't run.
+        other: The class, which has only plain functions. Its name and functions have to match.
     """
     try:
         body = [node for node in ast.parse(source).body if not _does_nothing(node)]
@@ -62,9 +61,9 @@ def _is_plain(node: ast.FunctionDef) -> bool:
     return not (node.decorator_list or node.args.defaults or node.args.kw_defaults)
 
 
-def _held_by(thing: type) -> dict[str, Any]:
-    # What Python itself adds to a class has underscores around, and is no function of a learner's.
-    # So has what a base with abstract methods keeps, as IterableDataset does.
+def _members(thing: type) -> dict[str, Any]:
+    # Leave out what Python itself adds to a class, which are `__names__` that aren't functions, and
+    # what a base with abstract methods adds, such as IterableDataset.
     return {
         name: _member(value)
         for name, value in vars(thing).items()
@@ -91,18 +90,19 @@ def _steps(code: CodeType) -> tuple[Any, ...]:
     return tuple(
         ("LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname, _argument(step))
         for step in dis.get_instructions(code)
-        if step.opname not in _HOW_A_CALL_IS_MADE
+        if step.opname not in _CALL_OPCODES
     )
 
 
 def _argument(step: dis.Instruction) -> Any:
     if isinstance(step.argval, CodeType):
         return _steps(step.argval)
-    return "" if step.opcode in dis.hasjrel else repr(step.argval)  # jumps skip what is left out
+    # Where a jump goes depends on the instructions that `_steps` leaves out.
+    return "" if step.opcode in dis.hasjrel else repr(step.argval)
 
 
 def show_source(*things: Any) -> Any:
-    """The source of classes and functions, one below the other, as a notebook shows it."""
+    """Return the source of classes and functions as Markdown for a notebook."""
     from IPython.display import Markdown  # no check needs it
 
     text = "\n".join(f"```python\n{dedent(inspect.getsource(each))}```" for each in things)

@@ -1,19 +1,19 @@
-"""The words of exercises: titles, hints, and what a check says, from TOML files.
+"""Read the texts of exercises from TOML files: titles, hints, and check messages.
 
 Each lesson has an `exercises.toml` with a table for each exercise, in the order of the lesson:
 
     [fix]
-    title = "..."           # for the list of progress
-    runs = "..."            # what the check runs, after "Checking 10.fix:"; none if it's quick
+    title = "..."           # for `progress()`
+    runs = "..."            # what the check runs, after "Checking 10.fix:" (if it runs anything)
     hints = ["...", "...", "..."]   # where to look, which mechanism, nearly the line
     [fix.says]
     correct = "..."         # code -> what the learner reads, with {fields} of the evidence
 
-A question with options has `answer = "c"` and `[predict.options]` instead, with what to say to
-somebody who chose each. If the answer is a number, the options are the ones that people take for
-it, and `other-number` is for all others. What several exercises of a lesson say stands in `[says]`,
-and what all lessons say in `engine/says.toml`. The first of the three that has a code says it. Any
-number of spaces and line ends in these files is one space.
+A question with options has `answer = "c"` and `[predict.options]` instead, with the feedback for
+each option. If the answer is a number, the options are the right number and the likely wrong ones,
+and `other-number` is for all others. Texts that several exercises of a lesson share are in
+`[says]`, and texts that all lessons share are in `engine/says.toml`. A code is looked up in that
+order. In all these files, any run of spaces and newlines counts as one space.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LESSONS: Final = Path(__file__).parents[1]
 
 @cache
 def lesson(number: str) -> dict[str, Any]:
-    """What the `exercises.toml` of a lesson says.
+    """Return the `exercises.toml` of a lesson as a dict.
 
     Args:
-        number: The lesson's, such as "10".
+        number: The lesson's number, such as "10".
     """
     return _read(_LESSONS / f"lesson_{number}" / "exercises.toml")
 
@@ -62,16 +62,16 @@ def _own(table: dict[str, Any], name: str) -> tuple[dict[str, str], ...]:
 
 
 def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
-    """What a check says for a code.
+    """Return the text that a check shows for a code.
 
     Args:
-        exercise: Its name, such as "10.fix".
+        exercise: The exercise's name, such as "10.fix".
         code: What the check found.
-        fields: What the words take from the evidence. One that is empty leaves no gap, and
-            `finding` is a code itself, which stands for its words.
+        fields: Values for the text's {fields}. An empty value leaves no gap. The value of `finding`
+            is another code, whose text is filled in.
 
     Raises:
-        KeyError: No file has words for the code, or they name a field that isn't given.
+        KeyError: No file has a text for the code, or the text has a field that isn't given.
     """
     number, _, name = exercise.partition(".")
 
@@ -81,7 +81,7 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
 
     for says in (*_own(lesson(number), name), _common()):
         if code in says:
-            # Only the fields of our own words are filled in: what a learner wrote has braces, too.
+            # Fill in only the fields of our own text, because a learner's text may have braces.
             filled = re.sub(r"\{(\w+)\}", field, says[code])
             return re.sub(r"(?<=\S) {2,}(?=\S)", " ", filled).strip()
     raise KeyError(f"no words for {code!r} in {exercise}")

@@ -1,1 +1,1 @@
-"""Lesson 00: what a DataLoader is made of. Its notebook imports from `dltutor` alone."""
+"""Lesson 00: what a DataLoader is made of. Its notebook only imports from `dltutor`."""

@@ -1,6 +1,6 @@
-"""Grade "00.fix": every pair of neighbors arrives, once and in order, with any number of workers.
+"""Grade "00.fix": every pair of neighbors arrives once and in order, with any number of workers.
 
-The check runs the answer on the notebook's levels, on a list of awkward ones, and for many epochs
+The check runs the answer on the notebook's levels, on a list of awkward levels, and for many epochs
 on a list of only two levels.
 """
 
@@ -32,7 +32,7 @@ _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(6
 # Levels, workers, epochs. With two levels, epochs are short, so there's time for many.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
 _BATCH: Final = 4
-_TIME: Final = 6  # seconds to make a dataset, and the same again for all its epochs
+_TIME: Final = 6  # seconds to make a dataset, and as many for all of its epochs
 
 
 class Pairs(Dataset[Pair]):
@@ -54,11 +54,11 @@ class Run:
 
     Args:
         levels: The list.
-        left: What's in the list that the answer was given, when everything is over.
-        workers: How many the loader had.
-        promised: What `__len__` says.
-        epochs: What arrived in each epoch, in order, up to the one that ended the run. A sample
-            that isn't a pair is a string.
+        left: The answer's copy of the list after the run.
+        workers: Number of workers.
+        promised: What `__len__` returned.
+        epochs: The samples of each epoch in order of arrival, up to the epoch that ended the run.
+            A sample that isn't a pair is a string.
         ending: How the run ended.
     """
 
@@ -85,7 +85,7 @@ def run(answer: type) -> Iterator[Run]:
 def _pair(sample: Any) -> Pair | str:
     try:
         numbers = torch.as_tensor(sample)
-    except Exception:  # such as None, or text
+    except Exception:  # None or a string, for example
         return shown(sample)
     return tuple(numbers.tolist()) if numbers.shape == (2,) else shown(sample)
 

@@ -1,5 +1,6 @@
-"""What "01.fix" and "01.transfer" ask of a class: every usable file arrives, and the class accounts
-for the rest. There are two folders, because nothing that one dataset keeps belongs to the next one.
+"""Grade "01.fix" and "01.transfer": every usable file arrives, and the class accounts for the rest.
+
+The check uses two folders, to find a class that keeps data from one dataset for the next one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dltutor.lessons.engine.outcomes import (
     reject,
 )
 from dltutor.lessons.engine.running import changed, contents, in_words, made, theirs
-from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Told
+from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Identified
 from dltutor.observation.time_limits import deadline
 
 _SECONDS: Final = 6
@@ -40,23 +41,23 @@ _SECONDS: Final = 6
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an answer makes of a folder.
+    """What an answer did with a folder.
 
     Args:
         folder: The folder.
-        quarantined: Its keys and values as strings, with "root" for the folder. Empty if it isn't a
-            dict.
-        samples: What each `dataset[i]` is, as `Folder.told` has it, or the exception it raised.
-        error: The first of those exceptions and its place, or "".
+        quarantined: The dataset's `quarantined` as strings, with "root" for the folder. Empty if it
+            isn't a dict.
+        samples: What `Folder.identify` says about each `dataset[i]`, or the exception it raised.
+        error: The first of those exceptions and where it was raised, or "".
         runs: Workers -> how the loader's run ended, and whether it delivered the same samples.
-        changed: Files that are gone or changed, and listed ones that are new.
-        dtypes: How many samples have which floating-point dtype.
+        changed: Files that are gone or changed, and listed files that are new.
+        dtypes: Floating-point dtype -> number of samples.
         later: What arrives instead of a sample whose file goes bad. None if that raises.
     """
 
     folder: Folder
     quarantined: dict[str, str]
-    samples: Sequence[Told]
+    samples: Sequence[Identified]
     error: str
     runs: dict[int, tuple[Ending, bool]]
     changed: Sequence[str]
@@ -69,7 +70,7 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 
     Args:
         fresh: Fills a folder from a seed.
-        starter: The class as the notebook has it.
+        starter: The notebook's broken class.
     """
     return by_runs(
         partial(run, fresh=fresh),
@@ -90,10 +91,10 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     before = contents(folder.root)
     dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
     quarantined = _quarantined(dataset, folder)
-    # The workers run first, because they'd inherit whatever main had read.
+    # The workers run first, because otherwise they'd inherit whatever main had read.
     how: dict[str, Any] = {"within": _SECONDS, "batch_size": 4}
-    forked, came = arrivals(dataset, folder.told, workers=workers, **how)
-    samples: list[Told] = []
+    forked, came = arrivals(dataset, folder.identify, workers=workers, **how)
+    samples: list[Identified] = []
     error, dtypes = "", Counter[str]()
     with theirs(), deadline(_SECONDS):
         for index in range(len(dataset)):
@@ -103,12 +104,12 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 error = error or in_words(raised)
                 samples.append((f"{type(raised).__name__} raised", None))
             else:
-                samples.append(folder.told(sample))
+                samples.append(folder.identify(sample))
                 if samples[-1][1] is not None:
                     dtypes[str(torch.as_tensor(sample[0]).dtype)] += 1
     runs = {workers: (forked, came == (tuple(samples),))}
     if forked.end == "finished":
-        here, came = arrivals(dataset, folder.told, workers=0, epochs=2, **how)
+        here, came = arrivals(dataset, folder.identify, workers=0, epochs=2, **how)
         runs[0] = here, came == (tuple(samples),) * 2
     spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
     with theirs(), deadline(_SECONDS):
@@ -116,18 +117,18 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     return Evidence(folder, quarantined, samples, error, runs, spoilt, dtypes, later)
 
 
-def _later(dataset: Any, folder: Folder, samples: Sequence[Told]) -> Fault | None:
+def _later(dataset: Any, folder: Folder, samples: Sequence[Identified]) -> Fault | None:
     for index, how in enumerate(("deleted", "cut in half", "emptied") * 2):
         with suppress(Exception):
             folder.spoil(path := samples[index][0], how)
-            told, number = folder.told(dataset[index])
-            if told in folder.kinds and told != path:
-                odd = folder.kinds[told].odd
-                return fault("later-another-file", index=index, how=how, path=told, odd=odd)
+            found, number = folder.identify(dataset[index])
+            if found in folder.kinds and found != path:
+                odd = folder.kinds[found].odd
+                return fault("later-another-file", index=index, how=how, path=found, odd=odd)
             if number is None:
-                return fault("later-wrong-kind", index=index, how=how, kind=told)
-            if told != path:
-                return fault("later-other-values", index=index, how=how, values=told)
+                return fault("later-wrong-kind", index=index, how=how, kind=found)
+            if found != path:
+                return fault("later-other-values", index=index, how=how, values=found)
     return None
 
 
@@ -144,7 +145,7 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 def judge(evidence: Evidence) -> None:
     """Accept a folder from which every usable file arrived, and nothing else did."""
     try:
-        _folder_is_right(evidence)
+        _judge_folder(evidence)
     except Rejected as rejected:
         if 4 not in evidence.runs:  # only the second folder is read with four workers
             raise
@@ -152,19 +153,19 @@ def judge(evidence: Evidence) -> None:
 
 
 def result(found: Sequence[Evidence]) -> Result:
-    """What arrived from both folders."""
+    """Return the result for two folders that are right."""
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)
 
 
-def _folder_is_right(evidence: Evidence) -> None:
+def _judge_folder(evidence: Evidence) -> None:
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
     for path in evidence.changed:
         if path in folder.kinds:
             not_yet("changed-odd-file", path=path, odd=folder.kinds[path].odd)
         not_yet("changed", path=path)
-    _samples_are_the_right_kind(evidence)
+    _judge_kinds(evidence)
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
         reason, odd = f"{named[path]:.90}", folder.kinds[path].odd
@@ -179,7 +180,7 @@ def _folder_is_right(evidence: Evidence) -> None:
     if strays := [file for file, _ in samples if file not in folder.listed]:
         kinds = ", ".join(sorted({folder.kinds[path].odd for path in lost} - {HEALTHY}))
         code = "strays-for-files" if kinds else "strays"
-        if ImageFile.LOAD_TRUNCATED_IMAGES:  # as the answer left it, in its cell or in its class
+        if ImageFile.LOAD_TRUNCATED_IMAGES:  # the answer's cell or class turned it on
             code = "strays-truncated"
         counts = {"strays": len(strays), "samples": len(samples)}
         not_yet(code, **counts, values=strays[0], kinds=kinds)
@@ -196,7 +197,7 @@ def _folder_is_right(evidence: Evidence) -> None:
             not_yet("no-reason", path=path)
         if not _words(path, why):
             not_yet("reason-without-words", path=path, reason=repr(why[:80]))
-    _reasons_tell(evidence)
+    _judge_reasons(evidence)
     for workers, (run, same) in sorted(evidence.runs.items()):
         ended_well(run, where(workers))
         if not same:
@@ -207,7 +208,7 @@ def _folder_is_right(evidence: Evidence) -> None:
         reject(later)
 
 
-def _samples_are_the_right_kind(evidence: Evidence) -> None:
+def _judge_kinds(evidence: Evidence) -> None:
     right, samples, error = evidence.folder.right, evidence.samples, evidence.error
     kinds = Counter(right if number is not None else kind for kind, number in samples)
     if not kinds.keys() - {right}:
@@ -223,9 +224,9 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{times} x {what}" for what, times in Counter(counts).most_common())
 
 
-def _reasons_tell(evidence: Evidence) -> None:
-    """Check that no reason has the words that another cause has in the same folder."""
-    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # as the answer's cell left it
+def _judge_reasons(evidence: Evidence) -> None:
+    """Reject reasons that use the same words for two different causes."""
+    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # the answer's cell may change it
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):
         one, other = kinds[path], kinds[like]

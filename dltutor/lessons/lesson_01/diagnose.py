@@ -1,4 +1,4 @@
-"""Grade "01.diagnose": the index of the first image that fails, which is measured."""
+"""Grade "01.diagnose": the index of the first image that fails."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dltutor.lessons.lesson_01.material import lesson_images
 
 
 def gather(answer: int) -> tuple[int, int, str, str]:
-    """The answer, the index that is right, its file, and its error."""
+    """Return the answer, the right index, and that image's file and error."""
     images = Images(lesson_images())
-    ImageFile.LOAD_TRUNCATED_IMAGES = False  # fix 1 may have been left on
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # the notebook's fix 1 turns it on
     for index, (path, _) in enumerate(images.listed):
         try:
             images[index]
@@ -26,7 +26,7 @@ def gather(answer: int) -> tuple[int, int, str, str]:
 
 
 def judge(evidence: tuple[int, int, str, str]) -> Result:
-    """Correct if it is the first that fails."""
+    """Accept the index of the first image that fails."""
     answer, first, path, error = evidence
     if answer < 0:
         not_yet("not-a-number", answer=answer)

@@ -44,7 +44,7 @@ _KINDS: Final = (
     Kind(SPOILERS["web-page.jpg"], "a web page named .jpg", "damaged", "jpg", "arrow"),
     Kind(SPOILERS["deleted.jpg"], "a file deleted since it was listed", "missing", "jpg"),
     Kind(lambda path, _: path.mkdir(), "a folder named .jpg", "other", "jpg"),
-    Kind(_use_16_bits, "a gray image of 16 bits", "other", "png"),
+    Kind(_use_16_bits, "a 16-bit gray image", "other", "png"),
     Kind(SPOILERS["bomb.png"], "a header that promises 400 million pixels", "too large", "png"),
     Kind(SPOILERS["gray.jpg"], "a gray image", "", "jpg"),
     Kind(SPOILERS["palette.png"], "an image with a palette", "", "png"),
@@ -56,7 +56,7 @@ _KINDS: Final = (
 
 
 def fresh_images(root: Path, seed: int) -> Folder:
-    """Fill an empty folder with images of other contents, order and names than the lesson's."""
+    """Fill an empty folder with images that have other contents and names than the lesson's."""
     return fill(root, seed, _KINDS, CLASSES, partial(draw, side=2 * SIDE), load_on_white)
 
 

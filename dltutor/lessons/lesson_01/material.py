@@ -1,4 +1,4 @@
-"""What notebook 01 works on and shows: its images, the readings of "01.transfer", its tables."""
+"""The images, loaders, and tables of notebook 01, and the folders that its checks fill."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-# Ways to make an image smaller differ by 0.03 on average, palette indices as gray by 0.38.
+# Different ways to shrink an image differ by 0.03 on average. Palette indices that are taken for
+# gray values differ by 0.38.
 TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
 Values = NDArray[np.float32]
-Told = tuple[str, int | None]  # a file, or what no usable one holds, and the class number
-Draw = Callable[[str, np.random.Generator], Any]  # from a class to an image, or a reading
+Identified = tuple[str, int | None]  # a sample's file and class number; see `Folder.identify`
+Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading of a class
 
 
 class Kind(NamedTuple):
-    """A kind of file: how it is written; what is odd about it, in words; why it cannot be used
-    ("missing", "damaged", "too large", "other"), or ""; its suffix; its class, if that is fixed.
-    """
+    """A kind of file in a folder."""
 
-    write: Callable[[Path, Any], object]
-    odd: str = HEALTHY
-    cause: str = ""
+    write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
+    odd: str = HEALTHY  # what's odd about it, for a message
+    cause: str = ""  # why it can't be used: "missing", "damaged", "too large", "other", or ""
     suffix: str = "npy"
-    label: str = ""
+    label: str = ""  # its class, or "" for any
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder with a list: by path the class, the kind of file, and what a usable one holds."""
+    """A folder of files, and by path, each file's class, its kind, and its values if usable."""
 
     root: Path
     listed: dict[str, str] = field(default_factory=dict)
@@ -56,17 +55,17 @@ class Folder:
 
     @property
     def right(self) -> str:
-        """What a sample has to be, in words."""
+        """The types that a sample should have, in words."""
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
-    def told(self, sample: Any) -> Told:
-        """The file and the class number of a sample, or its kind and None if that's wrong."""
+    def identify(self, sample: Any) -> Identified:
+        """Return a sample's file (or range of values) and class number, or wrong types and None."""
         if (kind := _kind(sample)) != self.right:
             return kind, None
         return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])
 
     def spoil(self, path: str, how: str) -> None:
-        """Let a file go bad: "deleted", "cut in half", or "emptied". Open files stay whole."""
+        """Replace a file by one that's "deleted", "cut in half", or "emptied"."""
         whole = (self.root / path).read_bytes()
         (self.root / path).unlink()
         if how != "deleted":
@@ -95,7 +94,7 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Write a file of each kind, in an order of the seed's. No name says what is in it."""
+    """Write a file of each kind, in an order drawn from the seed, with names that say nothing."""
     rng = np.random.default_rng(seed)
     folder = Folder(root)
     for i, k in enumerate(rng.permutation(len(kinds))):
@@ -117,15 +116,15 @@ def write_list(root: Path, listed: Iterable[tuple[str, str]]) -> None:
 
 @cache
 def lesson_images() -> Path:
-    """The lesson's folder: spoilt images of every kind whose fate is the same for every user."""
+    """Return the lesson's folder, with every kind of bad image that fails for every user."""
     root = make_images()
     listed = [line for line in Images(root).listed if "no-permission" not in line[0]]
-    write_list(root, listed)  # without what root may read and others may not
+    write_list(root, listed)  # without the file that only root may read
     return root
 
 
 class StartImages(Images):
-    """What "01.fix" begins with."""
+    """The starter of "01.fix"."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -135,20 +134,20 @@ class StartImages(Images):
 
 
 def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """A loader with batches of 8, its workers forked; `options` are further arguments of it."""
+    """Return a loader with forked workers and batches of 8. `options` go to the DataLoader."""
     context = "fork" if workers else None
     options = {"batch_size": 8} | options
     return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
 
 
 def last_line(seen: Observation) -> str:
-    """The last line of the message that a run ended with, 88 characters at most."""
+    """Return the last line of the message that a run ended with, cut after 88 characters."""
     lines = seen.raw.replace(f"{lesson_images()}/", "").strip().splitlines()
     return f"{lines[-1]:.88}" if lines else seen.end
 
 
 def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
-    """The images next to each other in gray frames, enlarged without smoothing."""
+    """Return the images next to each other in gray frames, enlarged without smoothing."""
     row = Image.new("RGB", ((side + 2) * len(images), side + 2), "gray")
     for i, image in enumerate(images):
         tile = image.convert("RGB").resize((side, side), Image.Resampling.NEAREST)
@@ -157,8 +156,8 @@ def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
 
 
 def looks(root: Path) -> Table:
-    """Every odd file, looked at in three ways: opened, verified, loaded."""
-    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # methods of what is opened
+    """Show what happens when Pillow opens, verifies, or loads each odd file."""
+    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # methods of an opened image
 
     def outcome(path: str, way: str) -> str:
         try:
@@ -173,11 +172,12 @@ def looks(root: Path) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """How many images of each class arrive with each dataset."""
+    """Show how many images of each class arrive with each dataset class."""
     listed = sorted(Counter(label for _, label in Images(lesson_images()).listed).items())
     rows = []
     for kind in kinds:
-        with TemporaryDirectory() as copy:  # a worker makes it, where it can do no harm
+        # A worker makes the dataset, in a copy of the folder, so it can't do any harm.
+        with TemporaryDirectory() as copy:
             shutil.copytree(lesson_images(), copy, dirs_exist_ok=True)
             loader = loader_of([(kind, Path(copy))], 1, batch_size=None, collate_fn=_epoch)
             seen = observe(loader, deadline=10, consume=lambda loader: next(iter(loader)))
@@ -193,7 +193,8 @@ def side_by_side(*kinds: type) -> Table:
 
 
 def _epoch(made_of: tuple[type, Path]) -> Counter[int]:
-    current_process()._config["daemon"] = False  # type: ignore[attr-defined] # may look in parallel
+    # A daemonic process can't start any, but a class may check its files in parallel.
+    current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     kind, root = made_of
     dataset = kind(root)
     return Counter(int(dataset[index][1]) for index in range(len(dataset)))

@@ -1,4 +1,4 @@
-"""Grade "01.transfer": usable readings arrive, and the class accounts for the rest."""
+"""Grade "01.transfer": every usable reading arrives, and the class accounts for the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Readings(Dataset[tuple[torch.Tensor, int]]):
 
 
 def record(state: str, rng: np.random.Generator) -> Values:
-    """A reading of a machine in this state."""
+    """Return a reading of a machine in this state."""
     time = np.linspace(0, 2 * np.pi, SHAPE[1])
     turns, phase = rng.integers(2, 9, (SHAPE[0], 1)), rng.uniform(0, 6, (SHAPE[0], 1))
     wave = (STATES.index(state) + 1) * np.sin(turns * time + phase) + rng.normal(0, 0.2, SHAPE)
@@ -70,13 +70,13 @@ SPOILT_READINGS: Final = (
 
 @cache
 def make_readings() -> Path:
-    """The folder of readings, a few of them odd, with the list `labels.csv`."""
+    """Write the lesson's folder of readings, some of them bad, and return its path."""
     kinds = (*SPOILT_READINGS, *[Kind(np.save)] * 36)
     return fill(own_folder(), 9, kinds, STATES, record, np.load).root
 
 
 def fresh_readings(root: Path, seed: int) -> Folder:
-    """Fill an empty folder with readings of other contents and order than the lesson's."""
+    """Fill an empty folder with readings whose contents and order differ from the lesson's."""
     kinds = (
         *SPOILT_READINGS,
         Kind(lambda to, x: np.save(to, x.T), "128 steps x 3 axes", "damaged", label="broken"),

@@ -1,11 +1,11 @@
-"""Grade "02.fix": whatever a dataset raises arrives, with the sample's index and path.
+"""Grade "02.fix": every error that a dataset raises arrives, with the sample's index and path.
 
 Types that pass the notebook's three gates stay as they are, and all others become a RuntimeError.
-The simple fix in "On call" is right, too: one type of the learner's own for all of them.
+The simple fix in "On call" is right, too: one type for all errors.
 
-The dataset raises in nineteen places. The check reads it in an order of its own, one sample at a
-time, and reads on after each error. Samples hold no tensors, so if a worker dies, its death
-is all that main sees of it.
+The dataset raises at nineteen samples. The check reads it in its own order, one sample at a time,
+and goes on after each error. Samples have no tensors, so that a worker's crash can't cause other
+errors in main.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Arrival:
     """What the loop got for one sample.
 
     Args:
-        index: The sample.
+        index: The sample's index.
         kind: The type of the exception in main, or "" if a sample arrived.
-        right: Whether it's the right sample, or `except` of the expected type catches it.
-        lacks: What's missing from what Python prints of it.
-        raised: The type as it left the answer.
+        right: Whether it's the right sample, or an exception of the expected type.
+        lacks: What's missing from the traceback that Python prints.
+        raised: The type that the answer raised.
         runtime: Whether `except RuntimeError` catches it.
-        place: What the learner's cell raised and where, or "" if it raised nothing.
+        place: What the learner's cell raised and where, or "" if it didn't raise.
     """
 
     index: int
@@ -74,7 +74,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Run:
-    """The epochs with some workers, and what arrived in each of them."""
+    """What arrived in each epoch with one number of workers."""
 
     workers: int
     ending: Ending
@@ -82,13 +82,13 @@ class Run:
 
     @property
     def has_one_type(self) -> bool:
-        """Whether every error left the answer as the same type, which is a RuntimeError."""
+        """Whether the answer raised every error as the same subclass of RuntimeError."""
         failed = [each for epoch in self.epochs for each in epoch if each.index in FAULTS]
         return all(each.runtime for each in failed) and len({each.raised for each in failed}) == 1
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Wrap a dataset, use it in main, then read it with 2, 0 and 4 workers."""
+    """Wrap a dataset, then read it with 2, 0, and 4 workers, and interrupt it in main."""
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
     try:
@@ -166,11 +166,12 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if every sample and every error arrived as what it should be."""
+    """Accept a run if every sample and every error arrived as it should."""
     there = where(run.workers)
     for arrivals in run.epochs:
         for arrival in arrivals:
-            if run.has_one_type and arrival.index in FAULTS:  # the path is one step further
+            # The simple fix doesn't need the path, and may use its own type.
+            if run.has_one_type and arrival.index in FAULTS:
                 lacks = tuple(part for part in arrival.lacks if part != _PATH)
                 arrival = replace(arrival, right=True, lacks=lacks)
             if not arrival.right or arrival.lacks:
@@ -181,7 +182,7 @@ def judge(run: Run) -> None:
 
 
 def result(runs: tuple[Run, ...]) -> Result:
-    """What arrived, and as what."""
+    """Return the result for runs that are all right."""
     changed = sum(each.kind is RuntimeError for each in FAULTS.values())
     kept = len(FAULTS) - changed
     code = "correct-one-type" if all(run.has_one_type for run in runs) else "correct"

@@ -1,4 +1,4 @@
-"""What notebook 02 works on and shows: captions, the steps of their transform, tables of runs."""
+"""The captions of notebook 02, the steps of their transform, and tables of runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dltutor.tables import Table
 _WORDS: Final = "a an the dog cat bird boat chef nurse sees paints follows red old small tall"
 VOCABULARY: Final = {word: number for number, word in enumerate(_WORDS.split())}
 
-UNKNOWN: Final = 9  # the caption with a word that is not in the vocabulary
-EMPTY: Final = 6  # the caption that has nothing but articles
+UNKNOWN: Final = 9  # the caption with a word that isn't in the vocabulary
+EMPTY: Final = 6  # the caption that only has articles
 COUNT: Final = 16
 
 
 @cache
 def caption_files() -> list[Path]:
-    """The files of the captions, in order: one caption in each."""
+    """Write one file for each caption, and return the paths in order."""
     folder, words = own_folder(), list(VOCABULARY)
     paths = [folder / f"{number:03}.txt" for number in range(COUNT)]
     for number, path in enumerate(paths):
@@ -75,11 +75,11 @@ class Located(Dataset[Any]):
 
 
 class TooShort(ValueError):
-    """A step needs more than there is."""
+    """A sample is too short for a step."""
 
 
 class Require:
-    """Hands a sample on if its length is at least `least`, or raises."""
+    """A step that returns a sample of length `least` or more, and raises otherwise."""
 
     def __init__(self, least: int) -> None:
         self.least = least
@@ -94,30 +94,30 @@ class Require:
 
 
 def without_articles(words: list[str]) -> list[str]:
-    """The words that say something."""
+    """Return the words that aren't articles."""
     return [word for word in words if word not in ("a", "an", "the")]
 
 
 def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """A loader with batches of 4, its workers forked; `options` are further arguments of it."""
+    """Return a loader with forked workers and batches of 4. `options` go to the DataLoader."""
     context = "fork" if workers else None
     options = {"batch_size": 4} | options
     return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
 
 
 def end_of(seen: Observation, lines: int = 1) -> str:
-    """The last lines of the message that a run ended with."""
+    """Return the last lines of the message that a run ended with."""
     return "\n".join(tidy(seen.raw).strip().splitlines()[-lines:])
 
 
 def headline(seen: Observation) -> str:
-    """The type that a run ended with in main, and the first line of its message."""
+    """Return the type of the exception that main raised, and the first line of its message."""
     kind, message = seen.chain[0]
     return f"{kind}: {message.splitlines()[0]}"
 
 
 def captions_that(raises: Callable[[str], Any]) -> Captions:
-    """The captions, each as a tensor; a function raises for a word that is unknown."""
+    """Return the captions as tensors. `raises` is called for a word outside the vocabulary."""
 
     def number(word: str) -> int:
         return VOCABULARY[word] if word in VOCABULARY else raises(word)
@@ -131,11 +131,11 @@ def captions_that(raises: Callable[[str], Any]) -> Captions:
 def fates(
     ways: Sequence[Callable[[str], Any]], around: Callable[[Any], Any] | None = None
 ) -> Table:
-    """What the loop gets of the captions, by the way in which one of them raises.
+    """Show what the loop gets, for several ways to raise for an unknown word.
 
     Args:
-        ways: Each raises for a word that is unknown.
-        around: Wraps the captions, if they are to be wrapped.
+        ways: Functions that raise. Each takes the unknown word.
+        around: Wraps the dataset. By default, it isn't wrapped.
     """
     rows = []
     for raises in ways:
@@ -154,7 +154,7 @@ def _fate(loader: DataLoader[Any]) -> str:
 
 
 def two_orders(*samples: torch.Tensor) -> Table:
-    """The message of a batch of these, in this order and the other way round."""
+    """Show the message of a batch of these samples, in this order and in reverse order."""
     rows = []
     for order in (samples, samples[::-1]):
         lengths = ", ".join(str(len(sample)) for sample in order)

@@ -14,41 +14,41 @@ Sample = tuple[list[int], int] | None
 
 
 class Blank(Exception):
-    """Takes one string, as most exceptions do."""
+    """An exception that takes one string, as most do."""
 
 
 class TornReading(Exception):
-    """Takes two arguments."""
+    """An exception that takes two arguments."""
 
     def __init__(self, part: str, reason: str) -> None:
         super().__init__(f"{part}: {reason}")
 
 
 class WrongUnit(Exception):
-    """Takes keywords only."""
+    """An exception that only takes keywords."""
 
     def __init__(self, *, unit: str) -> None:
         super().__init__(f"no such unit: {unit}")
 
 
 class Drifted(Exception):
-    """Has a message in its class."""
+    """An exception with a class attribute `message`."""
 
     message = "the sensor has drifted"
 
 
 class Stuck(Drifted):
-    """Inherits the message."""
+    """An exception that inherits a class attribute `message`."""
 
 
 class Unnamed(Exception):
-    """Has an empty message, which torch ignores."""
+    """An exception whose `message` is empty, so torch ignores it."""
 
     message = ""
 
 
 class Failed(Exception):
-    """Has a message in each object, and none in its class."""
+    """An exception whose instances have a `message`, but not its class."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class Failed(Exception):
 
 
 class Told(Exception):
-    """Has a property, which torch takes for a message of the class."""
+    """An exception with a property `message`, which torch takes for a class attribute."""
 
     @property
     def message(self) -> str:
@@ -64,7 +64,7 @@ class Told(Exception):
 
 
 Ended: Final = type("Ended", (StopIteration,), {})
-#: As if a cell had run twice, so that `Drifted` is another class now.
+#: As if a cell had run twice, so that the name `Drifted` now means a newer class.
 _BEFORE: Final = type("Drifted", (OSError,), {})
 
 
@@ -76,7 +76,7 @@ def _local(base: type[Exception]) -> type[Exception]:
 
 
 class Fault(NamedTuple):
-    """How a word becomes the error, what `except` should catch, and what kind of error it is."""
+    """How to make the error from a word, the type that main should raise, and a description."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]
@@ -87,7 +87,7 @@ _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
 _TORN: Final = partial(_local(TornReading), "its header")
 LENGTH: Final = 5200
-#: By the index of the sample. The last sample is one of them, and the first one isn't.
+#: Sample index -> its error. The last sample raises, and the first one doesn't.
 FAULTS: Final = {
     4217: Fault(ValueError, ValueError, "a ValueError"),
     1931: Fault(KeyError, KeyError, "a KeyError"),
@@ -119,7 +119,7 @@ INTERRUPTED: Final = 2900
 
 
 class Readings(Dataset[Sample]):
-    """Samples that are made when they're read, and that fail as FAULTS says."""
+    """A dataset that makes its samples on demand, and raises as FAULTS says."""
 
     def __init__(self) -> None:
         self.paths = [Path(f"readings/{_letters(n)}.json") for n in range(LENGTH)]
@@ -136,12 +136,12 @@ class Readings(Dataset[Sample]):
 
 
 def sample_of(index: int) -> Sample:
-    """A healthy sample. One of them is None."""
+    """Return a healthy sample. One of them is None."""
     return None if index == 4000 else ([index, 3 * index], index % 7)
 
 
 def word_of(index: int) -> str:
-    """A word that's in the message of what the sample raises, and nowhere else."""
+    """Return a word that only appears in this sample's error message."""
     return f"w-{_letters(index)}-w"
 
 

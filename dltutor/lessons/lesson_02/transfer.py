@@ -29,7 +29,7 @@ _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
 
 
 class Captions(Dataset[dict[str, Any]]):
-    """The starter: what it returns works in main, but can't leave a worker."""
+    """The starter: its samples work in main, but can't be sent from a worker."""
 
     def __init__(self, paths: Sequence[Path], table: torch.Tensor) -> None:
         self.paths, self.table = paths, table
@@ -52,12 +52,12 @@ class Run:
     """How a run ended, how many samples arrived, and the first thing that's wrong.
 
     Args:
-        where: The circumstances.
-        ending: How it ended; None if the samples were read in main, without a loader.
-        samples: How many arrived.
-        expected: How many there are.
+        where: The run's settings.
+        ending: How the run ended. None if main read the samples without a loader.
+        samples: How many samples arrived.
+        expected: How many samples should arrive.
         odd: What's wrong with the first bad sample.
-        touched: What the answer has changed that doesn't belong to it.
+        touched: What the answer changed that doesn't belong to it.
     """
 
     where: str
@@ -69,7 +69,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Read the first and the last sample in main, and then all samples with workers."""
+    """Read the first and the last sample in main, and then all samples in loaders."""
     folder = Path(tempfile.mkdtemp())
     captions = _written(folder)
     table = torch.nn.Parameter(torch.arange(80.0).reshape(16, 5).double() % 7)
@@ -115,7 +115,7 @@ def _written(folder: Path) -> list[list[str]]:
     known, captions = list(VOCABULARY), []
     for number in range(CAPTIONS):
         words = [known[(number * 5 + 3 * place) % len(known)] for place in range(2 + number % 6)]
-        captions.append(words + words[-1:] * (number % 3))  # some words come twice or three times
+        captions.append(words + words[-1:] * (number % 3))  # some words appear two or three times
         text = " ".join(captions[-1]).capitalize()
         (folder / f"{number:03}.txt").write_text(text)
     return captions

@@ -21,12 +21,12 @@ from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
-    # What the decoder does, how many frames, which are deadly, how many workers. What no program
-    # can catch comes first, with few frames, so an answer that dies or hangs finds out soon.
+    # What the decoder does, how many frames, which are deadly, how many workers. The crashes that
+    # no program can catch come first, with few frames, so that a wrong answer fails quickly.
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
-    ("exit", 6, (1, 5), 4),  # four can be decoded: one for each worker
-    ("abort", 4, (0, 1), 0),  # the same files as the second: what was found then isn't true now
+    ("exit", 6, (1, 5), 4),  # four can be decoded, one for each worker
+    ("abort", 4, (0, 1), 0),  # the same files as for "segfault", so a kept reason is wrong now
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _FORM: Final = "uint8 (64,)"  # of a frame
@@ -36,14 +36,14 @@ _EPOCHS: Final = 6  # seconds for reading a film twice
 
 @dataclass(frozen=True)
 class Reading:
-    """How a film was read twice with an answer.
+    """How an answer read a film twice.
 
     Args:
         how: What the decoder does.
         film: The film.
         run: How the two epochs ended.
         came: The samples of each epoch: the name of the frame's file, or the form of anything else.
-        quarantined: The answer's attribute of this name; None if there's none.
+        quarantined: The dataset's attribute `quarantined`, or None.
         changed: The files in the film's folder that changed, are new, or are gone.
     """
 
@@ -89,7 +89,7 @@ def _read(answer: type, how: How, film: Film, workers: int) -> Reading:
 
 def _made(answer: type, paths: list[Path], how: How) -> Any:
     call = f'{answer.__name__}(paths, "{how}")'
-    me, copied = os.getpid(), mmap(-1, 1)  # memory that this process shares with its forks
+    me, copied = os.getpid(), mmap(-1, 1)  # memory that this process shares with its children
     try:
         dataset = made(answer, paths, how, call=call, within=_TRIAL * len(paths))
     finally:
@@ -102,7 +102,7 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
 
 
 def judge(reading: Reading) -> None:
-    """Accept a film if every healthy frame arrived and each deadly one is named with its death."""
+    """Accept a film if every good frame arrived and each deadly frame has the right reason."""
     film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in ending.message:
@@ -131,10 +131,10 @@ def judge(reading: Reading) -> None:
         not_yet("files-changed", where=where, file=reading.changed[0])
     for name, exit_code in film.deadly.items():
         number = _SIGNALS.get(reading.how, 0)
-        _names_the_death(kept[name], -number or exit_code, reading.how, where)
+        _judge_reason(kept[name], -number or exit_code, reading.how, where)
 
 
-def _names_the_death(reason: Any, death: int, how: How, where: str) -> None:
+def _judge_reason(reason: Any, death: int, how: How, where: str) -> None:
     if not (isinstance(reason, str) and re.search("[A-Za-z]", reason)):
         not_yet("reason-not-words", where=where, reason=shown(reason))
     text = reason.upper()
@@ -145,7 +145,7 @@ def _names_the_death(reason: Any, death: int, how: How, where: str) -> None:
             not_yet("reason-not-the-exit", where=where, reason=shown(reason), exit_code=death)
         return
     name = signal.Signals(-death).name
-    # As the lesson, a shell's `kill -l`, or the system calls it; or by a number.
+    # A reason may use the lesson's word, the name in `kill -l`, or the system's description.
     names = (how.upper(), name[3:], (signal.strsignal(-death) or name).upper())
     known = {death, 128 - death} | ({-death} if "SIGNAL" in text else set())
     if not (numbers & known or any(each in text for each in names)) or signals - {name}:

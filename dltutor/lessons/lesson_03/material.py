@@ -1,4 +1,4 @@
-"""What the notebook shows with one line each, and fresh films and scans for the checks."""
+"""The tables and runs of notebook 03, and fresh films and scans for its checks."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from dltutor.observation.texts import fate, tidy
 from dltutor.tables import Table
 
 _PIXELS: Final = 64  # of a frame
-_KINDS: Final = 13  # of slices in a scan: other places hold others
+_KINDS: Final = 13  # of slices: a slice at a different position usually looks different
 
 
 new_folder: Final = own_folder  # for the breadcrumbs of a run
 
 
 def breadcrumb_in(folder: Path, seen: Observation) -> str:
-    """What the worker that the error names wrote last."""
+    """Return the last breadcrumb of the worker that the error names."""
     named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
     assert named, f"the error should name a pid: {seen.raw}"
     return (folder / f"sample-{named[1]}").read_text()
 
 
 def log_of(seen: Observation) -> str:
-    """Show the error as it looks in a log, without the stack and the pids."""
+    """Return the error as it looks in a log, without the stack and the pids."""
     raw = re.sub(r"(?m)(^  .*\n)+", "  ...\n", seen.raw)
     return re.sub(r"(pid\S*) [\d, ]*\d", r"\1 ...", raw)
 
@@ -53,13 +53,13 @@ def _loader(dataset: Dataset[Any]) -> DataLoader[Any]:
 
 
 def stack_of(seen: Observation) -> list[str]:
-    """The first lines of the stack that faulthandler printed, innermost call first."""
+    """Return the first lines of the stack that faulthandler printed, innermost call first."""
     stack = seen.stderr.partition("Current thread")[2] or seen.stderr
     return tidy("\n".join(re.findall(r"File .* in .*", stack)[:4])).splitlines() or ["nothing"]
 
 
 def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
-    """Read the film once with each kind of accident."""
+    """Show how a run of the film ends, for each way the decoder can end its process."""
     rows = []
     for how in ACCIDENTS:
         seen = observe(_loader(frames(film_paths(), how)))
@@ -73,7 +73,7 @@ def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """Read the film with each class and two workers, unless making it ends its process."""
+    """Read the film with each class and two workers, unless making the dataset ends the process."""
     rows = []
     for kind in kinds:
         if code := exit_code_alone(kind, film_paths(), "segfault"):
@@ -96,18 +96,18 @@ def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
 
 
 def loader_of(make: bytes) -> DataLoader[Any]:
-    """The loader that `confined` runs."""
+    """Return the loader that `confined` runs."""
     dataset: Dataset[Any] = cloudpickle.loads(make)()
     return DataLoader(dataset, num_workers=2, multiprocessing_context="fork", collate_fn=list)
 
 
 class Film(NamedTuple):
-    """Frames, one file each, and by the file's name what comes of decoding it.
+    """Frames, each in its own file.
 
     Args:
         paths: The files.
-        pixels: Of each that can be decoded.
-        deadly: Of each that ends its process, the exit code with `how="exit"`.
+        pixels: File name -> pixels, if the frame can be decoded.
+        deadly: File name -> exit code with `how="exit"`, if the frame ends its process.
     """
 
     paths: list[Path]
@@ -117,10 +117,11 @@ class Film(NamedTuple):
 
 @cache
 def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
-    """A film of so many frames in a temporary folder, and which of them are deadly."""
+    """Write a film of `frames` frames to a temporary folder. `deadly` are positions in it."""
     chance = random.Random(frames)
     film = Film([], {}, {})
-    # Nobody knows these who has not tried the frame. A shell's 128 + signal can be exited with too.
+    # These are random, so that an answer only knows the exit code if it has tried the frame. A
+    # process can also exit with a code from 129 on, which a shell uses for 128 + signal.
     codes = iter((random.randint(129, 159), random.choice((1, 2, 255))))
     folder = tempfile.mkdtemp(prefix="dltutor-film-")
     for place, number in enumerate(chance.sample(range(1000), frames)):
@@ -136,25 +137,29 @@ def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
 
 
 def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
-    """Scans of so many slices in a temporary folder, each with its thumbnails."""
+    """Write scans with these numbers of slices to a temporary folder. Return path -> thumbnails."""
     folder = tempfile.mkdtemp(prefix="dltutor-scans-")
     chance = np.random.default_rng(3)
     thumbnails = chance.integers(0, 256, (_KINDS, 64, 64), np.uint8)
-    around = np.full((16, 16), 3, np.uint8)  # a mean, or the next pixel, is another thumbnail
+    # The mean of a block, or the next pixel in it, makes a different thumbnail.
+    around = np.full((16, 16), 3, np.uint8)
     around[0, 0] = 1
     packed = [zlib.compress(np.kron(each, around).tobytes(), 1) for each in thumbnails]
     made = {}
     for number, count in enumerate(slices):
         path, which = Path(folder, f"{number}.scan"), [n % _KINDS for n in range(count)]
-        # What follows a packed slice is not unpacked, and makes each another one for a cache.
+        # zlib ignores what follows the packed slice, but a cache takes each slice for a new one.
         scans.write_scan(path, [packed[n] + b"%d %d" % (number, i) for i, n in enumerate(which)])
         made[path] = thumbnails[scans.evenly(which)]
     return made
 
 
 def form_and_pixels(sample: Any) -> tuple[str, bytes]:
-    """A sample as an array: "uint8 (64, 64)" and its bytes. If it is none: its type, and b""."""
-    with suppress(Exception):  # an array of anything
+    """Return an array's form, such as "uint8 (64, 64)", and its bytes.
+
+    If the sample isn't an array of numbers, return its type and b"".
+    """
+    with suppress(Exception):  # a sample can be anything
         array = np.asarray(sample)
         if array.dtype.kind in "biuf":
             return f"{array.dtype} {array.shape}", array.tobytes()

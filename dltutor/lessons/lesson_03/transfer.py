@@ -23,25 +23,27 @@ from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 
-# How many slices each scan has. A slice is 1 MB, so keeping the wanted ones of all takes 48 MB.
+# How many slices each scan has. A slice is 1 MB, so keeping the wanted slices of all scans takes
+# 48 MB.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
 _FORM: Final = "uint8 (4, 64, 64)"  # of the thumbnails
 _MOST: Final = 40  # MB that a process may take up beyond an empty run
-_EPOCHS: Final = {0: 2, 2: 1, 4: 1}  # workers -> epochs; what changes in main shows without any
+# Workers -> epochs. The second epoch without workers shows whether the first changed anything.
+_EPOCHS: Final = {0: 2, 2: 1, 4: 1}
 _MAKING: Final = 10  # seconds
 _RUN: Final = 15  # seconds
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the scans were read with an answer.
+    """How an answer read the scans.
 
     Args:
-        workers: How many.
-        run: How it ended.
+        workers: Number of workers.
+        run: How the run ended.
         came: How many samples arrived.
-        wrong: For each scan whose sample isn't the one from before: how many slices -> its form.
-        took: The most memory that a process took up at once, beyond an empty run; in MB.
+        wrong: Number of slices -> form of the sample, for each scan with wrong thumbnails.
+        took: Peak memory of a process in MB, beyond an empty run's.
     """
 
     workers: int
@@ -52,12 +54,12 @@ class Reading:
 
 
 class _Gauged(Dataset[Any]):
-    # Sends with each sample the most that its process took up since it began.
+    # Sends with each sample how much its process's peak memory has grown since the start, in MB.
     def __init__(self, dataset: Dataset[Any], began: int | None) -> None:
         self.dataset, self.began = dataset, began
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]  # as the starter has
+        return len(self.dataset)  # type: ignore[arg-type]  # the starter has a length
 
     def __getitem__(self, index: int) -> tuple[int, Any, int]:
         if self.began is None:
@@ -67,10 +69,10 @@ class _Gauged(Dataset[Any]):
 
 
 def _fresh_peak() -> int:
-    """Start a new peak, after glibc returns freed memory that an answer could use unseen."""
+    # Resets the peak. First, glibc returns freed memory, which an answer could use unseen.
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak: man proc
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak, says `man proc`
     return _peak()
 
 
@@ -89,7 +91,7 @@ def run(answer: type) -> Iterator[Reading]:
 
 
 def _empty(scans: dict[Path, np.ndarray]) -> dict[int, int]:
-    # Workers -> what a process takes up on this machine if the thumbnails are there already.
+    # Workers -> MB that a process takes up on this machine if the thumbnails already exist.
     taken = {}
     for workers in _EPOCHS:
         seen = _read(_Gauged(Empty([*scans.values()]), None), workers, scans)
@@ -102,7 +104,8 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
     right = [(_FORM, thumbnails.tobytes()) for thumbnails in scans.values()]
 
     def note(sample: tuple[int, Any, int]) -> tuple[int, tuple[str, bytes], int]:
-        index, thumbnails, took = sample  # not kept, because a view keeps a whole slice alive
+        # Don't keep the thumbnails, because a view keeps a whole slice alive.
+        index, thumbnails, took = sample
         return index, form_and_pixels(thumbnails), took
 
     epochs = _EPOCHS[workers]
@@ -120,7 +123,7 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
 def judge(seen: Reading) -> None:
     """Accept a run if every scan arrived as before, and no process took up much memory for it."""
     lead, ending, large = where(seen.workers), seen.run, seen.took > _MOST
-    if large and ending.end in ("finished", "hung"):  # what's large may hang for that
+    if large and ending.end in ("finished", "hung"):  # using too much memory can cause a hang
         sizes = {"took": seen.took, "most": _MOST, "longest": max(_SLICES), "wanted": WANTED}
         not_yet("too-large", where=lead, **sizes)
     ended_well(ending, lead)

@@ -26,7 +26,7 @@ _CLIPS[8, :32], _CLIPS[9, :31] = 7, 0
 _CLIPS[13:15, :32], _CLIPS[13, 7], _CLIPS[13:15, 9] = 0, 5, -5
 _MORE: Final = torch.cat((_CLIPS, _CLIPS[4:12]))
 _ALL: Final = list(range(16))
-_MOST: Final = [*range(24), *(40 * [2])]  # more silent ones than a byte can count
+_MOST: Final = [*range(24), *(40 * [2])]  # more silent stretches than a byte can count
 # Like a resumed run, with a sampler that draws some recordings twice and leaves out others.
 _EPOCHS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))
 # In slow motion, all workers draw the same recording at the same moment, and then the next one.
@@ -78,7 +78,7 @@ def _judge(run: Run) -> None:
 
 
 def _miscounted(plan: Plan, said: int, fewer: int) -> str:
-    if said == 0 and plan.workers and plan.persistent:  # no second dataset was made
+    if said == 0 and plan.workers and plan.persistent:  # no second dataset can have reset it
         return "none-counted"
     if fewer > 0 and fewer % 256 == 0:
         return "too-small"

@@ -1,4 +1,4 @@
-"""The datasets of lesson 04, and its measured tables."""
+"""The datasets of lesson 04, and the tables that it measures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dltutor.tables import Table
 
 
 class CountedClips(Dataset[torch.Tensor]):
-    """Long recordings. Each epoch hears the next stretch of each, and silent ones are counted."""
+    """The starter of "04.fix": each epoch reads the next stretch of every recording."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         self.clips = clips
@@ -42,7 +42,7 @@ class CountedClips(Dataset[torch.Tensor]):
 
 
 def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tensor:
-    """Sixteen recordings that last these epochs. In each of them some are silent."""
+    """Make sixteen recordings that last for these epochs. Some are silent in each epoch."""
     generator = torch.Generator().manual_seed(seed)
     clips = torch.randint(1, 1000, (16, 32 * (max(epochs) + 1)), generator=generator)
     for place, epoch in enumerate(epochs):
@@ -51,12 +51,12 @@ def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tens
 
 
 def stretches(clips: torch.Tensor, epoch: int) -> torch.Tensor:
-    """What an epoch has to hear of each recording: a view of shape (recordings, 32)."""
+    """Return the stretches that an epoch should read: a view of shape (recordings, 32)."""
     return clips[:, 32 * epoch : 32 * (epoch + 1)]
 
 
 class Headlines(Dataset[torch.Tensor]):
-    """Headlines as numbers. A word gets the next number when it is met for the first time."""
+    """The starter of "04.transfer": each new word of a headline gets the next number."""
 
     def __init__(self, headlines: list[str]) -> None:
         self.headlines = headlines
@@ -81,20 +81,24 @@ _WORDS: Final = (
 
 
 def make_headlines(*, seed: int = 5) -> list[str]:
-    """Thirty-two headlines of four words each; many words come in several."""
+    """Make 32 headlines of four words each. Many words are in several headlines."""
     chance = random.Random(seed)
     return [" ".join(chance.choice(words) for words in _WORDS) for _ in range(32)]
 
 
 class _Witness(global_state.Readings):
-    # Each sample tells which worker drew it, and what the counter of that process says.
+    # Each sample is the number of the worker that drew it, and that process's counter.
     def __getitem__(self, index: int) -> torch.Tensor:
         super().__getitem__(index)
         return torch.tensor([get_worker_info().id, global_state.replaced])  # type: ignore[union-attr]
 
 
 def ask_every_process(main_sets: int = 0) -> Table:
-    """What each process counts in three epochs, if main sets its counter to this after epoch 0."""
+    """Show what each process counts in three epochs.
+
+    Args:
+        main_sets: What main sets its counter to after epoch 0.
+    """
     rows = []
     for kind in ("fresh", "persistent"):
         said: dict[str, list[str]] = {"main": [], "W0": [], "W1": []}
@@ -116,8 +120,8 @@ _OF_SYSTEM: Final = "DLTUTOR_SET_BY_MAIN"
 _WHEN: Final = {(0, 0): "never", (1, 1): "when it starts", (1, 2): "at any time"}
 
 
-class _Told(IterableDataset[dict[str, int]]):
-    # Its one sample: what the process that makes it has of six things that main sets.
+class _SetByMain(IterableDataset[dict[str, int]]):
+    # Its only sample is the values that its process has for six things that main sets.
     of_class = 0
 
     def __init__(self) -> None:
@@ -127,7 +131,7 @@ class _Told(IterableDataset[dict[str, int]]):
 
     def set_all(self, number: int) -> None:
         global _of_module
-        _of_module = _Told.of_class = self.attribute = number
+        _of_module = _SetByMain.of_class = self.attribute = number
         os.environ[_OF_SYSTEM] = str(number)
         self.plain.fill_(number)
         self.shared.fill_(number)
@@ -144,14 +148,14 @@ class _Told(IterableDataset[dict[str, int]]):
 
 
 def what_arrives() -> Table:
-    """What main sets, and when a persistent worker gets to see it, under fork and spawn."""
+    """Show when a persistent worker sees each thing that main sets, under fork and spawn."""
     fork, spawn = _arrives("fork"), _arrives("spawn")
     rows = tuple((what, fork[what], spawn[what]) for what in fork)
     return Table("When a worker sees what main sets", rows, ("", "fork", "spawn"))
 
 
 def _arrives(method: str) -> dict[str, str]:
-    dataset, seen = _Told(), list[dict[str, torch.Tensor]]()
+    dataset, seen = _SetByMain(), list[dict[str, torch.Tensor]]()
 
     def train(loader: DataLoader[Any]) -> None:
         dataset.set_all(len(seen) + 1)
@@ -163,18 +167,20 @@ def _arrives(method: str) -> dict[str, str]:
 
 
 def side_by_side(broken: type, fixed: type) -> Table:
-    """What two persistent workers hear and count with one class and with another."""
+    """Compare what two persistent workers read and count with a broken and a fixed class."""
     clips, columns = make_clips(), list[list[str]]()
     for made in (broken, fixed):
-        dataset, told = made(clips), list[str]()
+        dataset, lines = made(clips), list[str]()
 
-        def train(loader: DataLoader[Any], dataset: Any = dataset, told: list[str] = told) -> None:
-            dataset.set_epoch(epoch := len(told))
+        def train(
+            loader: DataLoader[Any], dataset: Any = dataset, lines: list[str] = lines
+        ) -> None:
+            dataset.set_epoch(epoch := len(lines))
             right = (torch.cat(list(loader)) == stretches(clips, epoch)).all(dim=1).sum()
-            told.append(f"{right} of {len(clips)} right, silent() says {int(dataset.silent())}")
+            lines.append(f"{right} of {len(clips)} right, silent() says {int(dataset.silent())}")
 
         _run(dataset, train, epochs=3)
-        columns.append(told)
+        columns.append(lines)
     silent = [int((~stretches(clips, epoch).any(dim=1)).sum()) for epoch in range(3)]
     rows = tuple(zip("012", map(str, accumulate(silent)), *columns, strict=True))
     header = ("epoch", "silent so far", broken.__name__, fixed.__name__)
@@ -186,4 +192,4 @@ def _run(dataset: Any, train: Any, epochs: int, **options: Any) -> None:
     loader = DataLoader(dataset, 8, **{**two, "persistent_workers": True, **options})
     seen = observe(loader, consume=train, epochs=epochs, deadline=50)
     if seen.end != "finished":
-        raise RuntimeError(f"the workers did not get to the end of {epochs} epochs:\n{seen}")
+        raise RuntimeError(f"the workers didn't finish {epochs} epochs:\n{seen}")

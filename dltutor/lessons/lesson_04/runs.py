@@ -1,4 +1,4 @@
-"""Runs of an answer by a plan, and slow motion, which makes races certain."""
+"""Run an answer by plans, with a slow motion that makes races certain."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from dltutor.observation.errors import is_yours
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: what the class is given, and each epoch's number with what it draws."""
+    """How to run an answer."""
 
     where: str
-    given: Any
-    epochs: tuple[tuple[int, list[int]], ...]
+    given: Any  # the argument for the answer's class
+    epochs: tuple[tuple[int, list[int]], ...]  # each epoch's number, and the indices that it draws
     workers: int = 2
     persistent: bool = True
     method: str = "fork"
     within: int = 6  # seconds
-    slow: bool = False
+    slow: bool = False  # whether the workers run in `SlowMotion`
 
 
 @dataclass(frozen=True)
 class Run:
-    """The reported length, and each epoch's batches with what main read after it."""
+    """The dataset's length, and each epoch's batches with what main read after the epoch."""
 
     plan: Plan
     length: int | None
@@ -50,11 +50,11 @@ class Run:
     end: Ending
 
 
-Ask: TypeAlias = Callable[[Any, Any], Any]  # what main reads from the dataset, and what was given
+Ask: TypeAlias = Callable[[Any, Any], Any]  # called in main with the dataset and `Plan.given`
 
 
 def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
-    """Run an answer by each plan."""
+    """Run an answer by each plan, and yield the runs."""
     send_cells()
     for plan in plans:
         yield _run(answer, plan, ask)
@@ -72,7 +72,7 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(number)
         came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
-        if not plan.persistent:  # a second one, as for validation, with counts of its own
+        if not plan.persistent:  # a second dataset, as for validation, with its own counts
             others.append(answer(deepcopy(plan.given)))
         epochs.append((came, ask(dataset, given)))
 
@@ -92,14 +92,14 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
 
 
 def samples(run: Run, width: int) -> list[torch.Tensor]:
-    """The samples of each epoch, if the run finished and all of them arrived.
+    """Return the samples of each epoch, if the run finished and all of them arrived.
 
     Args:
         run: The run.
-        width: How many numbers each sample has.
+        width: How many numbers each sample should have.
 
     Raises:
-        Rejected: Something else happened.
+        Rejected: The run didn't finish, or not all samples arrived.
     """
     plan = run.plan
     if run.length != len(plan.given):
@@ -117,16 +117,16 @@ def samples(run: Run, width: int) -> list[torch.Tensor]:
 
 
 class SlowMotion(TorchFunctionMode):
-    """A `worker_init_fn`, for a loader with so many workers, that makes races certain.
+    """A `worker_init_fn` that makes races certain.
 
-    `number += 1` reads, adds and writes. A count is lost where two processes read before either
-    writes. So the workers take each sample together, and wait before each call and each write in
-    your code, and between reading and writing where a shared tensor is changed in place.
+    `number += 1` reads, adds, and writes. A count is lost when two processes read before either of
+    them writes. So the workers start each sample together. They wait before each call and each
+    write in your code, and between reading and writing when a shared tensor changes in place.
     """
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")
-    wait: Final = 0.02  # seconds before each of them
-    times: Final = 4  # that a worker takes each of them slowly: a loop would not end
+    wait: Final = 0.02  # seconds before each step
+    times: Final = 4  # how often a worker waits at the same step, because a loop would take forever
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -139,10 +139,10 @@ class SlowMotion(TorchFunctionMode):
             number = worker.num_workers
             raise ValueError(f"SlowMotion({parties}) waits for {parties} workers, not for {number}")
         self._wait_for_the_others(50)  # spawned ones import torch first
-        # Python 3.12 tells of opcodes only where a frame has asked for them before tracing begins.
+        # Python 3.12 only traces opcodes if a frame has asked for them before tracing begins.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self._enter)
-        self.__enter__()  # type: ignore[no-untyped-call]  # to the end of the worker's life
+        self.__enter__()  # type: ignore[no-untyped-call]  # until the worker ends
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         if not is_yours(frame.f_code.co_filename):
@@ -153,7 +153,7 @@ class SlowMotion(TorchFunctionMode):
         return self._step
 
     def _wait_for_the_others(self, seconds: float = 2) -> None:
-        with suppress(BrokenBarrierError):  # one that has died, or waits for a lock, does not come
+        with suppress(BrokenBarrierError):  # a worker may have died, or may be waiting for a lock
             self._together.wait(seconds)
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -170,7 +170,7 @@ class SlowMotion(TorchFunctionMode):
             return func(*args, **kwargs)
         old, new = args[0].clone(), args[0].clone()
         func(new, *args[1:], **kwargs)
-        if new.shape != old.shape:  # it was given more room, not other numbers
+        if new.shape != old.shape:  # such as resize_()
             return func(*args, **kwargs)
         time.sleep(self.wait)
         changed = new != old

@@ -16,9 +16,9 @@ from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 # Most words are in one headline only, and most of those come after the first hundred headlines.
 _RARE: Final = [f"train-{number} waits for bridge-{number}" for number in range(128)]
 _HEADLINES: Final = make_headlines(seed=61) + _RARE
-# In slow motion, two of the four workers, or all, meet a new word at the same moment.
+# In slow motion, two or four of the four workers meet a new word at the same moment.
 _NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
-# No later run has these words, because a global variable of main would still know them.
+# The other runs don't use these words, because a global variable in main would still know them.
 _OTHERS: Final = [headline.swapcase() for headline in _HEADLINES + _NEW]
 
 
@@ -37,13 +37,13 @@ PLANS: Final = (
 
 def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fault, list[str]]:
     found: Any = getattr(dataset, "vocabulary", None)
-    if not hasattr(found, "items"):  # a Manager's dict has them
+    if not hasattr(found, "items"):  # a dict from a Manager isn't a `dict`, but it has items()
         return fault("not-a-dict", kind=type(found).__name__), [*headlines]
     return {str(word): whole_number(number) for word, number in found.items()}, [*headlines]
 
 
 def judge(run: Run) -> None:
-    """Accept a run if each word has its own number, and main knows it."""
+    """Accept a run if each word has its own number, and main knows that number."""
     plan, where = run.plan, run.plan.where
     alone = "" if plan.workers else "-in-main"
     rows = torch.cat(samples(run, 4)).tolist()

@@ -1,6 +1,4 @@
-"""What "05.fix" and "05.transfer" both check: each sample is the one that was asked for, in workers
-and in main.
-"""
+"""Check for "05.fix" and "05.transfer" that each sample is right, in workers and in main."""
 
 from __future__ import annotations
 
@@ -22,15 +20,15 @@ LONG: Final = 15  # seconds for each thing that the answer does
 
 @dataclass(frozen=True)
 class Delivered:
-    """What an answer delivered with some workers.
+    """What an answer delivered with one number of workers.
 
     Args:
-        workers: How many.
-        run: How it ended.
+        workers: Number of workers.
+        run: How the run ended.
         asked: How many samples the loader asked for.
-        samples: How many arrived.
-        wrong: How many of those aren't what was asked for.
-        others: How many of the wrong ones were asked for elsewhere.
+        samples: How many samples arrived.
+        wrong: How many of these are wrong.
+        others: How many of the wrong samples belong to another index.
     """
 
     workers: int
@@ -46,12 +44,12 @@ class Delivered:
 
     @property
     def code(self) -> str:
-        """How the wrong ones are wrong: "mixed-up", "wrong", or "" if there are none."""
+        """What's wrong: "mixed-up" if samples belong to another index, "wrong", or ""."""
         return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
     @property
     def fields(self) -> dict[str, object]:
-        """The circumstances and the numbers, for a code's words."""
+        """The run's settings and the numbers, for a code's message."""
         return {
             "where": where(self.workers),
             "asked": self.asked,
@@ -67,16 +65,16 @@ def read(
     where: str,
     other_sample: str = "other-sample",
 ) -> None:
-    """Read samples in main.
+    """Read samples in main, and compare them.
 
     Args:
         dataset: The answer's dataset.
-        expected: Index -> its sample.
-        where: The circumstances, as the start of a sentence.
-        other_sample: The code for a sample that isn't right.
+        expected: Index -> the right sample.
+        where: When main reads, as the start of a sentence.
+        other_sample: The code for a wrong sample.
 
     Raises:
-        Rejected: One isn't right, isn't there in time, or raises an exception.
+        Rejected: A sample is wrong, takes too long, or raises.
     """
     for index, right in expected.items():
         sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
@@ -97,13 +95,13 @@ def deliver(
 
     Args:
         dataset: The dataset.
-        expected: Index -> its sample.
+        expected: Index -> the right sample.
         order: The indices, in the order in which the loader asks for them.
-        workers: How many.
-        epochs: How many.
-        options: More arguments of the DataLoader.
+        workers: Number of workers.
+        epochs: Number of epochs.
+        options: More arguments for the DataLoader.
     """
-    came: list[int | None] = []  # for each sample, the index of the one that it is
+    came: list[int | None] = []  # the index that each sample belongs to
 
     def collect(loader: DataLoader[Any]) -> None:
         for batch in loader:
@@ -130,11 +128,11 @@ def deliver(
 
 
 def all_right(delivered: Delivered, kind: str) -> None:
-    """Go on only if all samples arrived, and all are right.
+    """Reject an answer unless all samples arrived, and all are right.
 
     Args:
         delivered: What arrived.
-        kind: What the samples are called, as the end of a code: "windows".
+        kind: The end of the codes for wrong samples: "windows" or "rows".
     """
     ended_well(delivered.run, where(delivered.workers))
     if delivered.samples < delivered.asked:

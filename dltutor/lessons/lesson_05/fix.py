@@ -1,7 +1,7 @@
 """Grade "05.fix": windows of recordings that are larger than memory, read by forked workers.
 
-Which process wins the race for a shared position is luck. Whether a worker moves one isn't: see
-`Positions`.
+Whether a shared position causes wrong samples is luck. Whether a worker moves it isn't, so that's
+what `Positions` watches.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
-_NUMBERS: Final = 2**28 - 9  # in each recording: 512 MB, but hardly any of it is on the disk
+_NUMBERS: Final = 2**28 - 9  # in each recording: 512 MB, but most of that is a hole in the file
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
 _MOST: Final = 4  # descriptors of one recording that a process may have
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with some workers.
+    """What an answer did with one number of workers.
 
     Args:
         samples: What it delivered.
-        moved: Whether a worker moved a position of main's.
+        moved: Whether a worker moved the position of a file that main had open.
         opened: How many descriptors of one recording a process had.
     """
 
@@ -50,22 +50,19 @@ class Epochs:
 
 
 class Positions:
-    """Watch whether forked workers move a position of main's, and how much each process opens.
+    """Watch whether forked workers move positions of main's files, and how often they open a file.
 
-    Main must not read at the same time, so that only a worker can have moved a position. Each
-    worker looks after every call, so it also sees a position that's put back.
-
-    Args:
-        paths: The files to watch.
+    Main must not read at the same time, so that only a worker can move a position. Each worker
+    looks after every call, so it also sees a position that the worker restores.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = {str(path.resolve()) for path in paths}
         self._held: list[int] = []
-        self._shared = mmap.mmap(-1, 2)  # whether one was moved; descriptors, if too many
+        self._shared = mmap.mmap(-1, 2)  # whether one moved; how many descriptors, if too many
 
     def begin(self) -> None:
-        """Hold what main has open now. It is for workers that are forked from now on."""
+        """Start watching what main has open now, for workers that are forked from now on."""
         while self._held:
             os.close(self._held.pop())
         self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # the same position
@@ -73,23 +70,23 @@ class Positions:
         self._shared[:] = bytes(2)
 
     def watch(self, worker: int) -> None:
-        """Watch this worker: a `worker_init_fn`."""
+        """Watch a worker, as its `worker_init_fn`."""
         sys.setprofile(self._look)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Make a batch, and count what the process has open: a `collate_fn`."""
+        """Make a batch, and count what the process has open. This is a `collate_fn`."""
         if (count := self._opened()) > _MOST:
             self._shared[1] = min(count, 255)
         return default_collate(samples)
 
     @property
     def moved(self) -> bool:
-        """Whether a worker has moved a position of main's."""
+        """Whether a worker has moved the position of a file that main has open."""
         return bool(self._shared[0])
 
     @property
     def opened(self) -> int:
-        """How many descriptors of one file main has now, or a worker had if it were too many."""
+        """How many descriptors of one file main has, or a worker had if it had too many."""
         return max(self._opened(), self._shared[1])
 
     def _open(self) -> list[tuple[int, str]]:
@@ -128,7 +125,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
     written, datasets, runs = _write(), list[Any](), list[Epochs]()
-    when = "in main, before there are workers"
+    when = "in main, before any worker started"
     for path, windows in written.items():
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=LONG)
         length = made(lambda dataset=dataset: len(dataset), call="len(dataset)", within=LONG)
@@ -138,7 +135,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         if not datasets:
             read(dataset, windows, when)
         datasets.append(dataset)
-    # One recording after the other, so that all workers read the same one.
+    # One recording after the other, so that all workers read the same file.
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
     expected = {
         number * _WINDOWS + start: window
@@ -161,7 +158,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Correct if every window arrived, in the workers and in main."""
+    """Accept if every window is right, and no worker moved a position of main's."""
     for epochs in runs:
         samples = epochs.samples
         if epochs.opened > _MOST:

@@ -1,4 +1,4 @@
-"""What notebook 05 shows and uses: a recording, rows from a server, and a table of handles."""
+"""The datasets of notebook 05, and its table of handles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH: Final = 16  # numbers in a window
 
 
 def told(loader: DataLoader[Any]) -> str:
-    """Run an epoch of records in order, and say how it ended and whether the samples were right."""
+    """Run an epoch of records in order. Say how it ended and whether the samples were right."""
     return _in_words(Case(loader, count_wrong))
 
 
@@ -42,14 +42,14 @@ def _in_words(case: Case) -> str:
 
 @cache
 def recording() -> Path:
-    """Write a file of a million random 16-bit numbers, once, and return its path."""
+    """Return the path of a file of a million random 16-bit numbers, which is written once."""
     path = own_folder() / "recording.bin"
     np.random.default_rng(5).integers(-30_000, 30_000, 1_000_000, dtype="<i2").tofile(path)
     return path
 
 
 class Windows(Dataset[torch.Tensor]):
-    """The starter of "05.fix": sixteen numbers of a long recording, from number `index` on."""
+    """The starter of "05.fix": a sample is 16 numbers of a recording, starting at `index`."""
 
     def __init__(self, path: Path) -> None:
         self.file = open(path, "rb")  # noqa: SIM115
@@ -94,7 +94,7 @@ class _Mapped(Dataset[torch.Tensor]):
 
 
 class Database(Dataset[torch.Tensor]):
-    """Rows from SQLite, over one connection. `renew` changes the `version` of all rows from 0 to 1.
+    """Rows from SQLite, over one connection that main opens.
 
     Args:
         in_transaction: Whether main begins a transaction and counts the rows in it.
@@ -117,7 +117,7 @@ class Database(Dataset[torch.Tensor]):
         return 400
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        # Each index asks for a row on another page.
+        # Each index asks for a row on a different page of the database.
         question = "SELECT version FROM rows WHERE number = ?"
         return torch.tensor(self.connection.execute(question, (50 * index,)).fetchone())
 
@@ -125,18 +125,18 @@ class Database(Dataset[torch.Tensor]):
         self.connection.close()
 
     def renew(self) -> None:
-        """End main's transaction, and then rewrite all rows over another connection."""
+        """End main's transaction, and set `version` from 0 to 1 over another connection."""
         self.connection.rollback()
         with closing(sqlite3.connect(self.path)) as other:
             other.execute("UPDATE rows SET version = 1")
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows at its first batch, and count the old rows that follow."""
+        """Run an epoch, renew all rows after the first batch, and count old rows after that."""
         batches = iter(loader)
         next(batches)
         self.renew()
-        for _ in range(2 * loader.num_workers):  # the workers may have read these before
+        for _ in range(2 * loader.num_workers):  # the workers may have prefetched these batches
             next(batches, None)
         return Finding(sum(int((batch == 0).sum()) for batch in batches), "of 400 rows are old")
 

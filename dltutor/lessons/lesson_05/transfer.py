@@ -1,7 +1,7 @@
-"""Grade "05.transfer": rows of a server that forked workers ask for.
+"""Grade "05.transfer": rows that forked workers ask a server for.
 
-For each session, the server notes which process started it and what other processes said over it.
-It answers late enough for a second process to ask over the same connection.
+For each session, the server records which process started it and what other processes said over it.
+It answers late, so that a second process has time to ask over the same connection.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with some workers.
+    """What an answer did with one number of workers.
 
     Args:
         rows: What it delivered.
-        over_main: How often a worker said something over a connection of main's.
+        over_main: How often workers used a connection that main made.
         ended: Whether a worker ended a session of main's.
-        connected: The most times that one worker connected.
+        connected: How often a worker connected, for the worker that did so most.
     """
 
     rows: Delivered
@@ -50,7 +50,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     if (length := made(lambda: len(dataset), call="len(dataset)", within=LONG)) != ROWS:
         not_yet("other-length", rows=ROWS, length=length)
     second = made(answer, other.connect, call=call, within=LONG)
-    where, code = "in main, before there are workers", "other-sample"
+    where, code = "in main, before any worker started", "other-sample"
     where_second = "in main, in a second dataset, which has another server"
     for number, (workers, epochs) in enumerate(RUNS):
         server.seed = 5 + number
@@ -70,7 +70,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Correct if every row arrived, over the workers' own connections."""
+    """Accept if every row is right, and the workers used their own connections."""
     for epochs in runs:
         rows = epochs.rows
         if epochs.ended:

@@ -1,4 +1,4 @@
-"""06.diagnose: which part of the tiles can't be pickled."""
+"""Grade "06.diagnose": which attribute of the dataset can't be pickled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dltutor.lessons.lesson_06.travel import problem_with
 _CULPRIT: Final = "reader.cache.turn"
 
 
-def _way(answer: Any) -> str:
+def _path_of(answer: Any) -> str:
     bare = "".join(answer.split()).strip("'\"`.,") if isinstance(answer, str) else answer
     if blank(bare) or bare == "":
         not_attempted("no-culprit")
@@ -23,21 +23,21 @@ def _way(answer: Any) -> str:
     return bare.removeprefix("tiles.").removeprefix("self.")
 
 
-def _diagnose(way: str) -> Result:
+def _judge(path: str) -> Result:
     thing: Any = Tiles()
     problem = problem_with(thing)
-    if way in ("_thread.lock", "thread.lock", "lock"):
-        not_yet("a-type", path=way)
-    for step, name in enumerate(way.split("."), start=1):
+    if path in ("_thread.lock", "thread.lock", "lock"):
+        not_yet("a-type", path=path)
+    for step, name in enumerate(path.split("."), start=1):
         if not hasattr(thing, name):
-            not_yet("no-attribute", path=way, kind=type(thing).__name__, name=name)
+            not_yet("no-attribute", path=path, kind=type(thing).__name__, name=name)
         thing = getattr(thing, name)
         if not problem_with(thing):
-            path = ".".join(way.split(".")[:step])
-            not_yet("can-be-pickled", path=path, size=len(pickle.dumps(thing)))
-    if way != _CULPRIT:
-        not_yet("beyond" if way.startswith(_CULPRIT) else "not-to-the-end", path=way)
-    return correct(path=way, problem=problem)
+            parts = path.split(".")[:step]
+            not_yet("can-be-pickled", path=".".join(parts), size=len(pickle.dumps(thing)))
+    if path != _CULPRIT:
+        not_yet("beyond" if path.startswith(_CULPRIT) else "not-to-the-end", path=path)
+    return correct(path=path, problem=problem)
 
 
-GRADER: Final = Grader(_way, _diagnose)
+GRADER: Final = Grader(_path_of, _judge)

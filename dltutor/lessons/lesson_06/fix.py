@@ -1,8 +1,8 @@
 """Grade "06.fix": two datasets in one loader, each with its own file.
 
-Once each worker has delivered a batch, the check renames the files. An open file can still be read,
-but a class that opens the file again doesn't find it. The records are further apart than the buffer
-of an open file, so `seek` and `read` move the position of the descriptor each time.
+Once each worker has delivered a batch, the check renames the files. A worker can still read an open
+file, but a class that opens the file again doesn't find it. The records are farther apart than the
+buffer of an open file, so each `seek` and `read` moves the descriptor's position.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dltutor.lessons.lesson_06.material import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline
 
 _KIND: Final = f"torch.int64, ({SIZE},)"  # of a record
-_RECORDS: Final = 60_000  # 480 KB; the buffer of an open file has 8 or, from Python 3.14, 128
-_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # what main reads: far from all below
-_READ: Final = tuple(  # near one end of each file, then near the other
+_RECORDS: Final = 60_000  # 480 KB. The buffer of an open file is 8 KB, or 128 KB from Python 3.14.
+_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # main reads these, far from _READ
+_READ: Final = tuple(  # alternating between both ends of both files
     start + index
     for near in range(16)
     for index in (near, _RECORDS - 1 - near)
@@ -37,7 +37,7 @@ _READ: Final = tuple(  # near one end of each file, then near the other
 
 @dataclass(frozen=True)
 class Epoch:
-    """One with both datasets.
+    """An epoch with both datasets.
 
     Args:
         samples: What arrived.
@@ -52,17 +52,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an answer did that is right in main: its pickle, in bytes, and its epochs.
-
-    The last epoch is the first that isn't right.
-    """
+    """The size of an answer's pickle in bytes, and its epochs up to the first wrong one."""
 
     size: int
     epochs: tuple[Epoch, ...]
 
 
 def gather(path: Path) -> Evidence:
-    """Use the class in main, send it, then run it without workers, with forked and spawned ones."""
+    """Use the class in main and pickle it, then run it with forked workers and a spawned one."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
@@ -91,7 +88,7 @@ def gather(path: Path) -> Evidence:
     epochs: list[Epoch] = []
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
         for dataset in datasets if workers else ():
-            travel.read(dataset, _FIRST[:1], _KIND)  # both files are open now
+            travel.read(dataset, _FIRST[:1], _KIND)  # opens both files
         positions.begin()
         samples = travel.epoch(
             ConcatDataset(datasets),
@@ -111,7 +108,7 @@ def gather(path: Path) -> Evidence:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Correct if the records arrive everywhere, and no process opens a file for each of them."""
+    """Accept if the records are right everywhere, and no process opens a file for each record."""
     for epoch in evidence.epochs:
         where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
         if epoch.moved:

@@ -1,4 +1,4 @@
-"""What notebook 06 shows and measures, and the starters of "06.fix" and "06.transfer"."""
+"""The datasets and measurements of notebook 06."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dltutor.observation.texts import said, tidy
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB, Table
 
-#: Failures that leave main without an error, and fail on arrival.
+#: Failures whose dataset main can send without an error, but the worker can't receive.
 ON_ARRIVAL: Final = (generator_attribute.FAILURE, global_only_in_parent.FAILURE)
 
 SIZE: Final = 8  # bytes of a record
@@ -72,7 +72,7 @@ class MyRecords(Dataset[torch.Tensor]):
     def __init__(self, path: str | Path, count: int) -> None:
         self.path = path
         self.count = count
-        self.handle = open(self.path, "rb")  # noqa: SIM115 - that is its fault
+        self.handle = open(self.path, "rb")  # noqa: SIM115 - this is the bug
 
     def __len__(self) -> int:
         return self.count
@@ -83,7 +83,7 @@ class MyRecords(Dataset[torch.Tensor]):
 
 
 class MyClips(Dataset[torch.Tensor]):
-    """The starter of "06.transfer": clips of sound with noise, scaled to their loudest value."""
+    """The starter of "06.transfer": sound clips with noise, scaled to a loudest value of 1."""
 
     def __init__(self, path: str | Path, seed: int) -> None:
         self.clips = torch.load(path)
@@ -105,7 +105,7 @@ def hide_the_warning() -> None:
 
 
 def told(seen: Observation) -> str:
-    """Say how a run ended: what main raised, and below it what a dead worker wrote to stderr."""
+    """Say how a run ended: what main raised, and what a dead worker wrote to stderr."""
     if not seen.chain:
         return seen.end
     main = tidy(said(*seen.chain[0])).split("\n")[0]
@@ -116,7 +116,7 @@ def told(seen: Observation) -> str:
 def costs() -> Table:
     """Measure what one worker costs under each start method, in seconds and in memory."""
     found: dict[str, tuple[float, float]] = {}
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # or the one from an earlier run would be used
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # otherwise an earlier server would be used
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()
 
@@ -130,7 +130,7 @@ def costs() -> Table:
 
         loader = DataLoader(Squares(16), 4, num_workers=1, multiprocessing_context=method)
         observe(loader, consume=epoch, deadline=45)
-    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the text says so
+    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the notebook says so
     rows = [(name, f"{seconds:.2f} s", f"{mb:.0f} MB") for name, (seconds, mb) in found.items()]
     header = ("start method", "time to the first batch", "added memory")
     return Table("One worker, and whatever it takes to start it", tuple(rows), header)

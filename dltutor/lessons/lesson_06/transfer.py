@@ -1,6 +1,6 @@
-"""Grade "06.transfer": clips of sound with noise, for forked workers and for a new interpreter.
+"""Grade "06.transfer": sound clips with noise, for forked workers and for a new interpreter.
 
-The task says how each sample is made, so each has one value, in every process and order.
+The task says how to make each sample, so it has the same value in every process and order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dltutor.observation.time_limits import deadline
 
 CLIPS: Final = 24
 _SEED: Final = 11
-_READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # by each loader, once main has read all
+_READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # what each loader reads, after main
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Evidence:
     """What an answer delivered.
 
     Args:
-        wrong: Of each sample that's wrong in main, its loudest value.
-        epochs: With workers and without, up to the first that isn't right.
+        wrong: The loudest value of each sample that's wrong in main.
+        epochs: The epochs with and without workers, up to the first wrong one.
     """
 
     wrong: tuple[float, ...]
@@ -87,7 +87,7 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Correct if the task's samples arrive everywhere."""
+    """Accept if the samples are right in every process."""
     for epoch in evidence.epochs:
         travel.arrived(epoch)
     if evidence.wrong:

@@ -1,4 +1,4 @@
-"""A dataset's class in a file: can main send the dataset to a worker, and what arrives there?
+"""Import a learner's dataset class from a file, send the dataset to workers, and compare samples.
 
 Both graders take a file, because a new interpreter can't import a class from a cell.
 """
@@ -27,14 +27,14 @@ from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]
 
-IN_MAIN: Final = 16  # seconds for all that is done in main
+IN_MAIN: Final = 16  # seconds for everything in main
 AT_MOST: Final = 75
-_WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds; a new interpreter imports torch first
+_WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds. A new interpreter imports torch first.
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an answer delivered with workers, and in how many samples it is not what main read."""
+    """How an answer's run ended, and how many of its samples differ from what main read."""
 
     where: str
     run: Ending
@@ -46,21 +46,22 @@ class Epoch:
 
 
 def import_file(path: str | Path) -> ModuleType:
-    """Import a Python file as it is now, also if it was imported before.
+    """Import a Python file as it is now, even if it was imported before.
 
-    Its folder goes to the front of `sys.path`, which multiprocessing hands on to every worker.
+    The file's folder goes to the front of `sys.path`, which multiprocessing passes to each worker.
     """
     path = Path(path).absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)  # of how it was a second ago
+    # Python would take the old bytecode for a file that changed within the same second.
+    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
     sys.modules.pop(path.stem, None)
     importlib.invalidate_caches()
     return importlib.import_module(path.stem)
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
-    """The answer, if it is a file that no longer holds the starter alone. It is not imported."""
+    """Return the answer's path, if the file isn't only the starter anymore. Doesn't import it."""
     if blank(answer):
         not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):
@@ -74,7 +75,7 @@ def a_fixed_file(answer: Any, starter: type) -> Path:
 
 
 def class_in(path: Path, name: str) -> Any:
-    """Import a learner's file and take its dataset's class."""
+    """Import a learner's file, and return its dataset class."""
     with theirs():
         found = getattr(import_file(path), name, None)
     if found is None:
@@ -85,7 +86,7 @@ def class_in(path: Path, name: str) -> Any:
 
 
 def problem_with(thing: Any) -> str:
-    """Why something can't be pickled: the exception and its message, or an empty string."""
+    """Return why something can't be pickled: the exception and its message, or ""."""
     try:
         pickle.dumps(thing)
     except Exception as error:  # a __getstate__ may raise anything
@@ -94,10 +95,10 @@ def problem_with(thing: Any) -> str:
 
 
 def sent(dataset: Any) -> bytes:
-    """The pickle of an answer's dataset.
+    """Return the pickle of an answer's dataset.
 
     Raises:
-        Rejected: It can't be pickled, or nothing can be made of its pickle.
+        Rejected: The dataset can't be pickled, or the pickle can't be loaded.
     """
     with theirs():
         try:
@@ -105,9 +106,9 @@ def sent(dataset: Any) -> bytes:
         except Exception:
             problem = problem_with(dataset)
         else:
-            len(pickle.loads(pickled))  # it has a length; its end is not the file's
+            len(pickle.loads(pickled))  # raises if the copy isn't a dataset
             return pickled
-        state = dataset.__getstate__()  # what goes into the pickle: all attributes, or fewer
+        state = dataset.__getstate__()  # what goes into the pickle
         parts = state.items() if isinstance(state, dict) else ()
         held = [f"`{name}`" for name, value in parts if problem_with(value)]
     if held:
@@ -116,7 +117,7 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """These samples, without a loader, if each is of this kind: "torch.int64, (8,)"."""
+    """Read samples in main. Reject any that isn't of `kind`, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):
@@ -132,9 +133,9 @@ def _kind(sample: Any) -> str:
 
 
 def wrong_of(samples: Samples, expected: Samples) -> int:
-    """How many samples differ from what is expected, are missing or too many."""
+    """Return how many samples are wrong, missing, or too many."""
     pairs = zip(samples, expected, strict=False)
-    differ = sum(  # rounding is no difference
+    differ = sum(  # rounding doesn't count
         _kind(one) != _kind(other) or not torch.allclose(one, other, atol=1e-6)
         for one, other in pairs
     )
@@ -150,7 +151,7 @@ def epoch(
     underway: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> Epoch:
-    """Read these samples with workers; call a function once each of them has delivered."""
+    """Read samples in a loader, and call `underway` after the first `workers` batches."""
     samples: Samples = []
     options |= {"workers": workers, "within": _WITHIN[method], "method": method}
 
@@ -165,7 +166,7 @@ def epoch(
 
 
 def arrived(epoch: Epoch) -> None:
-    """Go on only where an epoch finished."""
+    """Reject an answer whose epoch didn't finish."""
     run = epoch.run
     if run.end == "raised":
         not_yet("raised-in-a-loader", where=epoch.where, error=run.error)

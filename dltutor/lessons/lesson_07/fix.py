@@ -1,8 +1,8 @@
-"""Grade "07.fix": pairs of files, opened at the same time, by threads that each process has.
+"""Grade "07.fix": pairs of files, opened at the same time, by threads that each process starts.
 
 Main makes the dataset and takes a sample, as people do. Then the check runs two epochs with 2
-persistent workers, two with 0, and one with 4. Each epoch has new files, and reads them in another
-order than theirs. In a worker, whatever opens one file of a pair waits until the other one is open.
+persistent workers, two with 0, and one with 4. Each epoch has new files, read in mixed order. In a
+worker, whatever opens the first file of a pair waits until the second one is open.
 """
 
 from __future__ import annotations
@@ -32,24 +32,23 @@ _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
 _RUNS: Final = {2: 2, 0: 2, 4: 1}  # workers: epochs
 _LONG: Final = 6  # seconds for each thing that the answer does
-_APART: Final = 2.0  # seconds that the first file of a pair waits for the second
+_APART: Final = 2.0  # seconds that opening a pair's first file waits for the second
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with some workers.
+    """What an answer delivered with one number of workers.
 
     Args:
-        workers: How many.
-        run: How it ended.
-        samples: How many came.
-        wrong: How many of them are not what the files held in that epoch.
-        opened: How many pairs were opened in the workers, as far as Python was told of it.
-        apart: In how many of these the second file was not opened while the first was being read.
-        threads: How many threads of one worker have read files: the one that has the most of them
-            for its pairs.
-        pairs: How many pairs that worker has read.
-        main_started: Whether main had started a thread before there were workers.
+        workers: Number of workers.
+        run: How the run ended.
+        samples: How many samples arrived.
+        wrong: How many of these differ from what the files held in that epoch.
+        opened: How many pairs Python opened in the workers.
+        apart: For how many of these the second file wasn't opened while the first one waited.
+        threads: How many threads read files, in the worker with the most threads for its pairs.
+        pairs: How many pairs that worker read.
+        main_started: Whether main started a thread before there were workers.
     """
 
     workers: int
@@ -64,7 +63,7 @@ class Epochs:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
+    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
     folder, shift = Path(tempfile.mkdtemp()), count(1)
     expected = _write(folder, 0)
     threads = threading.active_count()
@@ -110,7 +109,7 @@ def _tensor(delivered: Any) -> torch.Tensor:
 
 
 def _write(folder: Path, shift: int) -> torch.Tensor:
-    # Replaces all files, with other bytes for each shift; what they hold now, as pairs.
+    # Replaces all files, with different bytes for each shift. Returns the contents as pairs.
     held = (torch.arange(_PAIRS * 10) + shift).reshape(-1, 2, 5)
     for number, pair in enumerate(held.tolist()):
         for kind, content in zip(("image", "mask"), pair, strict=True):
@@ -120,9 +119,9 @@ def _write(folder: Path, shift: int) -> torch.Tensor:
 
 
 class _Reads:
-    """Holds up, in forked workers, the first file of a pair until the second is opened as well.
+    """Delay opening the first file of each pair, in forked workers, until the second is opened.
 
-    Python tells an audit hook of every file that it opens. A hook cannot be taken back: this
+    Python calls an audit hook for every file that it opens. A hook can't be removed, but this
     process ends with its check.
     """
 
@@ -152,7 +151,7 @@ class _Reads:
             first[1].set()
 
     def taken(self) -> tuple[int, int, int, int]:
-        """What was noted since the last call: `opened` to `pairs` of Epochs."""
+        """Return the fields `opened` to `pairs` of Epochs, counted since the last call."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]
@@ -163,15 +162,15 @@ class _Reads:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Correct if every pair came, and its two files were opened at the same time."""
+    """Accept if every pair arrived, and its two files were opened at the same time."""
     for epochs in runs:
         run, there = epochs.run, where(epochs.workers)
         if run.end == "hung" or run.raised_in_worker == "TimeoutError":
-            _why_it_hangs(epochs, there)
+            _reject_hang(epochs, there)
         ended_well(run, there)
         if epochs.wrong:
             not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
-        # In a single epoch, a worker may have read fewer pairs than it has good reason for threads.
+        # In a single epoch, a worker may read so few pairs that it rightly has more threads.
         if epochs.threads > epochs.pairs and _RUNS[epochs.workers] > 1:
             not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
         if epochs.workers and not epochs.opened:
@@ -181,7 +180,7 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
     return correct(pairs=_PAIRS)
 
 
-def _why_it_hangs(epochs: Epochs, there: str) -> None:
+def _reject_hang(epochs: Epochs, there: str) -> None:
     run, how = epochs.run, {"where": there, "seconds": f"{epochs.run.deadline:g}"}
     if run.end == "hung" and epochs.samples == _PAIRS * _RUNS[epochs.workers]:
         not_yet("never-ends", **how)

@@ -1,4 +1,4 @@
-"""What notebook 07 shows and uses: marked source, clips, labels."""
+"""The lettered source and the dataset of notebook 07, and the server of its labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.lost_thread import Pairs
 
-#: The lines of `Pairs` that question "07.diagnose" is about: letter -> what stands in it.
+#: The lines of `Pairs` that question "07.diagnose" is about: letter -> part of the line.
 LETTERS: Final = {
     "A": "ThreadPoolExecutor(max_workers=1)",
     "B": "self.thread.map(",
@@ -23,12 +23,12 @@ LETTERS: Final = {
     "D": "mask.result()",
 }
 CLIPS: Final = 12
-_PAUSE: Final = 0.5  # seconds that a refresh waits for a fork at most
+_PAUSE: Final = 0.5  # seconds that a refresh waits for the fork, at most
 _PATIENCE: Final = 1.0  # seconds that an epoch waits for a refresh
 
 
 def marked() -> Markdown:
-    """The source of `Pairs`; each of the lines of LETTERS has its letter at the end."""
+    """Return the source of `Pairs`, with a letter at the end of each line in LETTERS."""
     lines = inspect.getsource(Pairs).splitlines()
     for letter, text in LETTERS.items():
         lines = [f"{line}  # {letter}" if text in line else line for line in lines]
@@ -37,7 +37,7 @@ def marked() -> Markdown:
 
 
 class Clips(Dataset[tuple[int, int]]):
-    """The starter of "07.transfer": clips and labels, and a lock that a thread holds at times."""
+    """The starter of "07.transfer": clips and labels, and a lock that a thread may hold."""
 
     def __init__(self, read_labels: Callable[[], Iterator[tuple[str, int]]]) -> None:
         self.read_labels = read_labels
@@ -61,27 +61,27 @@ class Clips(Dataset[tuple[int, int]]):
 
 
 class Server:
-    """The labels on a server. Each correction, a new version, changes all of them.
+    """A server with labels. Each new version changes all of them.
 
     Args:
-        shift: What sets this server's labels apart from another's.
+        shift: Added to the labels, so that two servers differ.
     """
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0
-        self.half_way: Callable[[], object] = int  # called in the middle of each reading in main
+        self.half_way: Callable[[], object] = int  # called halfway through each reading in main
         self._shift = shift
         self._main = os.getpid()
-        self._reader = 0  # the worker that has read the list
+        self._reader = 0  # pid of the worker that has read the labels
 
     def label(self, number: int, version: int) -> int:
-        """The label of a clip in one version."""
+        """Return the label of a clip in one version."""
         return (number * 3 + self._shift + version) % 10
 
     def read(self) -> Iterator[tuple[str, int]]:
-        """All lines: a name, and its label of now."""
+        """Yield each clip's name and its current label."""
         if self._reader == os.getpid():
-            raise RuntimeError("the server is busy: this worker has read its list before")
+            raise RuntimeError("the server is busy: this worker has already read its labels")
         in_main = os.getpid() == self._main
         if not in_main:
             self._reader = os.getpid()
@@ -96,12 +96,13 @@ class Server:
     ) -> list[Any]:
         """Run an epoch whose workers are forked while a thread refreshes the labels.
 
-        The refresh goes on when the first batch has come, and is done before the others are taken.
+        The refresh continues once the first batch has arrived, and ends before the loop takes the
+        other batches.
 
         Args:
             loader: The loader.
-            refresh: Refreshes the labels. It takes a function that it calls at the moment of the
-                fork: that returns when the workers are there, after half a second at most.
+            refresh: Refreshes the labels. It gets a function to call at the moment of the fork,
+                which returns once the workers exist, after 0.5 s at most.
 
         Returns:
             The batches.
@@ -124,7 +125,7 @@ class Server:
         thread.start()
         try:
             stopped.wait(_PATIENCE)
-            batches = map(deepcopy, loader)  # their own, not in shared memory
+            batches = map(deepcopy, loader)  # copies that aren't in shared memory
             first = list(islice(batches, 1))
             forked.set()
             thread.join(_PATIENCE)

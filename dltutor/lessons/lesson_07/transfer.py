@@ -29,10 +29,10 @@ from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
 from dltutor.observation import sandbox
 from dltutor.tables import Note
 
-Place = tuple[CodeType, int, int]  # a method's code, the number of a line, which visit of it
+Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit of that line
 
 _LONG: Final = 4  # seconds for each thing that the answer does
-_VISITS: Final = 2  # of each line: in a loop, nothing has changed at the first
+_VISITS: Final = 2  # of each line, because at a loop's first visit nothing has changed yet
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Epoch:
     """An epoch whose workers were forked at one moment of a refresh.
 
     Args:
-        where: At which moment, as the start of a sentence.
-        run: How it ended.
+        where: The moment, as the start of a sentence.
+        run: How the run ended.
         wrong: What's wrong with the samples, if the run finished.
     """
 
@@ -59,7 +59,7 @@ def forked_half_way(answer: type) -> Note:
 
 
 def tried_half_way(answer: type) -> Result:
-    """What `forked_half_way` finds."""
+    """Return what `forked_half_way` finds, as a Result."""
 
     def grade(begin: Callable[[], None]) -> Result:
         begin()
@@ -75,15 +75,15 @@ def tried_half_way(answer: type) -> Result:
 
 
 def gather(answer: type) -> tuple[Epoch, ...]:
-    """Use the class in main, then run epochs up to the first that is not right."""
-    server = Server(shift=4)  # other labels than the lesson's
+    """Use the class in main, then run epochs up to the first wrong one."""
+    server = Server(shift=4)  # different labels than the lesson's
     dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
-    places: dict[Place, None] = {}  # each once, in their order
-    for _ in range(2):  # after samples were read too
+    places: dict[Place, None] = {}  # an ordered set
+    for _ in range(2):  # the second time, after samples were read
         server.version += 1
         refresh = partial(_refresh_traced, dataset, places.setdefault)
         made(refresh, call="dataset.refresh()", within=_LONG)
-        _right_in_main(dataset, server)
+        _judge_in_main(dataset, server)
     epochs: list[Epoch] = []
     for workers, place in ((2, None), (4, None), *((1, place) for place in places)):
         epochs.append(_epoch(dataset, server, workers, place))
@@ -92,7 +92,7 @@ def gather(answer: type) -> tuple[Epoch, ...]:
     return tuple(epochs)
 
 
-def _right_in_main(dataset: Any, server: Server) -> None:
+def _judge_in_main(dataset: Any, server: Server) -> None:
     if (length := made(lambda: len(dataset), call="len(dataset)", within=_LONG)) != CLIPS:
         not_yet("other-length", clips=CLIPS, length=length)
     call = f"[dataset[i] for i in range({CLIPS})]"
@@ -135,15 +135,15 @@ def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = Non
     if (numbers := [number for number, _ in pairs]) != list(range(CLIPS)):
         code = "missing-clips" if len(numbers) < CLIPS else "other-clips"
         return Epoch(there, run, fault(code, numbers=numbers, last=CLIPS - 1))
-    for worker in range(workers):  # samples are dealt out to them in turn
+    for worker in range(workers):  # the loader deals out samples to the workers in turn
         if mixed := _mixed(pairs[worker::workers], server):
             return Epoch(there, run, fault("mixed-labels", worker=worker, **mixed))
     return Epoch(there, run)
 
 
 def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
-    # How many labels are from before the refresh, from after it, and from neither, unless all are
-    # from one of the two.
+    # Counts the labels from before the refresh, from after it, and from neither. Empty if all are
+    # from before, or all are from after.
     before, after = (
         sum(label == server.label(number, version) for number, label in pairs)
         for version in (server.version - 1, server.version)
@@ -155,7 +155,7 @@ def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
 
 
 def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
-    # Refreshes in this thread, and calls `at` before each line of the class, at its first visits.
+    # Refreshes in this thread, and calls `at` at the first visits of each line of the class.
     own = tuple(f"{base.__qualname__}." for base in type(dataset).__mro__)
     visits: Counter[tuple[CodeType, int]] = Counter()
 
@@ -178,7 +178,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epochs: tuple[Epoch, ...]) -> Result:
-    """Correct if the labels of each worker belonged together, at whatever moment it was forked."""
+    """Accept if each worker's labels belonged together, no matter when it was forked."""
     for epoch in epochs:
         _judge_epoch(epoch)
     return correct(clips=CLIPS)

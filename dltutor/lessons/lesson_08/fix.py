@@ -1,7 +1,7 @@
 """Grade "08.fix": the samples that workers send to main are small, and main can unpack them.
 
-The check keeps and weighs all samples of an epoch. Main unpacks them with an object that didn't
-make any of them.
+The check keeps all samples of an epoch and measures their sizes. Main unpacks them with a second
+dataset, which didn't make any of them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dltutor.observation.texts import tidy
 from dltutor.tables import size
 
 SECOND: Final = 20_000  # numbers
-EACH, MORE = 2, 1024  # bytes that a number may take, and a sample besides
+EACH, MORE = 2, 1024  # bytes that each number may take, and that a sample may have on top
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
 _RECORDINGS: Final = 24
-_LENGTHS: Final = {  # in numbers, by the recording; the others are longer
+_LENGTHS: Final = {  # recording -> numbers; the other recordings are longer
     **{1: SECOND, 5: 15_000, 7: SECOND + 1, 9: SECOND - 1, 13: 6_001},
     _RECORDINGS - 1: 1,
 }
-_WITHIN: Final = 15  # seconds for each thing that the answer does; a right one takes one
+_WITHIN: Final = 15  # seconds for each thing that the answer does. A right answer takes 1 s.
 
 
 class Excerpts(Dataset[torch.Tensor]):
@@ -64,15 +64,15 @@ _Tensors = tuple[tuple[str, int, int], ...]
 class Sample:
     """One sample that arrived."""
 
-    numbers: int  # in its excerpt
+    numbers: int  # numbers in its excerpt
     carried: int  # bytes that came with it
-    tensors: _Tensors = ()  # type, how many numbers, bytes of the storage
+    tensors: _Tensors = ()  # each one's dtype, how many numbers it has, bytes of its storage
     wrong: Fault | None = None  # what's wrong with it after `unpack`
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with some workers."""
+    """What an answer delivered with one number of workers."""
 
     where: str
     run: Ending
@@ -80,7 +80,7 @@ class Epochs:
 
 
 class _Weigher(pickle.Pickler):
-    # What a queue would send: a tensor as its storage, once; all else as a pickle.
+    # Counts what a queue would send: each storage once, and everything else as a pickle.
     def __init__(self) -> None:
         self.text, self.storages = io.BytesIO(), dict[int, int]()
         self.tensors: list[tuple[str, int, int]] = []
@@ -97,14 +97,14 @@ class _Weigher(pickle.Pickler):
 
 
 def weigh(sample: Any) -> tuple[int, _Tensors]:
-    """The bytes that travel with a sample, and its tensors."""
+    """Return how many bytes a worker sends for a sample, and the sample's tensors."""
     weigher = _Weigher()
     weigher.dump(sample)
     return weigher.text.tell() + sum(weigher.storages.values()), (*weigher.tensors,)
 
 
 def _write(folder: Path) -> dict[str, torch.Tensor]:
-    # Recordings that nobody has heard before: their paths, and the right excerpts.
+    # Writes new random recordings. Returns path -> right excerpt.
     draw, held = np.random.default_rng(), {}
     for number in range(_RECORDINGS):
         length = _LENGTHS.get(number) or int(draw.integers(60_000, 160_000))
@@ -118,12 +118,12 @@ def _write(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then with 2, 0 and 4 workers, up to what is not right."""
+    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
     held, order = _write(Path(tempfile.mkdtemp())), [*range(_RECORDINGS)]
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
     _try(new())
-    dataset = new()  # has nothing of what `dataset[0]` left in the other
+    dataset = new()  # without whatever `dataset[0]` left in the first one
     runs, came = list[Epochs](), list[tuple[Sample, ...]]()
 
     def collect(loader: DataLoader[Any]) -> None:
@@ -151,7 +151,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         )
         runs.append(Epochs(where(workers), run, tuple(came)))
         try:
-            _right(runs[-1])
+            _judge_run(runs[-1])
         except Rejected:
             break
     return tuple(runs)
@@ -185,14 +185,14 @@ def _wrong(got: Any, right: torch.Tensor) -> Fault | None:
 
 
 def judge(runs: Sequence[Epochs]) -> Result:
-    """Correct if every excerpt came, small, and is what it was."""
+    """Accept if every excerpt arrived, is small, and unpacks to the right numbers."""
     for run in runs:
-        _right(run)
+        _judge_run(run)
     most = max(each.carried for run in runs for epoch in run.samples for each in epoch)
     return correct(recordings=_RECORDINGS, most=size(most))
 
 
-def _right(run: Epochs) -> None:
+def _judge_run(run: Epochs) -> None:
     ended_well(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:
@@ -200,15 +200,15 @@ def _right(run: Epochs) -> None:
         for number, each in enumerate(samples):
             if each.wrong:
                 not_yet(each.wrong.code, where=run.where, recording=number, **each.wrong.fields)
-            if each.carried < each.numbers:  # half of what they take in the file
+            if each.carried < each.numbers:  # half of what the numbers take up in the file
                 how = {"recording": number, "numbers": each.numbers, "carried": each.carried}
                 not_yet("not-in-the-sample", where=run.where, **how)
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]
         if too_much:
-            _too_much(run.where, len(too_much), max(too_much, key=lambda each: each.carried))
+            _reject_heavy(run.where, len(too_much), max(too_much, key=lambda each: each.carried))
 
 
-def _too_much(where: str, samples: int, one: Sample) -> None:
+def _reject_heavy(where: str, samples: int, one: Sample) -> None:
     seen: dict[str, object] = {"where": where, "samples": samples, "recordings": _RECORDINGS}
     seen |= {"numbers": one.numbers, "carried": one.carried, "limit": EACH * one.numbers + MORE}
     for kind, count, storage in one.tensors:

@@ -1,6 +1,6 @@
-"""What a loader holds when all its queues are full, read from inside and from outside; four jobs.
+"""Measure what a loader with full queues holds, from its processes and from outside; four jobs.
 
-Where there is no `/proc`, as on macOS, none of it can be read, and the tables say so.
+Without `/proc`, as on macOS, nothing can be measured, and the tables say so.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB, Note, Table, size
 
 _PATIENCE: Final = 30.0  # seconds for a loader to fill its queues
-_LINUX: Final = Note("Not on this machine:", "there is no /proc. The solved notebook shows it.")
+_LINUX: Final = Note("Not on this machine:", "there's no /proc. The solved notebook shows a run.")
 
 
 def ready(batches: Any) -> int:
-    """How many batches of an iterator are made, and not yet with the loop."""
+    """Return how many batches of an iterator are finished, but not yet in the loop."""
     if not hasattr(batches, "_worker_result_queue"):
         return 0
     fetched = sum(len(info) == 2 for info in batches._task_info.values())
@@ -39,14 +39,14 @@ def ready(batches: Any) -> int:
 
 
 def sizes(pid: int) -> Any:
-    """The memory of a process, in bytes, as psutil tells it: `rss`, `shared`, `pss`, `uss`."""
+    """Return psutil's `rss`, `shared`, `pss`, and `uss` of a process, in bytes."""
     return psutil.Process(pid).memory_full_info()
 
 
 def outside() -> dict[str, int | None]:
-    """What is told of memory without looking at a process, in bytes; None where it is not told.
+    """Return numbers about memory that don't come from a process, in bytes. None if unavailable.
 
-    `docker stats` and `kubectl top` leave out the files that were not read again.
+    `docker stats` and `kubectl top` leave out files that weren't read again.
     """
     memory = psutil.virtual_memory()
     file, _ = cgroup_files.memory()
@@ -71,15 +71,15 @@ _COUNTS: Final = (
 
 @dataclass(frozen=True)
 class Moment:
-    """A loader with full queues, while the loop holds its first batch.
+    """The memory of a loader with full queues, while the loop holds its first batch.
 
     Args:
-        processes: The `sizes` of main, W0, W1 and so on.
-        held: Bytes of its batches in shared memory.
-        batches: How many there are, with the one in the loop.
-        batch: Bytes of the numbers in that one.
-        before: From outside, before the loader started.
-        now: From outside, at this moment.
+        processes: The `sizes` of main, W0, W1, and so on.
+        held: Bytes of the batches in shared memory.
+        batches: How many batches there are, including the one in the loop.
+        batch: Bytes of the numbers in the loop's batch.
+        before: The numbers from `outside`, before the loader started.
+        now: The numbers from `outside`, with full queues.
     """
 
     processes: tuple[Any, ...]
@@ -90,26 +90,26 @@ class Moment:
     now: dict[str, int | None]
 
     def sum_of(self, of: str) -> int:
-        """The sum over all processes of "rss", "pss" or "uss"."""
+        """Return the sum of "rss", "pss", or "uss" over all processes."""
         return sum(getattr(each, of) for each in self.processes)
 
     def from_outside(self) -> Table:
-        """The same moment in the numbers of tools that don't look at processes."""
+        """Show the same moment in the numbers of tools that don't look at processes."""
         promised(abs(self.held - self.batches * self.batch) < MB, self)
         rows = []
         for (name, now), counts in zip(self.now.items(), _COUNTS, strict=True):
-            told = ("-", "-") if now is None else (size(now), size(now - (self.before[name] or 0)))
-            rows.append((name, *told, counts))
+            cells = ("-", "-") if now is None else (size(now), size(now - (self.before[name] or 0)))
+            rows.append((name, *cells, counts))
         header = ("number", "now", "grew by", "what it counts")
         return Table("From outside", tuple(rows), header)
 
 
 def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
-    """Run a loader until its queues are full, call a function then, and end it.
+    """Run a loader until its queues are full, measure it, and end it.
 
     Args:
-        loader: With workers, and more batches than its queues hold.
-        look: What is called at that moment.
+        loader: A loader with more batches than its queues hold.
+        look: Called while the queues are full.
     """
     gauge, before = Gauge(), outside()
     waiting = loader.num_workers * (loader.prefetch_factor or 0)
@@ -119,10 +119,10 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
             first = next(batches)
             while ready(batches) < waiting:
                 time.sleep(0.01)
-            held = gauge.shared()  # waits until the workers rest
+            held = gauge.shared()  # waits until the workers are idle
             pids = [os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))]
             count = waiting + (loader.num_workers > 0)
-            read = tuple(map(sizes, pids)), int(held * MB), count, _shown(first)
+            read = tuple(map(sizes, pids)), int(held * MB), count, _bytes_by_shape(first)
             now = outside()
             look()
         finally:
@@ -130,22 +130,22 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
     return Moment(*read, before, now)
 
 
-def _shown(batch: Any) -> int:
+def _bytes_by_shape(batch: Any) -> int:
     return sum(getattr(torch, kind).itemsize * count for kind, count, _ in weigh(batch)[-1])
 
 
 def recordings(count: int = 24, length: int = 500_000) -> tuple[str, ...]:
-    """The paths of so many recordings of so many numbers, each of two bytes."""
+    """Return the paths of `count` recordings with `length` numbers each, two bytes per number."""
     return shared_recordings(count, length)
 
 
 def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note:
-    """`full`, where it can be read: what notebook 08 calls."""
+    """Run `full`, or return a note on a machine without `/proc`."""
     return _LINUX if no_proc() else full(loader, look)
 
 
 def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
-    """What loaders hold in shared memory when they're full, next to the prediction."""
+    """Show what loaders with full queues hold in shared memory, next to the prediction."""
     if no_proc():
         return _LINUX
     rows = []
@@ -163,7 +163,7 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
 
 
 class Nothing(Dataset[torch.Tensor]):
-    """Samples of next to nothing. A base for the jobs."""
+    """A dataset with tiny samples, and the base class of two of the jobs."""
 
     def __len__(self) -> int:
         return 200
@@ -173,7 +173,7 @@ class Nothing(Dataset[torch.Tensor]):
 
 
 class _InMain(Nothing):
-    # Every sample is a piece of an array that main has loaded.
+    # Every sample is a piece of an array that main loads.
     def __init__(self) -> None:
         self.map = np.full(96 * MB, 7, np.uint8)
 
@@ -200,7 +200,7 @@ def _jobs() -> Iterator[tuple[str, DataLoader[Any]]]:
 
 
 def four_jobs() -> Table | Note:
-    """Four loaders with full queues, and how much more they hold than one with tiny samples."""
+    """Show how much more memory each of four loaders holds than one with tiny samples."""
     if no_proc():
         return _LINUX
     empty, rows = full(load(Nothing(), 2, "fork")), []
@@ -208,7 +208,7 @@ def four_jobs() -> Table | Note:
         seen = full(loader)
         more = [seen.sum_of(of) - empty.sum_of(of) for of in ("rss", "pss", "uss")]
         shapes = seen.batches * seen.batch
-        promised(_as_told(name, more, seen.held, shapes), (name, more, seen))
+        promised(_as_in_notebook(name, more, seen.held, shapes), (name, more, seen))
         rows.append((name, *map(_near, (*more, seen.held, shapes))))
         del loader, seen
     header = ("job", "sum of RES", "sum of PSS", "sum of USS", "/dev/shm", "batches by shape")
@@ -219,7 +219,7 @@ def _near(count: int) -> str:
     return f"{max(0, round(count / MB))} MB"
 
 
-def _as_told(job: str, more: list[int], held: int, shapes: int) -> bool:
+def _as_in_notebook(job: str, more: list[int], held: int, shapes: int) -> bool:
     rss, pss, uss = more
     return {
         "A": min(rss, pss, uss) > 80 * MB,
@@ -230,6 +230,6 @@ def _as_told(job: str, more: list[int], held: int, shapes: int) -> bool:
 
 
 def promised(holds: bool, found: object) -> None:
-    """What a text of the notebook says of a run; the course's own tests stop where it is not so."""
+    """In the course's own tests, fail if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

@@ -23,18 +23,18 @@ from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not
 from dltutor.lessons.lesson_08.material import ready
 
 BATCHES: Final = 24
-_WITHIN: Final = 20  # seconds for each run; it takes less than one
-_WRITING: Final = 0.05  # seconds for what is put into a queue to be written to its pipe
-_PATIENCE: Final = 8.0  # seconds for the workers to make what they may
+_WITHIN: Final = 20  # seconds for each run, which takes less than 1 s
+_WRITING: Final = 0.05  # seconds until a batch that's put into a queue is in its pipe
+_PATIENCE: Final = 8.0  # seconds for the workers to make as many batches as they're allowed to
 
 
 def ahead(batches: Any) -> Any:
-    """The starter: what the workers have put into the queue, and main has not fetched."""
+    """The starter: count the batches in the queue between the workers and main."""
     return batches._data_queue.qsize()
 
 
 class Gated(Dataset[int]):
-    """A worker makes a batch for each time that its gate is opened."""
+    """A dataset whose workers only make a batch each time the check opens their gate."""
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("fork")
@@ -49,13 +49,13 @@ class Gated(Dataset[int]):
         return index
 
     def let(self, *batches: int) -> None:
-        """Let W0, W1 and so on make so many more."""
+        """Let W0, W1, and so on make this many more batches."""
         for gate, count in zip(self.gates, batches, strict=False):
             for _ in range(count):
                 gate.release()
 
     def close(self) -> None:
-        """Let no worker make one more."""
+        """Let no worker make another batch."""
         for gate in self.gates:
             while gate.acquire(block=False):
                 pass
@@ -63,23 +63,23 @@ class Gated(Dataset[int]):
 
 @dataclass(frozen=True)
 class Asked:
-    """One question to the function."""
+    """One call of the function."""
 
     when: str
     right: int  # batches that were ready
     said: str
-    number: int | None  # what it said; None if that isn't an `int`
-    took: int = 0  # batches that it took out
+    number: int | None  # what the function returned; None if that isn't an `int`
+    took: int = 0  # batches that the function took out
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it said another number, or took batches."""
+        """Whether the function returned a wrong number, or took batches."""
         return self.number != self.right or self.took > 0
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a function said in one run, and the batches that the loop got in each epoch."""
+    """What the function returned in one run, and the batches that the loop got in each epoch."""
 
     where: str
     run: Ending
@@ -90,11 +90,11 @@ class Counted:
 class _Moment(NamedTuple):
     when: str
     right: int  # batches that are ready then
-    let: tuple[int, ...] = ()  # batches that W0, W1 and so on are let make before
+    let: tuple[int, ...] = ()  # batches that W0, W1, and so on may make before
     take: int = 0  # batches that the loop takes before
 
 
-_ALL: Final = (BATCHES,) * 4  # as many as they may
+_ALL: Final = (BATCHES,) * 4  # as many as the workers are allowed to make
 _EARLY: Final = "after the loop had to wait for W0's first batch and W1 had already made two"
 _TWO: Final = (  # 2 workers, prefetch_factor 3
     _Moment("before any batch is made", 0),
@@ -115,7 +115,7 @@ _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
 def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
-    """Ask it in loaders whose workers are held up, until it is wrong."""
+    """Call the function in loaders whose workers wait for gates, until it's wrong."""
     try:
         multiprocessing.get_context("fork").Queue().qsize()
     except NotImplementedError:
@@ -133,10 +133,11 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
             prefetch_factor=prefetch,
             persistent_workers=workers > 0,
         )
-        end = replace(end, stood=end.main or end.stood)  # the workers wait for the check's gates
+        # The workers wait for the check's gates, so only main's position matters.
+        end = replace(end, stood=end.main or end.stood)
         found.append(Counted(where(workers), end, tuple(asked), tuple(came)))
         try:
-            _right(found[-1])
+            _judge_run(found[-1])
         except Rejected:
             break
     return tuple(found)
@@ -154,7 +155,7 @@ def _ask(
         return
     dataset.close()
     batches, got = iter(loader), list[int]()
-    batches = getattr(batches, "_iterator", batches)  # torch's own, as at work
+    batches = getattr(batches, "_iterator", batches)  # torch's own iterator, as in real use
     try:
         for when, right, let, take in moments:
             dataset.let(*let)
@@ -168,7 +169,7 @@ def _ask(
                 return
         came.append((*got, *(int(batch) for batch in batches)))
     finally:
-        dataset.let(*_ALL)  # or the workers would not end
+        dataset.let(*_ALL)  # otherwise the workers wouldn't end
 
 
 def _settle(batches: Any, right: int) -> None:
@@ -182,13 +183,13 @@ def _settle(batches: Any, right: int) -> None:
 
 
 def judge(found: Sequence[Counted]) -> Result:
-    """Correct if it was right each time, and took nothing away."""
+    """Accept if the function was always right, and took no batches."""
     for each in found:
-        _right(each)
+        _judge_run(each)
     return correct(asked=sum(len(each.asked) for each in found))
 
 
-def _right(counted: Counted) -> None:
+def _judge_run(counted: Counted) -> None:
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.took > 0:

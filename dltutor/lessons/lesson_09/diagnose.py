@@ -1,4 +1,4 @@
-"""09.diagnose: which of five datasets grow in the workers."""
+"""Grade "09.diagnose": which of five datasets grow in the workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GROWING: Final = frozenset("ABE")
 
 
 def letters(answer: Any) -> frozenset[str]:
-    """The letters in upper case, from a set, a list, or a string such as "A, B and E"."""
+    """Return the letters in upper case, from a set, a list, or a string such as "A, B and E"."""
     if blank(answer):
         not_attempted("no-letters")
     if isinstance(answer, str):
@@ -31,7 +31,7 @@ def letters(answer: Any) -> frozenset[str]:
 
 
 def judge(chosen: frozenset[str]) -> Result:
-    """Correct if these are the letters of the datasets that grow."""
+    """Accept the letters of the datasets that grow."""
     if wrong := sorted(_GROWING - chosen) or sorted(chosen - _GROWING):
         not_yet(f"wrong-{wrong[0]}")
     return correct()

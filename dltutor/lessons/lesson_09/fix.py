@@ -1,8 +1,8 @@
-"""Grade "09.fix": captions that are kept so that no worker grows. "09.transfer" is graded alike.
+"""Grade "09.fix", captions that are stored so that no worker grows, and "09.transfer", too.
 
 The check makes a dataset from each of two files. It reads the first one without workers, and the
-second one with 2 and with 4. Before that it reads an empty dataset with 2 workers, and afterwards
-the broken class. Those two show how much memory a worker has here, and how much it grows.
+second one with 2 and with 4. Before that, it reads an empty dataset with 2 workers, and afterwards
+the broken class. Those two runs show how much a worker grows on this machine.
 """
 
 from __future__ import annotations
@@ -31,46 +31,48 @@ from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
 _FILES: Final = {"first": (0,), "second": (2, 4)}  # how many workers read each
-_MAKING: Final = 8  # seconds for making the dataset, and
-_READING: Final = 15  # for each reading of it, as the task says
+_MAKING: Final = 8  # seconds for making the dataset, as the task says
+_READING: Final = 15  # seconds for each reading of it, as the task says
 _BATCH: Final = 50  # samples
-_BEFORE: Final = 60  # batches for each worker, of the same
-_FEW: Final = 250  # samples again and again: then its heap is as large as it gets
-_LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
-_MOST: Final = 0.6  # MB that a worker may grow by, beyond an empty run's: right answers 0 to 0.2,
-# numbers in a list 1.2
-_MORE: Final = 0.9  # MB that it may have more than the broken class's, before it has read
+# First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
+_BEFORE: Final = 60  # batches
+_FEW: Final = 250  # samples
+_LEAST: Final = 4.0  # MB that the broken class must grow by for a comparison to mean something
+# MB that a worker may grow by beyond an empty run's. Right answers grow by 0 to 0.2 MB, numbers in
+# a list by 1.2 MB.
+_MOST: Final = 0.6
+_MORE: Final = 0.9  # MB that a worker may have more than the broken class's, before it reads all
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one dataset to rewrite doesn't share with another.
+    """What differs between "09.fix" and "09.transfer".
 
     Args:
-        same: Whether a sample equals the second argument, which is the right one.
-        told: A whole sample as text.
-        broken: The starter: a dataset made as `broken(path)`.
-        write: Writes a file for it, and returns the samples, kept without Python objects. Another
-            number makes another file.
+        same: Returns whether a sample equals the right one, its second argument.
+        as_text: Returns a sample as text.
+        broken: The starter, which is made as `broken(path)`.
+        write: Writes a file to a path, from a seed. Returns the right samples, stored without
+            Python objects.
     """
 
     same: Callable[[Any, Any], bool]
-    told: Callable[[Any], str]
+    as_text: Callable[[Any], str]
     broken: type
     write: Callable[[Path, int], Any]
 
 
 @dataclass
 class Run:
-    """What a loader with a dataset did.
+    """How a loader read a dataset.
 
     Args:
-        workers: How many there were.
-        end: How it ended.
-        first: MB private to each worker after it had read a few samples again and again, W0 first.
+        workers: Number of workers.
+        end: How the run ended.
+        first: Private MB of each worker, W0 first, after it had read a few samples repeatedly.
         last: The same after all samples had been read.
-        different: How many indices had another sample.
-        example: The first of these, for the words: `index`, `found`, and `right`.
+        different: How many samples were wrong.
+        example: The first of these, for a message: `index`, `found`, and `right`.
     """
 
     workers: int
@@ -82,7 +84,7 @@ class Run:
 
     @property
     def grown(self) -> tuple[float, str]:
-        """The most MB that a worker grew by while it read, and which worker that was."""
+        """Return the most MB that a worker grew by while it read, and which worker that was."""
         grown = [last - first for first, last in zip(self.first, self.last, strict=True)]
         return max(((max(0.0, by), f"W{n}") for n, by in enumerate(grown)), default=(0.0, ""))
 
@@ -92,12 +94,12 @@ class Rewritten:
     """What an answer did.
 
     Args:
-        samples: How many there are in each file.
-        runs: With 0, 2, and 4 workers, up to the first run that isn't right.
-        broken: The run of the broken dataset with 2 workers, if all samples are right.
-        empty: MB that a worker grows by on this machine while it reads what's already there.
-        kept: The containers among its attributes, such as "`captions` (list)", or "".
-        frozen: Whether it froze the garbage collector, or turned it off.
+        samples: How many samples each file has.
+        runs: The runs with 0, 2, and 4 workers, up to the first wrong one.
+        broken: The broken class's run with 2 workers, if all samples are right.
+        empty: MB that a worker grows by on this machine while it reads an empty dataset.
+        kept: The containers among the dataset's attributes, such as "`captions` (list)", or "".
+        frozen: Whether the answer froze the garbage collector, or turned it off.
     """
 
     samples: int
@@ -108,13 +110,13 @@ class Rewritten:
     frozen: bool = False
 
     def grown(self, run: Run) -> tuple[float, str]:
-        """The most MB that a worker grew by beyond an empty run's, and which worker that was."""
+        """Return the most MB that a worker grew by beyond an empty run's, and which worker."""
         by, name = run.grown
         return max(0.0, by - self.empty), name
 
 
 def grader(task: Task) -> Grader[Rewritten]:
-    """The grader of a dataset that has to be rewritten so that no worker grows."""
+    """Return the grader for a dataset class to rewrite so that no worker grows."""
     return Grader(
         gather=partial(gather, task),
         judge=judge,
@@ -124,19 +126,19 @@ def grader(task: Task) -> Grader[Rewritten]:
 
 
 def gather(task: Task, answer: type) -> Rewritten:
-    """Make and run an answer, up to the first thing that's wrong.
+    """Make and run an answer, up to the first mistake.
 
     Raises:
-        Rejected: It can't be made, or has another length.
+        Rejected: The dataset can't be made, or has the wrong length.
     """
-    folder = Path(tempfile.mkdtemp())  # it's removed with the process of the check
+    folder = Path(tempfile.mkdtemp())  # removed when the check ends
     frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
     truth = task.write(folder / "empty", len(_FILES))
     empty = read_all(task, Empty(truth), truth, 2)
     finished(empty.end, where(2))
     for number, (file, workers_of) in enumerate(_FILES.items()):
-        # Each file gets its own dataset, so what a class kept from the other one is wrong here.
+        # Each file gets its own dataset, to find a class that keeps samples of the other file.
         path = folder / file
         truth = task.write(path, number)
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=_MAKING)
@@ -157,12 +159,12 @@ def gather(task: Task, answer: type) -> Rewritten:
     off = gc.get_freeze_count() > frozen or not gc.isenabled()
     seen = replace(seen, kept=_kept(dataset), frozen=off)
     del dataset
-    # Some of the samples are enough, because they touch nearly all pages.
+    # 40 percent of the samples are enough, because they touch nearly all pages.
     return replace(seen, broken=read_all(task, task.broken(path), truth, 2, 0.4))
 
 
 def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
-    """Read all samples in random order, or a part of them, and before that a few over and over."""
+    """Read a few samples repeatedly, and then all samples, or a part of them, in random order."""
     generator, samples = torch.Generator().manual_seed(7), len(truth)
     before = _BEFORE * workers
     again = torch.randint(min(_FEW, samples), (before * _BATCH,), generator=generator)
@@ -173,7 +175,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
     def read(loader: DataLoader[Any]) -> None:
         gauge = Gauge()
         for number, (unlike, texts) in enumerate(loader, start=1):
-            if number == before - 2 * workers:  # each worker is two batches ahead
+            if number == before - 2 * workers:  # each worker has prefetched two batches
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
@@ -191,7 +193,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """Compares batches in the worker, because sending samples makes its heap grow by 1 or 2 MB."""
+    """Compares samples in the worker, because sending them makes its heap grow by 1 or 2 MB."""
 
     task: Task
     dataset: Any
@@ -201,12 +203,12 @@ class _Compared(Dataset[Any]):
         task, truth = self.task, self.truth
         samples = {index: self.dataset[index] for index in indices}
         unlike = [index for index in samples if not task.same(samples[index], truth[index])]
-        told = [task.told(each[index]) for index in unlike[:1] for each in (samples, truth)]
-        return unlike, where_unlike(*told) if told else []
+        texts = [task.as_text(each[index]) for index in unlike[:1] for each in (samples, truth)]
+        return unlike, where_unlike(*texts) if texts else []
 
 
 def where_unlike(found: str, right: str) -> list[str]:
-    """Two texts, cut to what is near their first difference."""
+    """Return the parts of two strings that are near their first difference."""
     same = len(commonprefix([found, right]))  # noqa: RUF071 - of characters, not of paths
     start = same - 25 if same > 50 else 0
     return [
@@ -216,7 +218,7 @@ def where_unlike(found: str, right: str) -> list[str]:
 
 
 def judge(seen: Rewritten) -> Result:
-    """Correct if all samples are right, and no worker grows like the broken class's."""
+    """Accept if all samples are right, and no worker grows like the broken class's."""
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"
         ended_well(run.end, there)
@@ -253,7 +255,7 @@ def _kept(dataset: Any) -> str:
 
 CAPTIONS: Final = Task(
     same=lambda sample, truth: isinstance(sample, str) and bool(sample == truth),
-    told=repr,
+    as_text=repr,
     broken=Captions,
     write=write_captions,
 )

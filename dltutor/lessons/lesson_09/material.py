@@ -1,4 +1,4 @@
-"""Measure and draw each process's own memory while a loader runs, and write captions."""
+"""Measure and draw each process's private memory while a loader runs, and write captions."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from dltutor.observation import observe
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB, Table, size
 
-_MARK: Final = 30_000  # captions after which a reading has a column of its own
+_MARK: Final = 30_000  # captions after which a reading gets its own column
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Bytes, as psutil read them between two batches.
+    """Bytes of memory, read between two batches.
 
     Args:
-        samples: How many had been delivered by then.
-        own: What each worker has for itself (USS). Without workers, what main has.
-        seen: All that the first of these uses, shared or not (RSS), as `htop` shows it.
-        together: What all processes use together (PSS), without files, because every process here
-            that runs torch shares those. NaN if this system can't tell.
+        samples: How many samples had been delivered.
+        own: USS of each worker, or of main if there are no workers.
+        seen: RSS of the first of these, as `htop` shows it.
+        together: Sum of PSS over all processes, without files, because those are shared with every
+            other process here that runs torch. NaN if this system can't tell.
     """
 
     samples: int
@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def rest(self) -> float:
-        """What main has, and what the workers share with it."""
+        """The memory of main, and what the workers share with it."""
         return self.together - sum(self.own)
 
 
@@ -57,7 +57,7 @@ class Memory:
 
     Args:
         curve: All readings, in order.
-        columns: The ones that the table shows, by its headings.
+        columns: Column heading -> reading, for the table.
     """
 
     curve: tuple[Reading, ...]
@@ -65,22 +65,22 @@ class Memory:
 
     @property
     def first(self) -> Reading:
-        """At the first batch."""
+        """The reading at the first batch."""
         return self.columns["first batch"]
 
     @property
     def last(self) -> Reading:
-        """At the end of the first epoch, or when the run was stopped."""
+        """The reading at the end of the first epoch, or when the run was stopped."""
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
-        """Say in words what part of `listed` bytes each worker (or main) grew by."""
+        """Say what part of `listed` bytes each worker (or main) grew by."""
         share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
         limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))
         return next((words for limit, words in limits if share < limit), "nearly all")
 
     def table(self, listed: int) -> Table:
-        """What belongs to whom. The title compares the growth with `listed` bytes."""
+        """Show each process's memory. The title compares the growth with `listed` bytes."""
         found = self.columns.values()
         rows: dict[str, list[float]] = {
             f"W{number}'s own (USS)": [each.own[number] for each in found]
@@ -98,11 +98,11 @@ class Memory:
 
 
 def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Memory:
-    """Run a loader, and measure now and then how much memory belongs to whom.
+    """Run a loader, and measure now and then how much memory each process has.
 
     Args:
         loader: The loader.
-        epochs: How many times it runs.
+        epochs: Number of epochs.
         until: Stop after this many samples. 0 means never.
     """
     curve: list[Reading] = []
@@ -110,8 +110,8 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
 
     def train(loader: DataLoader[Any]) -> None:
         others, samples = set(active_children()), 0
-        started = max(loader.num_workers - 1, 0)  # by now each worker has delivered a batch
-        end = len(loader) - 10  # after that the sampler gives back its shuffled order
+        started = max(loader.num_workers - 1, 0)  # by then, each worker has delivered a batch
+        end = len(loader) - 10  # before the sampler frees its shuffled order
         for epoch in range(1, epochs + 1):
             for number, batch in enumerate(loader):
                 samples += len(batch)
@@ -131,7 +131,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                 if stop:
                     return
 
-    gc.collect()  # one that is due would run in the workers
+    gc.collect()  # otherwise the next collection would run in the workers
     ended = observe(loader, consume=train)
     if ended.end != "finished":
         raise RuntimeError(f"the run didn't finish:\n{ended}")
@@ -156,11 +156,11 @@ def _sizes(pid: int) -> tuple[int, int, float]:
 
 
 def draw(listed: int, **runs: Memory) -> MemoryFigure:
-    """Draw how much each process grew since the first batch, run next to run, on one scale.
+    """Draw how much each process grew since the first batch, for several runs on one scale.
 
     Args:
-        listed: The bytes of the list, drawn as a line for each worker.
-        runs: The runs, by their titles.
+        listed: Bytes of the list, drawn as a line for each worker.
+        runs: Title -> run.
     """
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(7.2, 3.2))
@@ -184,16 +184,16 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
 
 
 def size_of(listed: Any) -> int:
-    """The bytes of a list, with its pointers, its objects, and the lists in it."""
+    """Return the bytes of a list, including its pointers, its objects, and nested lists."""
     return getsizeof(listed) + (sum(map(size_of, listed)) if isinstance(listed, list) else 0)
 
 
 def count_in(thing: object) -> int:
-    """Read the number that an object begins with in memory, without a new reference to it."""
+    """Return the number at the start of an object's memory, without a new reference to it."""
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
-#: The five datasets of "09.diagnose", between the list and two without objects.
+#: The list, the five datasets of "09.diagnose", and two that have no Python objects.
 KEPT: Final = {
     "the list": captions.Captions,
     "A, a tuple": captions.CaptionTuple,
@@ -207,7 +207,7 @@ KEPT: Final = {
 
 
 def growth_of_each() -> Table:
-    """Measure how much a forked worker grows with each of `KEPT`, and what a spawned one gets."""
+    """Show how much a forked worker grows with each of `KEPT`, and what a spawned one is sent."""
     path = captions.shared_captions(100_000)
     listed = size_of(captions.Captions(path).captions)
     rows = []
@@ -224,12 +224,12 @@ def growth_of_each() -> Table:
 
 
 def write_captions(path: Path, number: int) -> captions.PackedCaptions:
-    """Write captions unlike the lesson's: letters beyond ASCII, spaces at edges, some empty.
+    """Write captions unlike the lesson's: letters beyond ASCII, spaces at the edges, some empty.
 
-    With another `number` than 0 the first and the last are empty, and one has 300 characters.
+    If `number` isn't 0, the first and the last caption are empty, and one has 300 characters.
 
     Returns:
-        What was written, kept without Python objects.
+        The captions, stored without Python objects.
     """
     count, third = 50_000, 50_000 // 3
     lines = [

@@ -1,4 +1,4 @@
-"""The boxes of images, and how "09.transfer" is graded: kept so that no worker grows."""
+"""Grade "09.transfer": boxes of images that are stored so that no worker grows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_09.fix import Task, grader
 
-_CROWD: Final = 300  # boxes in one image, more than a byte can count; the others have 0 to 5
+_CROWD: Final = 300  # boxes in one image, more than a byte can count. The others have 0 to 5.
 
 Array = NDArray[Any]
 
@@ -36,7 +36,7 @@ class Boxes(Dataset[Array]):
 
 @dataclass(frozen=True)
 class Kept:
-    """All rows in one array; those of image i end where those of image i + 1 begin."""
+    """The same samples in one array. The rows of image i end where those of image i + 1 begin."""
 
     starts: Array
     rows: Array
@@ -50,17 +50,17 @@ class Kept:
 
 @cache
 def shared_boxes() -> Path:
-    """A file of boxes for the lesson; removed when Python exits."""
+    """Return a file of boxes for the lesson, which is removed when Python exits."""
     path = own_folder() / "boxes.json"
     write_boxes(path, images=40_000, seed=1)
     return path
 
 
 def write_boxes(path: Path, *, images: int, seed: int) -> Kept:
-    """Write a list of images, each a list of boxes, each a list of four numbers, some in quarters.
+    """Write a JSON list of images, each with a list of boxes of four numbers, some in quarters.
 
     Returns:
-        What was written.
+        The same boxes, stored without Python objects.
     """
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 6, images)
@@ -68,14 +68,14 @@ def write_boxes(path: Path, *, images: int, seed: int) -> Kept:
     counts[images // 2] = _CROWD
     starts = np.cumsum([0, *counts])
     rows = rng.integers(260, 4000, (int(starts[-1]), 4))
-    rows[2] = 0  # a box like any other
+    rows[2] = 0  # four zeros are a valid box
     listed = rows.tolist()
     listed[::9] = (rows[::9] + 0.25).tolist()
     path.write_text(json.dumps([listed[a:b] for a, b in pairwise(starts.tolist())]))
     return Kept(starts, np.array(listed, dtype=np.float32))
 
 
-def _told(sample: Any) -> str:
+def _as_text(sample: Any) -> str:
     if not isinstance(sample, np.ndarray):
         return type(sample).__name__
     return f"ndarray of {sample.dtype}, {sample.shape}, {sample.tolist()}"
@@ -87,7 +87,7 @@ BOXES: Final = Task(
         and sample.dtype == truth.dtype
         and np.array_equal(sample, truth)
     ),
-    told=_told,
+    as_text=_as_text,
     broken=Boxes,
     write=lambda path, number: write_boxes(path, images=40_000, seed=2 + number),
 )

@@ -1,4 +1,4 @@
-"""Grade "10.fix": a dataset whose workers don't fill up, run for epochs over fresh recordings."""
+"""Grade "10.fix": a dataset whose workers don't fill up while they read fresh recordings."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from dltutor.tables import MB
 
 _RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, epochs
 _LENGTH: Final = 300_000  # numbers in each recording
-_EACH: Final = _LENGTH * 4 / MB  # MB of one in memory
+_EACH: Final = _LENGTH * 4 / MB  # MB of a recording in memory
 _SECOND: Final = 8  # recordings of a second archive
-_WITHIN: Final = 40  # seconds for each run: a right class takes 2, and 15 on a busy machine
+_WITHIN: Final = 40  # seconds for each run. A right class takes 2 s, and 15 s on a busy machine.
 _READ_EVERY: Final = 4  # batches
-_MOST: Final = 24  # MB that anything may grow by, beyond an empty run: about 20 recordings
+_MOST: Final = 24  # MB that anything may grow by beyond an empty run, which is about 20 recordings
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a dataset brought.
+    """What one run of a dataset delivered.
 
     Args:
-        workers: How many there were.
-        end: How it ended.
-        asked: How many samples it was asked for, over all epochs.
+        workers: Number of workers.
+        end: How the run ended.
+        asked: How many samples the loader asked for, in all epochs.
         expected: The right samples of an epoch, by index.
         epochs: The samples of each epoch, by index.
-        odd: A batch that isn't a batch of the given class, in words, or "".
-        grew: By how many MB each place grew, beyond what it grew by with an empty dataset.
+        odd: The form of a batch that the starter wouldn't return, or "".
+        grew: How many MB each place grew by, beyond a run with an empty dataset.
     """
 
     workers: int
@@ -64,11 +64,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Ran:
-    """The runs of a dataset, up to the first one that isn't right.
+    """The runs of a dataset, up to the first wrong one.
 
     Args:
         runs: The runs.
-        mixed: Samples that were wrong when the datasets of two archives were read by turns.
+        mixed: How many samples were wrong when two datasets were read alternately.
     """
 
     runs: tuple[Run, ...]
@@ -76,10 +76,10 @@ class Ran:
 
 
 def gather(answer: Any) -> Ran:
-    """Three epochs by two workers; then one by none and one by four, over a larger archive.
+    """Run three epochs with 2 workers, then one with 0 and one with 4 over a larger archive.
 
-    A bound that is a share of the archive shows in the larger one. A cache that is shared by all
-    datasets shows when a second one, with the same file names, is read by turns with the first.
+    The larger archive shows a limit that grows with the archive. Two datasets whose files have the
+    same names, read alternately, show a cache that all datasets share.
     """
     folder = Path(tempfile.mkdtemp())
     loudness = np.random.default_rng().permutation(_RUNS[-1][1] + _SECOND) + 1
@@ -94,7 +94,7 @@ def gather(answer: Any) -> Ran:
         make = partial(made, answer, paths[:files], call=call, within=_WITHIN)
         runs.append(run(make, empty=empty.grew))
         with suppress(Rejected):
-            _is_right(runs[-1])
+            _judge_run(runs[-1])
             continue
         return Ran(tuple(runs))
 
@@ -108,7 +108,7 @@ def gather(answer: Any) -> Ran:
 
 
 def _archive(folder: Path, loudness: Any) -> tuple[tuple[str, ...], list[float]]:
-    # Recordings of a given loudness: their paths, and the right sample for each.
+    # Writes recordings of a given loudness. Returns their paths and right samples.
     folder.mkdir(exist_ok=True)
     numbers = np.random.default_rng().integers(-200, 200, _LENGTH, dtype=np.int16)
     paths = tuple(f"{folder}/{number:03}.npy" for number in range(len(loudness)))
@@ -156,29 +156,29 @@ def _run(
 
 
 class _Growth:
-    """By how many MB workers, main, other processes, and shared memory grow from now on.
+    """How many MB workers, main, other processes, and shared memory grow by from now on.
 
-    A worker's growth counts from before its first sample, and all else's from before the dataset.
+    A worker's growth counts from before its first sample, everything else's from now.
     """
 
     def __init__(self) -> None:
         gc.collect()
-        # Or workers grow by what this process has freed, whatever they keep: cause D.
+        # Otherwise workers would grow by reusing memory that this process has freed, as in cause D.
         heap_growth.return_freed_memory(0)
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)
-        gc.freeze()  # a later collection would copy what main shares with the kernel
+        gc.freeze()  # a later collection would copy pages that main shares with the notebook
         self.pids = torch.zeros(4, dtype=torch.int64).share_memory_()
         self.starts = torch.zeros(4).share_memory_()  # MB of each worker before its first sample
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 
     def note_start(self, worker: int) -> None:
-        """Note a worker's pid and size, in that worker."""
+        """Record the worker's pid and size. Called in the worker."""
         self.pids[worker], self.starts[worker] = os.getpid(), _held([os.getpid()])
 
     def read(self) -> None:
-        """Note what is larger than it was at any reading before."""
+        """Measure everything, and keep the largest value of each."""
         for what, size in self._sizes().items():
             self.most[what] = max(size - self.first[what], self.most.get(what, 0.0))
 
@@ -187,7 +187,7 @@ class _Growth:
         others = processes.descendants(os.getpid()) - workers
         grown = _held(workers) - float(self.starts.sum())
         return {
-            # Shared with a fork or not: a worker of the run before may still be on its way out.
+            # Not only private memory, because a worker of the previous run may not have ended yet.
             "main": _held([os.getpid()], "Anonymous"),
             "shared": _held([os.getpid(), *workers, *others], "Pss_Shmem"),
             "worker": grown / max(1, len(workers)),
@@ -196,20 +196,20 @@ class _Growth:
 
 
 def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
-    # MB that processes have written and share with nobody; files that they map are left out.
+    # MB that the processes have written and don't share, without mapped files.
     return sum(mapped(pid).get(of, 0) for pid in pids) / MB
 
 
 def judge(ran: Ran) -> Result:
-    """Correct if all samples came, from any number of workers, and nothing grew."""
+    """Accept if all samples arrived, with any number of workers, and nothing grew."""
     for run in ran.runs:
-        _is_right(run)
+        _judge_run(run)
     if ran.mixed:
         not_yet("mixed", mixed=ran.mixed, samples=2 * _SECOND)
     return correct()
 
 
-def _is_right(run: Run) -> None:
+def _judge_run(run: Run) -> None:
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)

@@ -1,8 +1,7 @@
 """The notebook's four jobs, A to D, and the experiments on them.
 
-Each job is a failure mode of the catalog under another name. D's workers are forked from a server
-that hasn't done anything yet (`forkserver`), because workers forked from a busy main first use up
-what main has freed.
+Each job is a failure mode from the catalog. D's workers are forked from a fork server that hasn't
+done anything yet, because workers forked from main first use up the memory that main has freed.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings: an epoch
 _LENGTH: Final = 200_000  # numbers in each
-_FIRST_STEP: Final = 0.8  # seconds after the first batches, so that all memory is read once
+_FIRST_STEP: Final = 0.8  # seconds after the first batches, so that all memory is measured once
 _NOISE: Final = 8  # MB, or descriptors
-_LEAST: Final = 5  # readings of memory, from the first batch to the last, that show what's flat
+_LEAST: Final = 5  # readings of memory that it takes to tell what stayed flat
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -36,7 +35,7 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "pss_shm"),
     ("main", "fds"),
 )
-_LEAKS: Final = (*_LINES[:2], _LINES[3])  # main's own varies: see `Job.loader`
+_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies: see `Job.loader`
 _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each sample": "C"}
 
 
@@ -70,12 +69,12 @@ class Job:
     """A training job.
 
     Args:
-        dataset: What it reads.
-        keep: What its loop keeps of each batch.
-        epochs: How many it trains.
+        dataset: The dataset.
+        keep: Returns what the loop keeps from a batch.
+        epochs: Number of epochs.
         step: Seconds that a training step takes.
         batch_size: Samples in a batch.
-        method: The start method of its workers.
+        method: The workers' start method.
     """
 
     dataset: Dataset[Any]
@@ -86,16 +85,16 @@ class Job:
     method: str = "fork"
 
     def loader(self, dataset: Dataset[Any] | None = None, **options: Any) -> DataLoader[Any]:
-        """The job's loader, or one for another dataset, with two workers that outlive an epoch.
+        """Return a loader with two persistent workers.
 
         Args:
-            dataset: Used instead of the job's own.
-            options: Arguments for the DataLoader, added to the job's or instead of them.
+            dataset: Used instead of the job's dataset.
+            options: Arguments for the DataLoader, which override the job's.
         """
-        gc.collect()  # a collection that's due would copy pages that main and the workers share
+        gc.collect()  # a later collection would copy pages that main and the workers share
         if self.method == "forkserver":
             multiprocessing.set_forkserver_preload([__name__])  # it imports torch once, for all
-            # Otherwise the import takes up the seconds in which memory is read most often.
+            # Otherwise the import would take up the seconds in which memory is measured most often.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
         usual: dict[str, Any] = {"shuffle": True}
         if options.get("num_workers") != 0:
@@ -104,14 +103,14 @@ class Job:
         return DataLoader(dataset or self.dataset, self.batch_size, **usual | options)
 
     def train(self, loader: DataLoader[Any]) -> None:
-        """The training loop."""
+        """Run the training loop."""
         kept = []
         try:
             for _ in range(self.epochs):
                 for batch in loader:
                     kept.append(self.keep(batch))
                     if len(kept) == 2:
-                        gc.freeze()  # a collection would copy what main shares with the workers
+                        gc.freeze()  # a collection would copy pages that main and the workers share
                         time.sleep(_FIRST_STEP)
                     time.sleep(self.step)
         finally:
@@ -119,7 +118,7 @@ class Job:
 
 
 def make_jobs() -> dict[str, Job]:
-    """The four jobs, by their letters."""
+    """Return the four jobs, by their letters."""
     paths = shared_recordings(_FILES, _LENGTH)
     return {
         "A": Job(growing_cache.CachedRecordings(paths), epochs=5, step=0.025),
@@ -131,7 +130,7 @@ def make_jobs() -> dict[str, Job]:
 
 def _view(batch: Any) -> object:
     images, labels = batch
-    images.numpy().mean()  # the training looks at all of it
+    images.numpy().mean()  # a training step reads the whole batch
     return images[0], labels[0]
 
 
@@ -141,12 +140,12 @@ def observe_memory(
     consume: Callable[[Any], object] | None = None,
     deadline: float = 60,
 ) -> Observation:
-    """Observe a loader, and read the memory of each process twice a second, as a live chart does.
+    """Observe a loader, and measure each process's memory twice a second, as a live chart does.
 
     Args:
-        loader: A job's loader, for example.
-        consume: What runs over it, such as the job's `train`.
-        deadline: In seconds.
+        loader: The loader.
+        consume: The loop, such as a job's `train`. By default, it drops the batches.
+        deadline: Seconds that the run may take.
     """
     return observe(loader, consume=consume, deadline=deadline, memory="often")
 
@@ -155,25 +154,25 @@ def grown(seen: Observation, role: str, of: Field) -> float:
     """Return the most that a process grew by since the first batch, as `draw_growth` draws it.
 
     Args:
-        seen: A job, observed.
-        role: main, W0 or W1.
-        of: "uss" and "pss_shm" come back in MB, "fds" as a count.
+        seen: An observed job.
+        role: main, W0, or W1.
+        of: "uss" or "pss_shm", which are returned in MB, or "fds", a count.
     """
     most = seen.timeline.since_first_batch(seen.timeline.series(role, of))[1].max(initial=0)
     return float(most) / (1 if of == "fds" else MB)
 
 
-def _seldom(*seen: Observation) -> bool:
-    # Whether memory was read too rarely to tell what stayed flat.
+def _too_few_readings(*seen: Observation) -> bool:
+    # Whether memory was measured too rarely to tell what stayed flat.
     lines = (each.timeline for each in seen)
     return any(len(x.since_first_batch(x.series("W1", "uss"))[1]) < _LEAST for x in lines)
 
 
 def what_grew(runs: Mapping[str, Observation]) -> Table:
-    """Show the chart of some jobs in numbers.
+    """Show the largest growth in each curve of the chart.
 
     Args:
-        runs: By the letter of the job.
+        runs: Letter of the job -> its run.
     """
     least = {"A": 25, "B": 15, "C": 15, "D": 0 if heap_growth.reuses_memory() else 30}
     rows = []
@@ -181,7 +180,7 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
         grew = [grown(seen, *each) for each in _LINES]
         most = grew[3] if job == "B" else max(grew[:2])
         promised(most > least[job], (grew, str(seen)))
-        flat = "too few readings" if _seldom(seen) else "flat"
+        flat = "too few readings" if _too_few_readings(seen) else "flat"
         rows.append((job, *(f"+{x:.0f}" if x > _NOISE else flat for x in grew)))
     header = ("job", "W0, MB", "W1, MB", "main, MB", "main, shared MB", "main, descriptors")
     return Table("Largest growth since the first batch", tuple(rows), header)
@@ -190,18 +189,18 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
 def what_stopped(
     runs: Mapping[str, Observation], others: Mapping[str, Observation], how: str
 ) -> Table:
-    """Show how much of each job's growth was left in another run of it.
+    """Show how much each job still grew in a second run.
 
     Args:
-        runs: By the letter of the job.
-        others: The same, but not for all of them.
-        how: What was different in the other runs.
+        runs: Letter of the job -> its first run.
+        others: Letter of the job -> its second run.
+        how: What was different in the second runs.
     """
     rows = []
     for job, other in others.items():
         before, after = (max(grown(x, *each) for each in _LEAKS) for x in (runs[job], other))
         shown = "stops" if after < before / 5 else "keeps growing"
-        if before <= _NOISE or _seldom(runs[job], other):
+        if before <= _NOISE or _too_few_readings(runs[job], other):
             shown = "too few readings"
         if job == "D" and (reason := heap_growth.reuses_memory()):
             shown = f"doesn't grow here: {reason}"
@@ -212,6 +211,6 @@ def what_stopped(
 
 
 def promised(holds: bool, found: object) -> None:
-    """Stop the course's own tests where a text of the notebook says more than was found."""
+    """In the course's own tests, fail if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

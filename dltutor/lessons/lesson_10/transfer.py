@@ -1,7 +1,6 @@
-"""Grade "10.transfer": a validation that keeps nothing of what it has seen, and harms no model.
+"""Grade "10.transfer": a validation that keeps no batch, and leaves the model as it was.
 
-Incident "validation" of lesson 14 asks for the same of another validation. So what both watch and
-compare is here.
+Lesson 14's incident "validation" uses `Watch`, `Kept`, and `wrong_result`, too.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _SIDE, _BATCH, _BATCHES = 64, 16, 16
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # of the images of a batch
 _WITHIN: Final = 40  # seconds
 _SEED: Final = 41
-FEW: Final = 4  # batches that may be alive: the one in the loop, and some on their way out
+FEW: Final = 4  # batches that may be alive: the one in the loop, and some that are being freed
 
 
 class Scans(Dataset[tuple[torch.Tensor, int]]):
-    """Scans of ten kinds; other seeds give others."""
+    """Random scans of ten kinds, which depend on the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -46,18 +45,18 @@ class Scans(Dataset[tuple[torch.Tensor, int]]):
 
 
 def make_model() -> nn.Module:
-    """A small classifier, always the same."""
+    """Return a small classifier, the same one each time."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 8, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 10))
 
 
 def scans_loader(seed: int = 0) -> DataLoader[Any]:
-    """Scans in batches of 16, by two forked workers."""
+    """Return a loader of scans with batches of 16 and two forked workers."""
     return DataLoader(Scans(seed), _BATCH, num_workers=2, multiprocessing_context="fork")
 
 
 def validate(model: nn.Module, loader: DataLoader[Any]) -> tuple[Any, list[torch.Tensor]]:
-    """The mean loss, and the hardest scan of each batch, for a person to look at."""
+    """The starter: return the mean loss, and the hardest scan of each batch."""
     total: Any = 0
     hardest = []
     for images, labels in loader:
@@ -69,12 +68,12 @@ def validate(model: nn.Module, loader: DataLoader[Any]) -> tuple[Any, list[torch
 
 @dataclass(frozen=True)
 class Alive:
-    """What is alive of a validation.
+    """What a validation keeps alive.
 
     Args:
-        graphs: For how many batches a graph keeps what a backward pass would need.
-        batches: How many batches of images all tensors would make, a view with all that it keeps.
-        pieces: How many tensors of batches from workers, images or labels, something keeps.
+        graphs: How many batches' graphs are alive.
+        batches: Memory of all tensors, in batches of images. A view counts with its whole storage.
+        pieces: How many tensors from the workers are alive, images or labels.
     """
 
     graphs: float
@@ -83,19 +82,20 @@ class Alive:
 
 
 class _Saved:
-    # What a graph keeps for a backward pass; the tensor itself may lead back to the graph.
+    # A tensor that a graph saves for its backward pass. Detached, because the tensor may lead back
+    # to the graph.
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor.detach()
 
 
 class Watch:
-    """Notes what is alive whenever a batch goes through a model, and when a validation is over.
+    """Record what's alive each time a batch goes through a model, and after a validation.
 
-    Tensors that are alive when the watch is made don't count.
+    Tensors that already exist don't count.
 
     Args:
         model: The model.
-        batch: Bytes of the images of a batch.
+        batch: Bytes of a batch of images.
     """
 
     def __init__(self, model: nn.Module, batch: int) -> None:
@@ -103,13 +103,13 @@ class Watch:
         self._batch, self._packed, self._saved = batch, 0, WeakSet[_Saved]()
         model.register_forward_pre_hook(lambda *_: self.notes.append(self._alive()))
         gc.collect()
-        gc.freeze()  # collections are quick then, the answer's own too
+        gc.freeze()  # makes collections quick, including the answer's own
 
     def run(self, validation: Callable[[], Any]) -> Any:
-        """Run a validation and return its result. The last note is about what's left of it."""
+        """Run a validation and return its result. The last note is what's alive afterwards."""
         with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor):
             result = validation()
-        gc.collect()  # rings of the learner's own are not what is asked about
+        gc.collect()  # reference cycles aren't what the exercise is about
         self.notes.append(self._alive())
         return result
 
@@ -132,13 +132,7 @@ class Watch:
 def wrong_result(
     result: Any, right_mean: float, right_scans: Sequence[torch.Tensor]
 ) -> Fault | None:
-    """What's wrong with the mean loss and the scans that a validation returned.
-
-    Args:
-        result: What it returned.
-        right_mean: The right mean loss.
-        right_scans: The right scans.
-    """
+    """Return what's wrong with a validation's result, or None."""
     try:
         mean, scans = result
         mean, scans = float(torch.as_tensor(mean).detach()), list(scans)
@@ -161,7 +155,7 @@ def _same(one: Any, other: torch.Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a validation has to leave as it is: a model's parameters, gradients, and mode."""
+    """What a validation must not change: a model's parameters, gradients, and mode."""
 
     parameters: list[torch.Tensor]
     gradients: list[torch.Tensor | None]
@@ -169,13 +163,13 @@ class Kept:
 
     @staticmethod
     def of(model: nn.Module) -> Kept:
-        """How a model is now."""
+        """Return the state of a model."""
         mine = [*model.parameters()]
         gradients = [None if each.grad is None else each.grad.clone() for each in mine]
         return Kept([each.detach().clone() for each in mine], gradients, model.training)
 
     def harm(self, model: nn.Module) -> str:
-        """The code of what about the model isn't as it was, or ""."""
+        """Return the code for what has changed in the model, or ""."""
         mine = list(model.parameters())
         if not torch.is_grad_enabled():
             return "no-grad-left"
@@ -198,10 +192,10 @@ class Validated:
     """What a validation did.
 
     Args:
-        end: How it ended.
-        notes: What was alive at each of its batches, and in the end.
+        end: How the run ended.
+        notes: What was alive at each of its batches, and afterwards.
         wrong: What's wrong with the result.
-        harm: The code of what about the model isn't as it was, or "".
+        harm: The code for what has changed in the model, or "".
     """
 
     end: Ending
@@ -211,7 +205,7 @@ class Validated:
 
 
 def gather(answer: Any) -> Validated:
-    """One validation of 16 batches, by two workers."""
+    """Run one validation of 16 batches with 2 workers."""
     model = make_model()
     kept, watch = Kept.of(model), Watch(model, _BYTES)
     seen = observe(
@@ -228,7 +222,7 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Correct if the result is right, nothing is kept, and the model is as before."""
+    """Accept if the result is right, nothing is kept, and the model is as before."""
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)

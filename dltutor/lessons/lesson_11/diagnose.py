@@ -1,4 +1,4 @@
-"""11.diagnose: which ways to keep the labels of a batch keep its descriptor."""
+"""Grade "11.diagnose": which ways to keep the labels of a batch keep its descriptor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FREES: Final = frozenset("bdf")
 
 
 def _letters(answer: Any) -> set[str]:
-    """The letters that somebody meant with "aceg", "A, C", ["a", "c"], or {"a"}."""
+    """Return the letters in an answer such as "aceg", "A, C", ["a", "c"], or {"a"}."""
     if blank(answer):
         not_attempted("no-letters")
     text = answer
@@ -32,7 +32,7 @@ def _letters(answer: Any) -> set[str]:
     return letters
 
 
-def _told(letters: set[str]) -> Result:
+def _judge(letters: set[str]) -> Result:
     wrong = sorted(letters & _FREES)
     missing = _KEEPS - letters
     if wrong:
@@ -42,4 +42,4 @@ def _told(letters: set[str]) -> Result:
     return correct()
 
 
-GRADER: Final = Grader(_letters, _told)
+GRADER: Final = Grader(_letters, _judge)

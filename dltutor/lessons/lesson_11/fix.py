@@ -39,8 +39,8 @@ _RUNS: Final = {  # workers of each call
     "with 4 workers": 4,
     "without workers, the second time": 0,
 }
-_LENGTH: Final = 3_000  # sentences: 30 batches of 100
-_WITHIN: Final = 60  # seconds for a call: a right answer takes one, spawned workers take a few
+_LENGTH: Final = 3_000  # sentences, which are 30 batches of 100
+_WITHIN: Final = 60  # seconds for a call. A right answer takes 1 s, or a few with spawned workers.
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,20 @@ class Called:
     """What one call of the function did.
 
     Args:
-        where: Under which circumstances, such as "with 2 workers".
-        workers: What it was asked for.
+        where: The call, such as "with 2 workers".
+        workers: The number of workers that it was asked for.
         hung: Whether it didn't return in time.
         error: What it raised, in a sentence, or "".
         ran_out: Whether the error says that there are no more descriptors.
         complaint: The last line on stderr about descriptors, or "".
-        kind: The type of what it returned, if that isn't a list of pairs, or "".
+        kind: The type that it returned instead of a list of pairs, or "".
         came: How many pairs it returned.
-        wrong: How many of them aren't the sentence and class at their position.
-        types: The types in the first wrong pair, if they're wrong, or "".
-        reads: Number of workers of a loader -> how many samples they read; 0 is for no loader's.
-        left: Tensors of batches whose descriptors were open afterwards.
-        strategy: Another sharing strategy that it set, or "".
+        wrong: How many of these aren't the sentence and class at their position.
+        types: The types in the first wrong pair, if these are wrong, or "".
+        reads: Number of workers of a loader -> how many samples they read. 0 is for processes that
+            aren't a loader's workers.
+        left: How many descriptors of batches were open afterwards.
+        strategy: A different sharing strategy that it set, or "".
     """
 
     where: str
@@ -79,15 +80,15 @@ class Called:
 
 
 def gather(answer: Any) -> list[Called]:
-    """Call the function for each number of workers, until something is wrong."""
+    """Call the function for each number of workers, up to the first mistake."""
     send_cells()
-    gc.freeze()  # the answer's own collections are quick then
-    leave_few_descriptors(_SPARE + 3)  # three are the check's own
+    gc.freeze()  # makes the answer's own collections quick
+    leave_few_descriptors(_SPARE + 3)  # the check itself uses three
     found: list[Called] = []
     for where, workers in _RUNS.items():
         found.append(_called(answer, where, workers, seed=len(found) + 51))
         with suppress(Rejected):
-            _is_right(found[-1])
+            _judge_call(found[-1])
             continue
         break
     return found
@@ -107,9 +108,9 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
                 result = answer(dataset, workers)
         except DeadlinePassed:
             failed = {"hung": True}
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises
-            processes.end_descendants()  # or each of its workers is waited for
-        except BaseException as error:  # also SystemExit
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise
+            processes.end_descendants()  # otherwise torch would wait for each worker
+        except BaseException as error:  # SystemExit, too
             failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()
@@ -121,7 +122,7 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
     }
     if not failed:
         failed = _compared(result, right)
-    elif failed.get("error") and said:  # an EOFError, where the worker had no descriptor to send
+    elif failed.get("error") and said:  # main raises EOFError if the worker ran out of descriptors
         failed["ran_out"] = True
     return Called(where, workers, **seen, **failed)
 
@@ -145,13 +146,13 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(calls: list[Called]) -> Result:
-    """Correct if every call returned everything, its workers read it, and nothing stayed open."""
+    """Accept if every call returned everything, its workers read it, and nothing stayed open."""
     for call in calls:
-        _is_right(call)
+        _judge_call(call)
     return correct()
 
 
-def _is_right(call: Called) -> None:
+def _judge_call(call: Called) -> None:
     where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)

@@ -1,4 +1,4 @@
-"""What notebook 11 shows and uses: what a process holds of batches, confined runs, the starters."""
+"""Count descriptors of batches, run notebook 11's loaders under limits, and hold the starters."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception)\b")
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds of batches that came from workers.
+    """What a process still has open from batches that workers sent.
 
     Args:
-        descriptors: How many of its open descriptors are segments of torch.
-        bytes: What those take in `/dev/shm`.
+        descriptors: How many of its open descriptors are torch's shared memory.
+        bytes: How much of `/dev/shm` these take up.
     """
 
     descriptors: int
@@ -49,17 +49,17 @@ class Held:
 
 
 def held() -> Held:
-    """What this process holds now; nothing where there is no `/proc`."""
+    """Count what this process has open now. Without `/proc`, it's 0."""
     found = []
     for path in _DESCRIPTORS.glob("*"):
-        with suppress(OSError):  # the one that lists them is closed by now
+        with suppress(OSError):  # the descriptor that listed the others is closed by now
             if "/dev/shm/torch_" in os.readlink(path):
                 found.append(path.stat().st_blocks * 512)
     return Held(len(found), sum(found))
 
 
 def confined(target: Callable[..., Any], **how: Any) -> Observation | Note:
-    """`confine`, or where this machine does not permit the limit, a note that says so."""
+    """Run `confine`, or return a note if this machine doesn't permit the limit."""
     try:
         return confine(target, **how)
     except CannotConfine as reason:
@@ -67,11 +67,11 @@ def confined(target: Callable[..., Any], **how: Any) -> Observation | Note:
 
 
 def last_words(seen: Observation | Note) -> Note:
-    """How a run ended, and its error: main's, or else the last line that a worker wrote."""
+    """Show how a run ended, with main's error or the last error that a worker wrote."""
     if isinstance(seen, Note):
         return seen
     lines = seen.stderr.splitlines()
-    # Two workers may write at once: the last line need not be the end of a traceback.
+    # Two workers may write at once, so the last line may not be the end of a traceback.
     errors = [line for line in lines if _ERROR.match(line)] or lines
     text = tidy(said(*seen.chain[0]) if seen.chain else "".join(errors[-1:])).strip()
     if seen.end == "hung" and text:
@@ -80,10 +80,10 @@ def last_words(seen: Observation | Note) -> Note:
 
 
 def what_it_costs(batches: Mapping[str, tuple[Any, Any]]) -> Table:
-    """What main holds of one batch of eight that a forked worker has sent.
+    """Show what main has open for one batch of eight samples from a forked worker.
 
     Args:
-        batches: By a name: a sample, and a `collate_fn` or None.
+        batches: Name -> a sample, and a `collate_fn` or None.
     """
     rows = []
     for name, (sample, collate_fn) in batches.items():
@@ -101,7 +101,7 @@ def what_it_costs(batches: Mapping[str, tuple[Any, Any]]) -> Table:
 
 
 def collect(dataset: Any, num_workers: int) -> list[Any]:
-    """The starter of "11.fix": every sentence with its class, in the dataset's order."""
+    """The starter of "11.fix": return every sentence with its class, in the dataset's order."""
     method = "fork" if num_workers else None
     loader: DataLoader[Any] = DataLoader(
         dataset, 100, num_workers=num_workers, collate_fn=as_list, multiprocessing_context=method
@@ -134,11 +134,7 @@ class Rows(Dataset[torch.Tensor]):
 
 
 def read_after_close(table: Callable[[Any], Any]) -> Note:
-    """In a process of its own: take a row of a small table, close the table, read the row.
-
-    Args:
-        table: A class such as `Rows`.
-    """
+    """In a new process, take a row of a small table, close the table, and then read the row."""
     hear, say = os.pipe()
     process = get_context("fork").Process(target=_read_after_close, args=(table, say))
     process.start()
@@ -146,8 +142,8 @@ def read_after_close(table: Callable[[Any], Any]) -> Note:
     process.join(_PATIENCE)
     process.kill()
     process.join()
-    with open(hear) as told:
-        left = int(told.read() or 0)
+    with open(hear) as pipe:
+        left = int(pipe.read() or 0)
     what = "read it" if process.exitcode == 0 else f"was {fate(process.exitcode)}"
     return Note(
         "A row after close():",
@@ -156,10 +152,10 @@ def read_after_close(table: Callable[[Any], Any]) -> Note:
 
 
 def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
-    faulthandler.disable()  # a death here is what is asked for
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the tracker's words, too
+    faulthandler.disable()  # a crash is what this function is for
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # for the resource tracker's warnings, too
     tracker: Any = resource_tracker._resource_tracker
-    tracker._fd = tracker._pid = None  # it gets its own, which removes the block in the end
+    tracker._fd = tracker._pid = None  # this process gets its own tracker, which removes the block
     blocks = Blocks()
     rows = table(np.arange(12, dtype=np.float32).reshape(3, 4))
     blocks.look()

@@ -1,4 +1,4 @@
-"""What an answer does and leaves behind: descriptors, mapped files, words on stderr."""
+"""Record what an answer does and leaves behind: descriptors, mapped files, stderr."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from dltutor.observation.time_limits import deadline
 from dltutor.tables import MB
 
 _PATIENCE: Final = 20.0  # seconds for a process to end
-_TICK: Final = 0.2  # seconds between two looks at what was said
-_GRACE: Final = 3.0  # seconds for a call to end that has lost a batch and does not wait for it
+_TICK: Final = 0.2  # seconds between two looks at stderr
+_GRACE: Final = 3.0  # seconds that a call has to end after it lost a batch
 _LATE_AT: Final = 30  # the sample at which a worker is late
 _LATE: Final = 1.0  # seconds
-_LOADERS: Final = 32  # numbers of workers that are told apart
+_LOADERS: Final = 32  # numbers of workers that `Noted` tells apart
 
 
 def leave_few_descriptors(spare: int) -> None:
-    """Let this process, and those that it forks, open so many more files and no more, for good."""
-    # The limit is on the numbers of descriptors. The hard one too, or an answer could raise it.
+    """Let this process, and those that it forks, open only `spare` more files from now on."""
+    # The limit is on a descriptor's number. The hard limit changes, too, so that an answer can't
+    # raise it.
     taken = {int(name) for name in os.listdir("/proc/self/fd")}
     free = (number for number in range(max(taken) + spare + 1) if number not in taken)
     last = [next(free) for _ in range(spare)][-1]
@@ -44,16 +45,16 @@ def leave_few_descriptors(spare: int) -> None:
 
 
 class Limit(deadline):
-    """A deadline that comes sooner where a worker has had no descriptor for a batch.
+    """A deadline that passes earlier if a worker lost a batch because it had no descriptor.
 
     Args:
         seconds: The deadline.
-        words: A file with what all processes have written to stderr.
+        words: A file with the stderr of all processes.
     """
 
     def __init__(self, seconds: float, words: str) -> None:
         super().__init__(seconds)
-        self._words = os.open(words, os.O_RDONLY)  # now, while there are descriptors
+        self._words = os.open(words, os.O_RDONLY)  # opened now, while there are descriptors
         self._lost = False
 
     def __enter__(self) -> None:
@@ -67,32 +68,32 @@ class Limit(deadline):
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
         passed = time.monotonic() - self._started
-        with suppress(OSError):  # an answer may have closed it
+        with suppress(OSError):  # the answer may have closed the file
             said = os.pread(self._words, os.fstat(self._words).st_size, 0)
             if not self._lost and ran_out(said.decode(errors="replace")):
                 self._lost = True
                 self._seconds = min(self._seconds, passed + _GRACE)
         if passed >= self._seconds:
-            signal.setitimer(signal.ITIMER_REAL, _TICK / 4, _TICK / 4)  # an `except:` may take it
+            # Ring again soon, because an `except:` in the answer may swallow DeadlinePassed.
+            signal.setitimer(signal.ITIMER_REAL, _TICK / 4, _TICK / 4)
             super()._ring(signum, frame)
 
 
 def ran_out(text: str) -> bool:
-    """Whether it says that there are no more descriptors."""
+    """Return whether a message says that there are no more descriptors."""
     return "Too many open files" in text or "ancdata" in text
 
 
 class Noted(Sentences):
-    """Sentences that count who reads them: `reads[n]` are those of the workers of a loader with n.
+    """Sentences that count who reads them.
 
-    What no worker reads counts for 0. The first of four workers is late once. What the others have
-    prefetched comes to main meanwhile, so that its descriptors are needed at the same time in every
-    run.
+    The first of four workers is late once. So main receives what the others have prefetched before
+    that, and needs descriptors for it at the same time in every run.
     """
 
     def __init__(self, length: int, seed: int) -> None:
         super().__init__(length, seed)
-        # Each process has a place of its own, because adding isn't atomic.
+        # Each process has its own place, because adding isn't atomic.
         self._reads = torch.zeros((_LOADERS, _LOADERS), dtype=torch.int64).share_memory_()
         self.taken = 0
 
@@ -106,16 +107,16 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """How many samples were read, by the number of workers of the loader, 0 without one."""
+        """Return number of workers of a loader -> samples that they read. 0 is without a worker."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 
 
 @contextmanager
 def kept_strategy(notes: str) -> Iterator[None]:
-    """A block in which the sharing strategy stays as it is: another one is only written down."""
+    """In this block, write a new sharing strategy to a file instead of setting it."""
 
-    def note(new: str) -> None:  # in a forked worker too
+    def note(new: str) -> None:  # called in forked workers, too
         if new != "file_descriptor":
             Path(notes).write_text(new)
 
@@ -125,8 +126,8 @@ def kept_strategy(notes: str) -> Iterator[None]:
 
 @contextmanager
 def errors_to(path: str) -> Iterator[None]:
-    """A block in which all that this process and its children write to stderr goes to a file."""
-    # Not among the first three, which an answer may close.
+    """In this block, send the stderr of this process and its children to a file."""
+    # At least 3, because an answer may close the first three descriptors.
     kept = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 3)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 2)
@@ -139,32 +140,31 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Blocks:
-    """The files that this process maps from now on, so that others see what it writes.
+    """The shared files that this process maps from now on, if it can write to them.
 
-    A library maps files of its own whenever it likes, for reading, as glibc does with its table of
-    character sets. So only what can be written counts.
+    Libraries map files for reading at any time, as glibc does with its table of character sets.
     """
 
     def __init__(self) -> None:
         self._before, self._names = _mapped().keys(), set[str]()
 
     def look(self) -> None:
-        """Note what is mapped now and was not before."""
-        # A semaphore of a spawned worker's queue is mapped for as long as the queue is there.
+        """Record the files that are mapped now and weren't before."""
+        # The semaphore of a spawned worker's queue stays mapped as long as the queue exists.
         new = _mapped().keys() - self._before
         self._names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
 
     def left(self) -> list[Path]:
-        """Those that still have a name."""
+        """Return the recorded files that still have a name."""
         return [path for path in map(Path, self._names) if path.is_file()]
 
     def mapped(self) -> float:
-        """How many MB of them are still mapped."""
+        """Return how many MB of the recorded files are still mapped."""
         return sum(size for name, size in _mapped().items() if name in self._names) / MB
 
 
 def _mapped() -> Counter[str]:
-    # Name -> bytes of what this process can write and another can map, too.
+    # File name -> bytes that this process maps as shared and writable.
     found: Counter[str] = Counter()
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, rights, _, _, _, *name = line.split(maxsplit=5)
@@ -175,7 +175,7 @@ def _mapped() -> Counter[str]:
 
 
 def type_of(thing: Any) -> str:
-    """Its type, and that of its numbers: "Tensor of torch.int64"."""
+    """Return an object's type, and the type of its numbers: "Tensor of torch.int64"."""
     name = type(thing).__name__
     if isinstance(thing, np.generic):
         return f"numpy.{name}"
@@ -183,8 +183,8 @@ def type_of(thing: Any) -> str:
 
 
 def tracker_said(path: str) -> str:
-    """What Python's resource tracker has written to this file about blocks, once it has ended."""
-    # It speaks when the last process that talks to it is gone, and main is that one.
+    """End Python's resource tracker, and return what it wrote to this file about blocks."""
+    # The tracker writes when the last process closes its pipe. Main is the last one.
     tracker: Any = resource_tracker._resource_tracker
     if tracker._fd is not None:
         os.close(tracker._fd)
@@ -195,5 +195,5 @@ def tracker_said(path: str) -> str:
         tracker._fd = tracker._pid = None
     lines = tidy(Path(path).read_text(errors="replace")).splitlines()
     words = re.compile(r"There appear .* leaked shared_memory objects|KeyError: '/.*")
-    told = map(words.search, lines)
-    return next((re.sub(r"'/.*", "'/psm_...'", found[0]) for found in told if found), "")
+    matches = map(words.search, lines)
+    return next((re.sub(r"'/.*", "'/psm_...'", found[0]) for found in matches if found), "")

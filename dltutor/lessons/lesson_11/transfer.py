@@ -1,4 +1,4 @@
-"""Grade "11.transfer": a shared table that every process sees, and that's gone in the end."""
+"""Grade "11.transfer": a shared table that every process sees, and that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from dltutor.lessons.lesson_11.traces import Blocks, errors_to, tracker_said, ty
 
 LENGTH: Final = 300
 _WIDTH: Final = 1000
-_OTHER: Final = 100, 1000  # the shape of the second table, which has another type
+_OTHER: Final = 100, 1000  # the shape of the second table, which has a different dtype
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
-#: Workers, how they start, and whether they outlive an epoch.
+#: Workers, start method, and whether the workers outlive an epoch.
 _RUNS: Final = ((2, "fork", True), (0, "fork", False), (1, "spawn", True), (4, "fork", False))
-_WITHIN: Final = {"fork": 30, "spawn": 60}  # seconds for two epochs: more than is needed
+_WITHIN: Final = {"fork": 30, "spawn": 60}  # seconds for two epochs
 _STEP: Final = 20  # seconds for anything else
 _METHODS: Final = ("__len__", "__getitem__", "write", "close")
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Two epochs of a table: how they ended, and what arrived.
+    """Two epochs of a table.
 
     Args:
-        where: With how many workers, and how they start.
-        run: How it ended.
+        where: The run's settings, in words.
+        run: How the epochs ended.
         came: How many rows arrived.
-        wrong: How many of them aren't the table's.
-        old: How many of those are what was in the table before main wrote.
+        wrong: How many of these aren't the table's.
+        old: How many of the wrong rows are as they were before main wrote.
     """
 
     where: str
@@ -62,11 +62,11 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Used:
-    """What happened to a table.
+    """What an answer did.
 
     Args:
         alone: What's wrong with a table that only main uses.
-        runs: The epochs, until something was wrong.
+        runs: The epochs, up to the first mistake.
         error: What a `close()` raised.
         left: How many files of the tables still have a name.
         mapped: MB of shared memory that main still maps.
@@ -82,10 +82,10 @@ class Used:
 
 
 def gather(answer: Any) -> Used:
-    """Use two tables as a training run would, then close them and look for what is left."""
+    """Use two tables as a training run would, then close them and look for leftovers."""
     send_cells()
     folder = tempfile.mkdtemp()
-    said = f"{folder}/stderr"  # by the resource tracker, too
+    said = f"{folder}/stderr"  # of the resource tracker, too
     with errors_to(said):
         used = _used(answer)
     if used.error or len(used.runs) < len(_RUNS):
@@ -126,7 +126,7 @@ def _alone(table: Any, array: Any) -> Fault | None:
     row.fill_(-1)
     if not torch.equal(table[3], right):
         return fault("shares")
-    table.write(3, right.fill_(0.5).clone())  # in the array, too
+    table.write(3, right.fill_(0.5).clone())  # `right` is a view, so this changes the array, too
     return None if torch.equal(table[3], right) else fault("lost")
 
 
@@ -168,7 +168,7 @@ def _closed(table: Any, call: str) -> Fault | None:
 
 
 def judge(used: Used) -> Result:
-    """Correct if every process saw the table as main wrote it, and nothing is left of it."""
+    """Accept if every process saw the table as main wrote it, and nothing is left."""
     if used.alone:
         reject(used.alone)
     for epochs in used.runs:

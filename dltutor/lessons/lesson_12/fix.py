@@ -1,9 +1,9 @@
 """Grade "12.fix": noise that depends on seed, epoch, and index, and on nothing else.
 
-Three datasets exist at the same time. Two have the same seed, but one of them has other signals and
-more of them. The third has the next seed. They run in different orders, with different numbers of
-workers. Each noise is compared with all others. Some indices are far apart, because a packed key
-such as epoch * 1000 + index repeats there.
+Three datasets exist at the same time. Two of them have the same seed, but different signals and
+lengths. The third has the next seed. They run in different orders, with different numbers of
+workers. The check compares each noise with all others. Some indices are far apart, because a packed
+key such as epoch * 1000 + index repeats there.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.material import Signals
 from dltutor.observation import errors
 
-_LENGTHS: Final = (1200, 1200, 1300)  # of three datasets
+_LENGTHS: Final = (1200, 1200, 1300)  # signals in each dataset
 _READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 of them
 _LONG: Final = 8  # seconds for each thing that the answer does
 _SEEDS: Final = (3, 4, 3)
 Plan = tuple[int, int, tuple[int, ...]]  # workers, the number of the dataset, and its epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
-_EQUAL: Final = 1e-4  # by which two may differ: a sample may be float32
+_EQUAL: Final = 1e-4  # two equal noises may differ by this much, because a sample may be float32
 
 Noise = tuple[float, ...]
-Came = dict[int, Noise | str]  # by index; a string is the form of a sample that has no noise
+Came = dict[int, Noise | str]  # index -> noise, or the form of a sample that isn't four floats
 Key = tuple[int, int, int]  # seed, epoch, index
 
 
@@ -46,14 +46,14 @@ class Run:
     """What a run of one dataset delivered.
 
     Args:
-        workers: How many there were; two are persistent.
-        signals: How many the dataset has.
-        seed: The dataset's.
+        workers: Number of workers. Two workers are persistent.
+        signals: How many signals the dataset has.
+        seed: The dataset's seed.
         end: How the run ended.
-        epochs: The number of each epoch, and what arrived in it.
+        epochs: Each epoch's number, and what arrived in it.
         moved: The global generators that moved during the run.
-        changed: Whether the signals were changed, in main or in a worker.
-        hashed: Whether `hash` was called on a string.
+        changed: Whether the signals changed, in main or in a worker.
+        hashed: Whether the answer called `hash` on a string.
     """
 
     workers: int
@@ -67,7 +67,7 @@ class Run:
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Make three datasets and run them, up to the first run that isn't right."""
+    """Make three datasets and run them, up to the first wrong run."""
     base = torch.arange(4.0 * max(_LENGTHS), dtype=torch.float64).reshape(-1, 4) % 17 - 8
     signals = [each[:n] for each, n in zip((base, base, base.flip(0)), _LENGTHS, strict=True)]
     before, given = _states(), [each.clone() for each in signals]
@@ -92,12 +92,12 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
     order, moved, began, intact = list(_READ), set[str](), list[int](), set[bool]()
     hashing = _Hash()
 
-    def begin(_: object = None) -> None:  # in main, and in each worker once torch has seeded it
+    def begin(_: object = None) -> None:  # called in main, and in each worker after torch seeds it
         began[:] = _states()
 
-    def collate(samples: list[Any]) -> Any:  # in the worker
-        told = [_told(sample) for sample in samples]
-        return _moved_since(began), torch.equal(given, signals), told
+    def collate(samples: list[Any]) -> Any:  # called in the worker
+        numbers = [_numbers_of(sample) for sample in samples]
+        return _moved_since(began), torch.equal(given, signals), numbers
 
     def epoch(loader: Any) -> None:
         number = epochs[len(came)]
@@ -108,11 +108,11 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
         noise: Came = {}
         indices, batches = iter(order), iter(loader)
         begin()
-        for seen, same, told in batches:
+        for seen, same, samples in batches:
             moved.update(seen)
             intact.add(same)
-            for sample, index in zip(told, indices, strict=False):
-                noise[index] = _less(sample, signals[index])
+            for sample, index in zip(samples, indices, strict=False):
+                noise[index] = _minus(sample, signals[index])
         came.append((number, noise))
 
     with patch("builtins.hash", hashing):
@@ -134,9 +134,9 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 
 
 class _Hash:
-    """`hash`, and whether a learner's line has called it on a string, in any process.
+    """A `hash` that records whether a learner's line calls it on a string, in any process.
 
-    A string's hash is different in each run of Python, and nothing within one run can show that.
+    A string's hash is different in each run of Python, which no single run can show.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class _Hash:
 
 
 def _states() -> list[int]:
-    # A digest of each global generator that torch seeds in a worker.
+    # Digests of the global generators that torch seeds in a worker.
     numpy: Any = np.random.get_state(legacy=True)
     return [
         hash(random.getstate()),
@@ -165,7 +165,7 @@ def _moved_since(before: list[int]) -> set[str]:
     return {name for name, was, now in names if was != now}
 
 
-def _told(sample: Any) -> list[float] | str:
+def _numbers_of(sample: Any) -> list[float] | str:
     if not isinstance(sample, torch.Tensor):
         return type(sample).__name__
     if sample.shape != (4,) or sample.dtype not in (torch.float32, torch.float64):
@@ -173,7 +173,7 @@ def _told(sample: Any) -> list[float] | str:
     return sample.tolist()
 
 
-def _less(sample: list[float] | str, signal: torch.Tensor) -> Noise | str:
+def _minus(sample: list[float] | str, signal: torch.Tensor) -> Noise | str:
     if isinstance(sample, str):
         return sample
     return tuple(round(number - s, 5) for number, s in zip(sample, signal.tolist(), strict=True))
@@ -184,8 +184,9 @@ def _listed(generators: Iterable[str]) -> str:
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Accept if each seed, epoch, and index has one noise, and no two have the same."""
-    known: dict[Key, tuple[Noise, str, int]] = {}  # with where it first arrived, of how many
+    """Accept if each seed, epoch, and index always has the same noise, and no two share one."""
+    # Each noise, with the run where it first arrived, and how many signals that run had.
+    known: dict[Key, tuple[Noise, str, int]] = {}
     owner: dict[Noise, Key] = {}
     for run in runs:
         here = where(run.workers)
@@ -193,7 +194,7 @@ def judge(runs: Sequence[Run]) -> Result:
         if run.changed:
             not_yet("changed-signals", where=here)
         for epoch, came in run.epochs:
-            _right_form(here, epoch, came)
+            _judge_form(here, epoch, came)
             for index, noise in came.items():
                 key = run.seed, epoch, index
                 first, there, signals = known.setdefault(key, (noise, here, run.signals))  # type: ignore[arg-type]
@@ -208,25 +209,25 @@ def judge(runs: Sequence[Run]) -> Result:
                         here=here,
                         signals_here=run.signals,
                     )
-            _never_before(run, epoch, came, owner)
+            _judge_repeats(run, epoch, came, owner)
         if run.hashed:
             not_yet("hash-of-a-string", where=here)
         if run.moved:
             not_yet("moved-globals", where=here, generators=_listed(run.moved))
-    _standard_normal([noise for noise, *_ in known.values()])
+    _judge_distribution([noise for noise, *_ in known.values()])
     return correct(noises=len(known))
 
 
-def _right_form(here: str, epoch: int, came: Came) -> None:
+def _judge_form(here: str, epoch: int, came: Came) -> None:
     ties = [index for index, noise in came.items() if len({*noise}) < 4]
     for index, noise in came.items():
         if isinstance(noise, str):
             error_in_your_code("other-sample", where=here, index=index, form=noise)
-        if index in ties[2:]:  # one or two may be chance
+        if index in ties[2:]:  # one or two ties may be chance
             not_yet("not-four-numbers", where=here, index=index, epoch=epoch, noise=[*noise])
 
 
-def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> None:
+def _judge_repeats(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> None:
     repeated = []
     for index, noise in came.items():
         key = run.seed, epoch, index
@@ -254,7 +255,7 @@ def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> 
         )
 
 
-def _standard_normal(noises: Sequence[Noise]) -> None:
+def _judge_distribution(noises: Sequence[Noise]) -> None:
     numbers = torch.tensor(noises).flatten()
     mean, spread = round(float(numbers.mean()), 1) + 0.0, round(float(numbers.std()), 1)
     if abs(mean) > 0.1 or abs(spread - 1) > 0.1:

@@ -73,12 +73,12 @@ def load(dataset: Any, sampler: Any = None) -> DataLoader[Any]:
 
 
 def read() -> Iterable[int]:
-    """Return all records, which are plain numbers here."""
+    """Return all records, which are numbers here."""
     return range(RECORDS)
 
 
 def shuffled(told: bool) -> None:
-    """Run two epochs with a sampler, and tell it the epoch or not."""
+    """Run two epochs with a DistributedSampler. `told` says whether to call its `set_epoch`."""
     records: Any = range(RECORDS)
     sampler = DistributedSampler[int](records)
     loader, orders = load(records, sampler), []

@@ -1,4 +1,4 @@
-"""Measure and start what notebook 12 shows; the starter of "12.fix" is here too."""
+"""Measure generators and start the job for notebook 12, and provide the starter of "12.fix"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.tables import Table
 
-#: What each generator of the table is, in the order in which `_Draws` draws from them.
+#: What the table calls each generator, in the order in which `_Draws` draws from them.
 GENERATORS: Final = (
     "np.random.normal()",
     "random.random()",
@@ -29,7 +29,7 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-# The ranks find each other on this machine, whatever its name and network.
+# Lets the ranks find each other on this machine, no matter what its name and network are.
 _ENVIRONMENT: Final = ("/usr/bin/env", f"GLOO_SOCKET_IFNAME={_LOOPBACK}", "OMP_NUM_THREADS=1")
 _COMMAND: Final = (
     *(sys.executable, "-m", "torch.distributed.run"),
@@ -102,7 +102,7 @@ def generators() -> Table:
         )
         epochs = [list(loader), list(loader)]
         if not persistent:
-            columns.append(_compared(epochs[0][0], epochs[0][1]))  # one batch of each worker
+            columns.append(_compared(epochs[0][0], epochs[0][1]))  # one batch from each worker
         columns.append(_compared(epochs[0][0], epochs[1][0]))
     assert [*zip(*columns, strict=True)] == 3 * [("differ",) * 3] + 4 * [("same", "same", "differ")]
     header = ("drawn from", "W0 and W1", "epochs 0 and 1", "epochs 0 and 1, persistent")
@@ -114,12 +114,12 @@ def _compared(one: torch.Tensor, other: torch.Tensor) -> list[str]:
 
 
 def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
-    """Start the job on two ranks, and print those of its lines that are the same in every run.
+    """Start the job on two ranks, and print the lines that are the same in every run.
 
     Args:
         stream: The class of the stream that the job runs, with `set_epoch`. By default, the job
             runs the two streams that fail, without `set_epoch`.
-        deadline: Seconds after which the job is killed, with all that it has started.
+        deadline: Seconds after which the job and all of its processes are killed.
     """
     with workspace() as (folder, interrupts):
         arguments = []
@@ -143,7 +143,7 @@ def kept(output: str) -> list[str]:
     before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
     matches = [_KEPT.match(line) for line in before.splitlines()]
     matches += [_FIRST.match(line) for line in first.splitlines()]
-    # The other ranks raise only because this one has ended: "Connection closed by peer".
+    # The other ranks only raise "Connection closed by peer", because this one has ended.
     found = re.search(r"rank      : (\d)", first)
     own = f"[rank{found[1] if found else 0}]"
     lines = [match[0] for match in matches if match]

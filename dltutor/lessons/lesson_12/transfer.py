@@ -29,12 +29,12 @@ from dltutor.lessons.lesson_12.job import ByWorker
 
 _LONG: Final = 6  # seconds for each thing that the answer does
 _BATCH: Final = 4
-_ENOUGH: Final = 30  # records of a rank, from which on each of its workers gives some
+_ENOUGH: Final = 30  # records of a rank, from which on each of its workers should give some
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many ranks, workers of each, records, and epochs."""
+    """How many ranks, workers for each rank, records, and epochs."""
 
     ranks: int
     workers: int
@@ -54,12 +54,12 @@ PLANS: Final = (
     Plan(1, 2, 65),
 )
 
-Came = tuple[tuple[int, str], ...]  # the worker that gave it, and the record
+Came = tuple[tuple[int, str], ...]  # a batch: the worker that gave each record, and the record
 
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank got: how its run ended, and the batches of each epoch."""
+    """How one rank's run ended, and the batches of each epoch."""
 
     end: Ending
     epochs: tuple[tuple[Came, ...], ...] = ()
@@ -74,15 +74,16 @@ class Run:
 
 
 def records_of(plan: Plan) -> list[int]:
-    """The records of a plan: different numbers, which all leave the same rest for any share.
+    """Return the records of a plan: different numbers with the same remainder for any divisor.
 
-    So who takes which record by its value, instead of by its position, leaves workers idle.
+    So a class that deals out records by their values, instead of their positions, leaves workers
+    idle.
     """
     return [12 * (1000 * plan.records + 37 * number % 1009) for number in range(plan.records)]
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Run the class by each plan, up to the first one that isn't right."""
+    """Run the class by each plan, up to the first wrong run."""
     runs: list[Run] = []
     for plan in PLANS:
         runs.append(_run(answer, plan))
@@ -124,10 +125,10 @@ def _run(answer: type, plan: Plan) -> Run:
     return Run(plan, tuple(ranks))
 
 
-def _collate(records: list[Any]) -> Came:  # in the worker
+def _collate(records: list[Any]) -> Came:  # called in the worker
     info = get_worker_info()
-    told = [None if isinstance(each, str) else whole_number(each) for each in records]
-    pairs = zip(told, records, strict=True)
+    numbers = [None if isinstance(each, str) else whole_number(each) for each in records]
+    pairs = zip(numbers, records, strict=True)
     return tuple(
         (info.id if info else 0, shown(raw) if number is None else str(number))
         for number, raw in pairs
@@ -135,7 +136,7 @@ def _collate(records: list[Any]) -> Came:  # in the worker
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Accept if no record came twice, and all ranks got equally many, whatever the plan."""
+    """Accept if no record arrived twice, and all ranks got the same number, in every plan."""
     for run in runs:
         for number, rank in enumerate(run.ranks):
             ended_well(rank.end, f"with {run.plan}, on rank {number}")
@@ -190,7 +191,7 @@ def _listed(counts: Sequence[int]) -> str:
 
 
 def look(answer: Any) -> type:
-    """The answer, if it's a class that a loader iterates over."""
+    """Return the answer, if it's an IterableDataset class."""
     fixed = a_fixed_class(answer, ByWorker, methods=("__iter__",))
     if not issubclass(fixed, IterableDataset):
         error_in_your_code("not-iterable", name=fixed.__name__)

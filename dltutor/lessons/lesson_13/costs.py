@@ -1,7 +1,7 @@
-"""What the checks of lesson 13 observe: what a loader costs, and how fast it is.
+"""Count what a loader costs, and provide loaders with known speed for lesson 13's checks.
 
-They count the processes that a loader starts and the tensors that it sends. And there's a clock
-that only moves when one of its own loaders is asked for a batch.
+The costs are the processes that a loader starts and the tensors that it sends. The loaders with
+known speed have a clock that only moves when one of them is asked for a batch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import torch
 import torch.multiprocessing.reductions as reductions
 from torch.utils.data import DataLoader, TensorDataset
 
-BATCHES: Final = 16  # that are timed
+BATCHES: Final = 16  # batches to time
 _START: Final = 0.5  # seconds for the first batch of each worker
-_END: Final = 0.3  # seconds for the end of each worker
+_END: Final = 0.3  # seconds to end each worker
 
 
 @contextmanager
 def starts() -> Iterator[list[str]]:
-    """A list that gets the name of each process that is started in the block."""
+    """Yield a list that collects the name of each process that starts in the block."""
     started: list[str] = []
     process: Any = BaseProcess
     own = process.start
@@ -45,7 +45,7 @@ def starts() -> Iterator[list[str]]:
 
 
 def processes_started(run: Callable[[], object]) -> int:
-    """How many processes a function starts."""
+    """Return how many processes a function starts."""
     with starts() as started:
         run()
     return len(started)
@@ -53,13 +53,13 @@ def processes_started(run: Callable[[], object]) -> int:
 
 @contextmanager
 def messages() -> Iterator[list[int]]:
-    """A list that gets, for each message that this process reads, how many tensors it brought."""
+    """Yield a list that collects the number of tensors in each message that this process reads."""
     counts: list[int] = []
     inside = [0]
     pickler: Any = ForkingPickler
     rebuild, loads = reductions.rebuild_tensor, pickler.loads
 
-    @wraps(rebuild)  # workers send its name
+    @wraps(rebuild)  # workers send the function's name
     def rebuilding(*arguments: Any) -> Any:
         inside[0] += 1
         return rebuild(*arguments)  # type: ignore[no-untyped-call]
@@ -88,22 +88,22 @@ class Record:
 
 
 class Rehearsal:
-    """A clock, the loaders that make it go on, and what was asked of them."""
+    """A clock, the loaders that move it, and a record of each run."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.looked = 0
         self.runs: list[Record] = []
         self.crowded = 0
-        self._last: Callable[[], _Batches | None] = lambda: None  # with workers
+        self._last: Callable[[], _Batches | None] = lambda: None  # the last run with workers
 
     def clock(self) -> float:
-        """The time, in seconds."""
+        """Return the time in seconds."""
         self.looked += 1
         return self.now
 
     def make(self, workers: int) -> DataLoader[Any]:
-        """A loader of 1,000 batches, with so many workers on paper."""
+        """Return a loader of 1,000 batches that pretends to have workers."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")
             loader = _Rehearsed(TensorDataset(torch.arange(4000)), 4, num_workers=workers)
@@ -111,9 +111,9 @@ class Rehearsal:
         return loader
 
     def begin(self, workers: int) -> _Batches:
-        """An epoch of such a loader."""
+        """Begin an epoch of such a loader."""
         if self._crowd():
-            gc.collect()  # rings of the learner's own are not what is asked about
+            gc.collect()  # reference cycles aren't what the exercise is about
         self.crowded += self._crowd()
         self.runs.append(Record(workers))
         slower = 1 + 0.1 * len(self.runs)  # the machine gets busier with every run
@@ -136,7 +136,7 @@ class _Rehearsed(DataLoader[Any]):
 
 
 class _Batches:
-    """The iterator of a rehearsed loader: each sample takes its time."""
+    """The iterator of a rehearsed loader. Each batch moves the clock."""
 
     def __init__(self, rehearsal: Rehearsal, record: Record, slower: float) -> None:
         self._rehearsal, self._record, self._slower = rehearsal, record, slower
@@ -158,9 +158,9 @@ class _Batches:
 
 
 class _FromWorkers(_Batches):
-    """The same with workers, whose end takes its time too."""
+    """The same with workers. Ending them moves the clock, too."""
 
-    def _shutdown_workers(self) -> None:  # as torch's iterators have it
+    def _shutdown_workers(self) -> None:  # torch's iterators have this method
         if not self.ended:
             self._rehearsal.now += _END * self._record.workers
         self.ended = True

@@ -1,7 +1,7 @@
-"""Grade "13.fix": batches for a training loop, from workers that are started once.
+"""Grade "13.fix": batches for a training loop, from workers that start once.
 
-The check times nothing. It counts what costs time: processes that are started, tensors that arrive
-in main with a batch, and samples that main makes by itself or that are made too early.
+The check doesn't measure time. It counts what costs time: processes that start, tensors that arrive
+in main with a batch, and samples that are made in main or too early.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
 _BATCH: Final = 32  # reviews
-_MOST: Final = 3  # tensors that may come to main with a batch
-_LOOKED_AT: Final = 2  # samples that main may make itself, to see what they are like
+_MOST: Final = 3  # tensors that may arrive in main with a batch
+_LOOKED_AT: Final = 2  # samples that main may make by itself, to see what they look like
 _AHEAD: Final = 32  # batches that may be made before the first one is delivered
 _LONG: Final = 12  # seconds for each run
-#: Workers, reviews and steps of each run: two epochs and more. The last is broken off.
+#: Workers, reviews, and steps of each run, which has at least two epochs. The last is broken off.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps of the last run
 
 
 def starter(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    """As the notebook has it."""
+    """The starter of "13.fix", as in the notebook."""
     loader: DataLoader[Any] = DataLoader(
         dataset,
         32,
@@ -55,16 +55,16 @@ class Run:
     """What one run of an answer delivered, and what it cost.
 
     Args:
-        workers: How many it was given.
+        workers: The number of workers that it was given.
         steps: How many batches the check asked for, or took before it broke off the loop.
         epoch: How many batches an epoch has.
-        batches: How many came.
+        batches: How many batches arrived.
         odd: What's wrong with a batch.
         order: What's wrong with the order.
-        started: How many processes were started.
-        tensors: How many arrived in main with a batch.
+        started: How many processes it started.
+        tensors: How many tensors arrived in main with a batch.
         in_main: How many samples main made by itself.
-        first: How many samples had been made when the first batch came.
+        first: How many samples had been made when the first batch arrived.
         left: What was still running afterwards: "2 processes", or "".
         broken_off: Whether the check stopped asking for batches after some steps.
     """
@@ -101,7 +101,7 @@ def _one_run(
             for batch in islice(coming, take or steps + 1):
                 first[0] = first[0] or dataset.made()
                 batches.append(batch)
-        except RuntimeError as error:  # what Python makes of a StopIteration in a generator
+        except RuntimeError as error:  # Python raises it for a StopIteration in a generator
             if not isinstance(error.__cause__, StopIteration):
                 raise
         if hasattr(coming, "close"):
@@ -111,10 +111,10 @@ def _one_run(
         made(go, call=f"my_batches(dataset, {steps}, {workers})", within=within)
         gc.collect()
     left = still_running()
-    # Batches are read last, because a later batch must not change an earlier one.
+    # Read the batches last, because a later batch must not change an earlier one.
     odd, numbers = _read(batches, dataset)
-    # A batch may come in several messages. And main may have read more batches than the loop took,
-    # but the workers made no fewer.
+    # A batch may take several messages. And main may have received more batches than the loop took,
+    # but not more than the workers made.
     brought = [number for number in tensors if number]
     made_by_now = ceil(dataset.made() * ceil(reviews / _BATCH) / reviews)
     pieces = ceil(len(brought) / max(1, len(batches), made_by_now))
@@ -135,7 +135,7 @@ def _one_run(
 
 
 def _read(batches: list[Any], dataset: Reviews) -> tuple[Fault | None, list[list[int]]]:
-    # What's wrong with a batch, and the numbers of the reviews in each.
+    # Returns what's wrong with a batch, and the numbers of the reviews in each batch.
     pairs = zip(dataset.reviews, dataset.labels, strict=True)
     known = {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
     found: list[list[int]] = []
@@ -172,7 +172,7 @@ def _form(thing: Any) -> str:
 
 
 def _order(batches: list[list[int]], size: int) -> Fault | None:
-    # What's wrong with the order of the reviews, by number; `size` of them are an epoch.
+    # Returns what's wrong with the order of the reviews. An epoch has `size` reviews.
     numbers = [number for batch in batches for number in batch]
     epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
     for epoch in epochs:
@@ -192,9 +192,9 @@ def _order(batches: list[list[int]], size: int) -> Fault | None:
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
-    """Run the answer with 2, 0, and 4 workers, and break off one run; stop at a wrong run."""
+    """Run the answer with 2, 0, and 4 workers, and break off one run, up to the first wrong run."""
     gc.collect()
-    gc.freeze()  # This makes collections quick, including those of the answer.
+    gc.freeze()  # makes collections quick, including the answer's own
     runs: list[Run] = []
     for workers, reviews, steps in _RUNS:
         take = _BROKEN_OFF if steps == _RUNS[-1][-1] else None
@@ -237,7 +237,7 @@ def judge(runs: tuple[Run, ...]) -> Result:
 
 
 def counted(answer: Callable[..., Any]) -> Table:
-    """Count what 8 batches cost that a function delivers with 2 workers."""
+    """Show what 8 batches from a function with 2 workers cost."""
     run = _one_run(answer, *_RUNS[0], within=60)
     once = "no" if run.order else "yes"
     rows = (
@@ -250,7 +250,7 @@ def counted(answer: Callable[..., Any]) -> Table:
 
 def _look(answer: Any) -> Callable[..., Any]:
     if isinstance(answer, type) and not is_a_loader(answer):
-        return answer  # A class works too, if a loop can iterate over its objects.
+        return answer  # a class works, too, if a loop can iterate over its instances
     return a_fixed_function(answer, starter)
 
 

@@ -1,4 +1,4 @@
-"""What notebook 13 shows and uses: a photo, reviews, four jobs, curves with their spread."""
+"""The datasets, jobs, tables, and figure of notebook 13."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dltutor.observation.speeds import Throughput
 from dltutor.tables import Table
 
 _SAMPLES: Final = 64
-_STEP: Final = 0.02  # seconds that the training of job C takes for a batch
-_BATCH: Final = 0.5  # seconds that a batch takes whose steps are counted
+_STEP: Final = 0.02  # seconds that a training step of job C takes
+_BATCH: Final = 0.5  # seconds that a batch takes in `step_costs`
 _PROCESSES: Final = 251
 _COUNTS: Final = (0, 2, 8)
 
 
 @cache
 def photo() -> bytes:
-    """A JPEG file, always the same."""
+    """Return a JPEG file, the same one each time."""
     noise = np.random.default_rng(0).integers(0, 255, (150, 200, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(noise).resize((320, 240)).save(file, "JPEG")
@@ -43,19 +43,14 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """Reviews as numbers of words, each with a label. No two are the same; one is empty.
-
-    Args:
-        length: How many.
-        seed: Other seeds give others.
-    """
+    """Reviews as word numbers, each with a label. All are different, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
         self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
         self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
         self.labels = random.integers(0, 2, length).tolist()
-        # How many each process made: no two of them write to the same place.
+        # How many samples each process has made. Each process has its own place.
         self._made = torch.zeros(_PROCESSES, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
@@ -67,11 +62,11 @@ class Reviews(Dataset[tuple[torch.Tensor, int]]):
         return words, self.labels[index]
 
     def made(self) -> int:
-        """How many samples all processes have made."""
+        """Return how many samples all processes have made."""
         return int(self._made.sum())
 
     def made_here(self) -> int:
-        """How many samples this process has made."""
+        """Return how many samples this process has made."""
         return int(self._made[os.getpid() % _PROCESSES])
 
 
@@ -83,10 +78,10 @@ class Curves(MemoryFigure):
 
 
 def draw_curves(found: Mapping[str, Throughput]) -> Curves:
-    """Draw throughput against workers, the middle half of the runs as a bar at each point.
+    """Draw throughput against workers, with a bar for the middle half of the runs at each point.
 
     Args:
-        found: What to call each loader -> what was measured.
+        found: Loader's name -> what was measured.
     """
     cores = machine().cores
     with rc_context(STYLE):
@@ -109,10 +104,11 @@ def draw_curves(found: Mapping[str, Throughput]) -> Curves:
 
 
 def eight_against_none(found: Mapping[str, Throughput]) -> Table:
-    """What 8 workers deliver against none, in words.
+    """Say how much faster 8 workers are than none.
 
     Args:
-        found: As measured, with 0 and 8 workers: what waits, what computes, what is in memory.
+        found: Loader's name -> what was measured with 0 and 8 workers, for a loader that waits, one
+            that computes, and one whose samples are in memory.
     """
     times = {}
     for name, each in found.items():
@@ -160,7 +156,7 @@ class _Decodes(_Waits):
 
 
 def _epoch(loader: DataLoader[Any], step: float) -> float:
-    # Seconds of a second epoch, with the same workers.
+    # Returns the seconds of a second epoch, with the same workers.
     began = 0.0
     for _ in range(2):
         began = time.perf_counter()
@@ -170,7 +166,7 @@ def _epoch(loader: DataLoader[Any], step: float) -> float:
 
 
 def _quickest(dataset: Any) -> tuple[float, float]:
-    # Seconds that the quickest of some samples takes, and its CPU time.
+    # Returns the seconds of the quickest of some samples, and its CPU time.
     seconds = []
     for index in range(20):
         began, cpu = time.perf_counter(), time.thread_time()
@@ -180,12 +176,12 @@ def _quickest(dataset: Any) -> tuple[float, float]:
 
 
 def step_costs() -> Table:
-    """How long a step of next(iter(loader)) takes, in batches: not persistent, and persistent."""
+    """Show how long a step of next(iter(loader)) takes, without and with persistent workers."""
     took = []
     for persistent in (False, True):
         loader = load(_Waits(_BATCH / 4), 2, "fork", persistent_workers=persistent)
         began = 0.0
-        for _ in range(2 if persistent else 1):  # its first epoch has nothing to wait for
+        for _ in range(2 if persistent else 1):  # the first epoch doesn't wait for an earlier one
             began = time.perf_counter()
             next(iter(loader))
         took.append((time.perf_counter() - began) / _BATCH)
@@ -200,7 +196,7 @@ def step_costs() -> Table:
 
 
 def four_jobs() -> Table:
-    """Four jobs, each with what one sample takes, and what an epoch takes with 0, 2, 8 workers."""
+    """Show how long a sample of each of four jobs takes, and an epoch with 0, 2, and 8 workers."""
     reviews = {"batch_size": 128, "collate_fn": as_list}
     jobs: dict[str, tuple[Any, dict[str, Any], float]] = {
         "A": (Sentences(6 * 128), reviews, 0),

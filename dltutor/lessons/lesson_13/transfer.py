@@ -1,7 +1,7 @@
 """Grade "13.transfer": a function that measures throughput by number of workers, and isn't fooled.
 
-The clock is the grader's. It only moves when a loader is asked for a batch, so the grader knows to
-the last digit what the function must return, on any machine.
+The grader's clock only moves when a loader is asked for a batch. So the grader knows exactly what
+the function must return, on any machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 RUNS: Final = 3
 _LONG: Final = 10  # seconds
 _CLOSE: Final = 1e-6
-_CALLS: Final = ((0, 1, 4), [3, 0, 8, 2])  # the numbers that it is called with
+_CALLS: Final = ((0, 1, 4), [3, 0, 8, 2])  # the numbers of workers in each call
 
 
 def starter(
@@ -38,7 +38,7 @@ def starter(
     counts: Iterable[int],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Any:
-    """As the notebook has it."""
+    """The starter of "13.transfer", as in the notebook."""
     measured: dict[int, list[float]] = {}
     for workers in counts:
         loader = make_loader(workers)
@@ -52,15 +52,14 @@ def starter(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a function returned, and what it did before that.
+    """What a function did and returned.
 
     Args:
         counts: The numbers of workers that it was called with.
         order: The number of workers of each run.
         taken: How many batches each run took.
-        right: The seconds for a batch of each run, as they should be measured.
-        answer: Number of workers -> what it returned for that number, sorted; None if it returned
-            something else.
+        right: The right seconds per batch of each run.
+        answer: Number of workers -> sorted measurements. None if it returned something else.
         returned: What it returned, as a string.
         looked: How often it read the clock.
         crowded: How many runs began while the workers of another run were alive.
@@ -77,9 +76,9 @@ class Measured:
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Measured, ...]:
-    """Call the function twice, with loaders whose times are known; stop at a call that's wrong."""
+    """Call the function with loaders of known speed, up to the first wrong call."""
     gc.collect()
-    gc.freeze()  # This makes collections quick, including those of the answer.
+    gc.freeze()  # makes collections quick, including the answer's own
     calls: list[Measured] = []
     for counts in _CALLS:
         calls.append(seen := _called(answer, counts))

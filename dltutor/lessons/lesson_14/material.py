@@ -1,4 +1,4 @@
-"""The incident room: which four incidents a learner gets, and what the debrief says."""
+"""The incident room: draw four incidents, and show the debrief."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ _DRAWN: Final = 4
 
 @dataclass(frozen=True)
 class Room:
-    """Four of the six incidents. `room[0]` is the first.
-
-    Args:
-        scenes: The incidents with their folders.
-    """
+    """Four of the six incidents. `room[0]` is the first."""
 
     scenes: tuple[Scene, ...]
 
@@ -46,7 +42,7 @@ class Room:
         return iter(self.scenes)
 
     def debrief(self) -> Table:
-        """Show how many hints each incident took, and the shortest way once it's solved."""
+        """Show how many hints each incident took, and the shortest way to each solved one."""
         outcomes = saved_outcomes.load()
 
         def way(scene: Scene) -> str:
@@ -74,7 +70,7 @@ class Room:
 
 
 def causes() -> Table:
-    """Show the names that a report can give as its cause, by lesson."""
+    """Show the names that a report can give as a cause, by lesson."""
     names: dict[str, list[str]] = {}
     for facts in FACTS:
         names.setdefault(facts.lesson, []).append(facts.name)
@@ -86,7 +82,7 @@ def enter(seed: int, folder: str | Path | None = None) -> Room:
     """Draw four incidents, and lay out the folder of each one that isn't there yet.
 
     Args:
-        seed: Any whole number. The same number draws the same four, in the same order.
+        seed: Any whole number. The same number draws the same four incidents in the same order.
         folder: Where to lay them out. The default is `incidents`, next to the notebook. Your
             changes there stay. To start over, delete an incident's folder.
     """

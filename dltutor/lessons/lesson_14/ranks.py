@@ -1,6 +1,6 @@
 """Incident "ranks": all ranks get equal shares, but each rank makes its own batches.
 
-The shares are equally long, and they follow the epoch. But each rank sorts its share into batches
+The shares have the same size and change with the epoch. But each rank sorts its share into batches
 of equally long recordings, and how many batches that makes depends on what's left of each length.
 """
 
@@ -22,7 +22,7 @@ from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 
-_RECORDINGS: Final = 141  # 19 batches, which no number of ranks divides
+_RECORDINGS: Final = 141  # 19 batches, which no number of ranks divides evenly
 _BATCH, _WIDTH, _EPOCHS = 8, 96, 3
 _RANKS: Final = (2, 1, 3)
 _MOST_AGAIN: Final = 0.85  # of a rank's recordings, in the next epoch
@@ -31,7 +31,7 @@ _JOB: Final = 90  # seconds for the job on two ranks
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write recordings of three lengths. Each begins with its index."""
+    """Write recordings of three lengths. A recording's first number is its index."""
     random = np.random.default_rng(seed)
     recordings = random.normal(size=(_RECORDINGS, _WIDTH)).astype(np.float32)
     recordings[:, 0] = np.arange(_RECORDINGS)
@@ -73,7 +73,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
-    # The indices of each batch, by epoch, or a Fault if something's wrong with one.
+    # Returns the indices of each batch, by epoch, or a Fault if a batch is wrong.
     found: list[list[list[int]]] = [[] for _ in range(_EPOCHS)]
     for epoch, _, recordings in batches(*asked):
         recordings = torch.as_tensor(recordings)
@@ -87,7 +87,7 @@ def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
 
 
 def _problem(got: list[Any]) -> Fault | None:
-    # The first thing that's wrong with what the ranks got.
+    # Returns the first thing that's wrong with what the ranks got.
     if odd := next((each for each in got if isinstance(each, Fault)), None):
         return odd
     steps = [[len(epoch) for epoch in rank] for rank in got]
@@ -138,6 +138,6 @@ def _last(text: str) -> str:
 GRADER: Final = grader(
     INCIDENT,
     run,
-    job=False,  # it is one of several processes
+    job=False,  # `run` starts the script with torchrun
     at_most=_WITHIN * 3 + _JOB + 15,
 )

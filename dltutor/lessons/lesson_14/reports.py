@@ -1,4 +1,4 @@
-"""Grade a report of an incident: is the fix right, and is what the report says?"""
+"""Grade an incident report: is the fix right, and are the cause and the place right?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene, imported
 
 _MOST: Final = 2  # causes of an incident
 _JOB: Final = 60  # seconds for the training script
-_SEED: Final = 1402  # for the data of a check; a learner's data has another one
+_SEED: Final = 1402  # of a check's data. The learner's data has a different one.
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Evidence:
 
     Args:
         handed_in: What was handed in.
-        fixed: What to say if the report is right, too; None if the code is still as it came.
+        fixed: The result if the report is right, too. None if the code is unchanged.
     """
 
     handed_in: HandedIn
@@ -129,13 +129,13 @@ def grader(
     at_most: int,
     job: bool = True,
 ) -> Grader[Evidence]:
-    """Grade a report of an incident: first what the fix does, then what the report says.
+    """Grade an incident report: first what the fix does, then what the report says.
 
     Args:
         incident: The incident.
-        run: Takes a folder with other data, and the learner's `data` and `train` imported from it.
-            Rejects what they do wrong. Otherwise, it returns what to say about a right answer.
-        at_most: Seconds that `run` takes at most.
+        run: Takes a folder with new data, and the learner's `data` and `train` imported from it.
+            Rejects a wrong fix, and returns the result for a right one.
+        at_most: Time limit of `run` in seconds.
         job: Whether `train.train(folder)` has to run, too.
     """
 
@@ -163,18 +163,18 @@ def grader(
     return Grader(gather, judge, partial(_handed_in, incident), at_most + _JOB * job)
 
 
-def _judge_report(incident: Incident, handed_in: HandedIn, fixed: str) -> None:
+def _judge_report(incident: Incident, handed_in: HandedIn, prefix: str) -> None:
     right = [set(cause.names) & set(handed_in.causes) for cause in incident.causes]
     named = len(set(handed_in.causes).difference(*right)) + sum(map(bool, right))
     if named > _MOST:
-        not_yet(f"{fixed}too-many-causes", named=named)
+        not_yet(f"{prefix}too-many-causes", named=named)
     for name in handed_in.causes:
         if not any(name in names for names in right):
             facts = next(each for each in FACTS if each.name == name)
-            not_yet(f"{fixed}other-cause", cause=name, symptoms=" / ".join(facts.symptoms))
+            not_yet(f"{prefix}other-cause", cause=name, symptoms=" / ".join(facts.symptoms))
     if not all(right):
-        not_yet(f"{fixed}one-cause-of-two", cause=handed_in.causes[0])
+        not_yet(f"{prefix}one-cause-of-two", cause=handed_in.causes[0])
     for cause in incident.causes:
         if not handed_in.places & set(cause.places):
             said = next(name for name in cause.names if name in handed_in.causes)
-            not_yet(f"{fixed}other-place", cause=said)
+            not_yet(f"{prefix}other-place", cause=said)

@@ -1,4 +1,4 @@
-"""An incident and its folder: what a learner reads, runs and changes."""
+"""An incident and its folder, which a learner reads, runs, and changes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any, Final
 from dltutor.lessons.engine import words
 
 REPOS: Final = Path(__file__).parent / "repos"
-_SEED: Final = 3  # of the data of a folder, and of the run that was recorded
+_SEED: Final = 3  # of a folder's data, and of the data behind its records
 
 _on_path: set[str] = set()
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing that is wrong in an incident.
+    """One cause of an incident.
 
     Args:
-        names: What the catalog calls it. The first one fits best, and the others are right, too.
-        places: The functions, classes, and variables that name its place.
+        names: What the catalog calls it. The first name fits best, and the others are right, too.
+        places: The functions, classes, and variables that a report may name as its place.
     """
 
     names: tuple[str, ...]
@@ -34,11 +34,11 @@ class Cause:
 
 @dataclass(frozen=True)
 class Incident:
-    """What happened. Its words are in `exercises.toml`, under its name.
+    """An incident. Its texts are in `exercises.toml`, under its name.
 
     Args:
         name: The name of its exercise and its folder: "text" for "14.text" and `repos/text`.
-        causes: One or two.
+        causes: One or two causes.
         make_data: Writes the incident's data to a folder, from a seed.
         not_yours: Files of code that a fix must leave as they are.
     """
@@ -50,7 +50,7 @@ class Incident:
 
     @property
     def title(self) -> str:
-        """The title of its ticket, which is the symptom."""
+        """The ticket's title, which is the symptom."""
         return str(words.lesson("14")[self.name]["title"])
 
     @property
@@ -59,7 +59,7 @@ class Incident:
         return tuple(words.lesson("14")[self.name]["shortest"])
 
     def lay_out(self, folder: Path) -> None:
-        """Make its folder, with the data that its records were made from."""
+        """Make the incident's folder, with the data behind its records."""
         shutil.copytree(REPOS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
         ticket = folder / "TICKET.md"
         ticket.write_text(f"### {self.title}\n\n{ticket.read_text()}")
@@ -68,12 +68,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Scene:
-    """An incident with its folder, which a learner reads, runs and changes.
-
-    Args:
-        incident: What happened there.
-        folder: Its files.
-    """
+    """An incident with its folder."""
 
     incident: Incident
     folder: Path
@@ -84,13 +79,13 @@ class Scene:
         return f"14.{self.incident.name}"
 
     def read(self, name: str) -> Any:
-        """A file of the folder, as a notebook shows it.
+        """Return a file of the folder, as Markdown for the notebook.
 
         Args:
-            name: Its name, such as "train.log".
+            name: The file's name, such as "train.log".
 
         Raises:
-            ValueError: There is no such file.
+            ValueError: There's no such file.
         """
         from IPython.display import Markdown  # no check needs it
 
@@ -102,7 +97,7 @@ class Scene:
         return Markdown(f"```{kind}\n{path.read_text().rstrip()}\n```")
 
     def modules(self) -> tuple[ModuleType, ModuleType]:
-        """`data` and `train`, imported from the folder as the files are now."""
+        """Import `data` and `train` from the folder as the files are now."""
         return imported(self.folder)
 
     def __repr__(self) -> str:
@@ -112,7 +107,7 @@ class Scene:
 
 
 def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
-    """Import `data` and `train` of a folder as they are now, and forget what came from others."""
+    """Import a folder's `data` and `train` as they are now, instead of another folder's modules."""
     own = {path.stem for path in folder.glob("*.py")}
     for name, module in [*sys.modules.items()]:
         file = getattr(module, "__file__", None) or ""
@@ -121,6 +116,7 @@ def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of how it was a second ago
+    # Python would take the old bytecode for a file that changed within the same second.
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     importlib.invalidate_caches()
     return importlib.import_module("data"), importlib.import_module("train")

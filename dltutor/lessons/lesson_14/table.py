@@ -1,6 +1,6 @@
 """Incident "table": all workers use one connection, because main opened it first.
 
-Each thread keeps its connections. A forked worker runs as the same thread that main was, so it has
+Each thread keeps its own connections. A forked worker runs as a copy of main's thread, so it has
 the same connections. And main has one, because it reads all rows to scale them.
 """
 
@@ -31,7 +31,7 @@ _JOB: Final = 40  # seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write customers whose first number says which one it is."""
+    """Write customers. A customer's first number is its index."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(_CUSTOMERS, _COLUMNS)) * 10.0 ** np.arange(-3, _COLUMNS - 3)
     rows[:, 0] = random.permutation(_CUSTOMERS) + 100 * seed
@@ -63,14 +63,14 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Read two databases with each number of workers, while main reads from both datasets, too."""
+    """Read two databases with each number of workers, while main reads from both, too."""
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []
         for at, _ in databases:
             loaders.append(loader_of(data, at, workers, _WITHIN))
             with theirs():
-                loaders[0].dataset[0]  # main uses it
+                loaders[0].dataset[0]  # main uses it first
         for which, (loader, (at, rows)) in enumerate(zip(loaders, databases, strict=True), start=1):
             with theirs():
                 loaders[0].dataset[which]
@@ -85,7 +85,8 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _served(seed: int) -> tuple[Path, Any]:
-    # A folder with a server, and the server's rows. The file in the folder has other rows then.
+    # Returns a folder with a server, and the server's rows. The file in the folder then gets
+    # different rows.
     at = Path(tempfile.mkdtemp())
     make_data(at, seed)
     rows = np.load(at / "rows.npy")
@@ -142,7 +143,7 @@ def _rows(loader: DataLoader[Any], which: int, rows: Any, lead: str) -> None:
 
 
 def _connections(log: Path, allowed: int, lead: str) -> None:
-    # Each dataset may have one connection for main, and one for each of its workers.
+    # Each dataset may open one connection for main, and one for each of its workers.
     opened = len(log.read_text().splitlines()) if log.exists() else 0
     if not opened:
         not_yet("no-connection")
@@ -154,5 +155,5 @@ GRADER: Final = grader(
     INCIDENT,
     run,
     at_most=_WITHIN * len(_WORKERS) * 2 + _JOB + 15,
-    job=False,  # run above: a server has to be ended after it
+    job=False,  # `run` runs the script, because a server has to be ended afterwards
 )

@@ -25,13 +25,13 @@ from dltutor.observation import observe
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
-_OWN: Final = 8  # tokens that no other source has
+_OWN: Final = 8  # tokens that only one source has
 _WORKERS: Final = (2, 0, 3, 4, 2)
 _WITHIN: Final = 20  # seconds for the epochs of a loader
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write a shard of about 2,000 tokens per source: a chain, mostly with one follower each."""
+    """Write a shard of about 2,000 tokens for each source. Most tokens have a single successor."""
     random = np.random.default_rng(seed)
     for part in ("shards", "held-out"):
         (folder / part).mkdir()
@@ -60,7 +60,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Run two epochs with each number of workers: does each block arrive once?"""
+    """Run two epochs with each number of workers. Does each block arrive once?"""
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
@@ -96,7 +96,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
-    # A collate_fn that counts its calls in each worker, or in main without any.
+    # Returns a collate_fn that counts its calls in each worker, or in main without workers.
     calls = torch.zeros(max(workers, 1), dtype=torch.int64).share_memory_()
 
     def counted(samples: Any) -> Any:
@@ -108,7 +108,7 @@ def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., 
 
 
 def _blocks(folder: Path) -> dict[bytes, str]:
-    # The source that each block is from. No block is there twice.
+    # Returns block -> source. All blocks are different.
     found = {}
     for shard in (folder / "shards").glob("*.bin"):
         tokens = np.fromfile(shard, np.uint16).astype(np.int64)

@@ -1,7 +1,7 @@
-"""Incident "validation": it keeps its batches, and starts new workers for each one.
+"""Incident "validation": it keeps its batches, and starts new workers for each batch.
 
-`next` of a `Feed` makes a new iterator of the loader, and `Hardest` keeps a view of each batch. The
-deque that holds the views has a limit, but that's more than the open files the cluster allows.
+`next` on a `Feed` makes a new iterator of the loader, and `Hardest` keeps a view of each batch. The
+deque that holds the views has a limit, but that's higher than the cluster's limit of open files.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dltutor.lessons.lesson_14.scene import Cause, Incident
 _SCANS, _SIDE, _BATCH = 1024, 32, 16
 _BATCHES: Final = _SCANS // 2 // _BATCH
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # of the scans of a batch
-_AHEAD: Final = 2  # batches of each worker
+_AHEAD: Final = 2  # batches that each worker prefetches
 _WORKERS: Final = (2, 0, 4)
 _WITHIN: Final = 20  # seconds for one validation
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write scans of noise whose first number says which kind it is."""
+    """Write scans of noise. A scan's first number is its kind."""
     random = np.random.default_rng(seed)
     scans = random.integers(256, size=(_SCANS, 3, _SIDE, _SIDE), dtype=np.uint8)
     scans += (scans[:, :1, :1, :1] // 64 * 8).astype(np.uint8)
@@ -60,12 +60,12 @@ def _model() -> nn.Module:
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Validate once with each number of workers: is the result right, and is nothing kept?"""
+    """Validate once with each number of workers. Is the result right, and is nothing kept?"""
     started()
     for workers in _WORKERS:
         model = _model().train(workers > 0)
         for each in model.parameters():
-            each.grad = torch.ones_like(each)  # of a step that is under way
+            each.grad = torch.ones_like(each)  # as in the middle of a training step
         kept, watch, before = Kept.of(model), Watch(model, _BYTES), started()
         call = f"validate(model, folder, {workers})"
         validation = partial(train.validate, model, folder, workers)
