@@ -139,7 +139,7 @@ class Examination:
         return self._examine()
 
     def _examine(self) -> Evidence:
-        # A function finds the temporary files that it prepared the first time again.
+        # All runs share one folder, so that a function finds the files that it made the first time.
         with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
             self.temporary = folder
             return self._asked()
@@ -229,7 +229,7 @@ class Examination:
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 
     def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
-        # If you give the examination more time than usual, your loader needs it.
+        # If you give the examination more time than usual, each experiment gets more, too.
         method = evidence.parts.method if evidence is not None else ""
         ordinary = ORDINARY.get(method, 30.0)
         seconds: float = experiment.seconds * max(1.0, self.seconds / ordinary)

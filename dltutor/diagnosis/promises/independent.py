@@ -24,11 +24,11 @@ def seeded(evidence: Evidence) -> Iterator[Finding]:
         "shown",
         f"After each sample, {names} is in the same state, whatever its state was before.",
         parts.where,
-        "Don't seed it, because torch seeds each worker again in each epoch. If you want samples "
+        "Don't seed it, because torch already seeds each worker in each epoch. If you want samples "
         "that are always the same, make a generator from the index: "
         "`np.random.default_rng(index)`.",
         cause="Each sample seeds it with a constant, so all samples draw the same random numbers "
-        "in every epoch. So does any code that draws next in the same process.",
+        "in every epoch. So does any other code in the same process that draws after a sample.",
         promise="independent",
     )
 
@@ -74,7 +74,7 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
         )
     yield Finding(
         "shown",
-        "Samples are random, because a sample is a different one when it's drawn again. But the "
+        "Samples are random: drawn again, a sample comes out differently. But the "
         f"{first.total()} {'samples' if apart else 'batches'} of the second epoch are exactly "
         "those of the first.",
         f"{parts.sampler}.__iter__" if by_sampler else parts.where,
@@ -113,7 +113,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _by_worker(drawn: tuple[str, ...], size: int, count: int) -> list[tuple[str, ...]]:
-    # Batches come from the workers in turn, as long as all of them have some.
+    # The workers deliver batches in turn, as long as each one has some.
     batches = [drawn[at : at + size] for at in range(0, len(drawn), size)]
     batches = batches[: len(batches) // 2]
     return [tuple(chain(*batches[worker::count])) for worker in range(count)]
@@ -125,7 +125,7 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
     if fetched is None or not fetched.stuck or "sampler" in parts.hooks:
         return
     if len(run.passes) > 1 and not run.begins_again:
-        return  # the loop tells it the epoch some other way
+        return  # the loop tells the sampler the epoch in some other way
     yield Finding(
         "likely",
         f"`{parts.sampler}` draws random numbers (`{fetched.stuck}`), but deals out the same "
@@ -133,7 +133,7 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
         f"{parts.sampler}.__iter__",
         "Make the generator once, in `__init__`. Or seed it from the epoch, in a `set_epoch` that "
         "your loop calls.",
-        cause="It makes a new generator each time, from a constant seed.",
+        cause="The sampler makes a new generator each time, from a constant seed.",
         promise="independent",
     )
 

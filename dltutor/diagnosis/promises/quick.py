@@ -12,14 +12,14 @@ from dltutor.diagnosis.words import duration
 from dltutor.tables import size
 
 _KB: Final = 1024
-_REREAD: Final = 3  # times that all the files were read, for a part of the samples
+_REREAD: Final = 3  # times that all files were read, though only some samples were drawn
 _AS_MUCH: Final = 16  # times the bytes of a sample
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
 _BLOCKED: Final = 0.3  # of a worker's time
 _COSTLY: Final = 0.001  # seconds for a sample
 _MOSTLY: Final = 0.35  # of the time
-_FIRST: Final = 4  # batches, at least, for a run to say anything
-_TIMES: Final = 2  # times as long as without workers, before it counts as late
+_FIRST: Final = 4  # batches; a shorter run says nothing
+_TIMES: Final = 2  # times as long as without workers; then the first batch is late
 _SHARE: Final = 0.4  # of the time between two batches
 _REPEATED: Final = 1.6  # times the computing that it takes without workers
 _WORKED: Final = 0.4  # seconds of computing in an epoch, for one worker
@@ -77,7 +77,7 @@ def pickled(evidence: Evidence) -> Iterator[Finding]:
 
 
 def dealing(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler that works a long time before the first batch."""
+    """Find a sampler that takes a long time, before the first batch or for each one."""
     parts, samples = evidence.parts, evidence.samples
     if samples is None:
         return
@@ -85,8 +85,8 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
     if parts.workers and each > max(_COSTLY, _SHARE * evidence.run.pace) and evidence.run.pace:
         yield Finding(
             "shown",
-            f"For each batch the sampler works for {duration(each)} in main. A batch arrives every "
-            f"{duration(evidence.run.pace)}.",
+            f"For each batch, the sampler works for {duration(each)} in main. A batch arrives "
+            f"every {duration(evidence.run.pace)}.",
             f"{parts.sampler}.__iter__",
             "Compute the order of the epoch once, at the start of `__iter__`, and only slice it "
             "from then on.",
@@ -121,13 +121,13 @@ def scattered(evidence: Evidence) -> Iterator[Finding]:
     ours, ascending = found.seconds / found.looked, found.ascending / found.looked
     yield Finding(
         "shown",
-        f"In the order of the sampler a sample takes {duration(ours)}. The same {found.looked} "
+        f"In the order of the sampler, a sample takes {duration(ours)}. The same {found.looked} "
         f"samples, drawn in ascending order, take {duration(ascending)} each.",
         samples.busiest or parts.where,
         "Store the samples so that each can be read by itself (uncompressed, or compressed one by "
         "one), or shuffle whole blocks and draw each block in order.",
-        cause="The data is laid out for reading from the beginning to the end. In any other order, "
-        "your dataset reads or decompresses the same parts over and over to get to one sample.",
+        cause="The data is laid out for reading from beginning to end. In any other order, your "
+        "dataset reads or decompresses the same parts over and over to get to one sample.",
         promise="quick",
     )
 
@@ -171,7 +171,7 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
 
 
 def uneven(evidence: Evidence) -> Iterator[Finding]:
-    """Find a worker that does the work of the others."""
+    """Find a worker that does much more than its equal share of the work."""
     run, parts = evidence.run, evidence.parts
     if not run.well or parts.workers < 2 or len(run.busy) != parts.workers:
         return
@@ -180,7 +180,7 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
         return  # a single sample took most of it
     busiest = next(each for each in run.busy if sum(each) == most)
     parted = zip(busiest, *run.busy, strict=True)
-    # In each part, or it may have been a single batch.
+    # It has to be the busiest in each part, because a single batch may explain one part.
     if most < _WORKED or any(
         ours < _UNEVEN * sum(everybodys) / parts.workers for ours, *everybodys in parted
     ):
@@ -207,11 +207,11 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
 
 
 def slower(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that make it slower, or no faster although they had a processor."""
+    """Find workers that make the loader slower, or wait so much that it isn't any faster."""
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
         return
-    # They also wait for main to ask them: what counts is waiting inside a sample.
+    # Workers also wait until main asks them. Only waiting inside a sample counts.
     waited = paces.blocked + paces.inside - 1
     in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
     ours, alone = paces.both
@@ -220,19 +220,18 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
     if not slower and not (in_vain and parts.workers > 1):
         return
     cause = (
-        "The workers save less time than it takes to send their batches, or they get in each "
-        "other's way."
+        "The workers save less time than it takes to send their batches, or they block each other."
     )
     fix = "Use `num_workers=0`, or let `dltutor workers` find out how many are worth it."
     said = (
         f"Once {parts.workers} workers have started, a batch takes {duration(ours)}. Without "
-        f"workers it takes {duration(alone)}."
+        f"workers, it takes {duration(alone)}."
     )
     if in_vain:
         said += f" The workers spent {100 * waited:.0f} percent of their time waiting."
     stands = in_vain and paces.share > _MOSTLY
     if stands:
-        said += f" A worker is at {paces.line} {100 * paces.share:.0f} percent of the time."
+        said += f" One was at {paces.line} {100 * paces.share:.0f} percent of the time."
         cause = (
             "Only one worker at a time gets past this line. They may share a lock, a server, or "
             "something else."
@@ -244,7 +243,7 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
 
 
 def redone(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers of a stream that do each other's work, too."""
+    """Find workers of a stream that all do the same work."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream or parts.workers < 2 or not (run.well and alone.well):
         return
@@ -276,11 +275,11 @@ def starts(evidence: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         "shown",
-        f"The first batch arrived {duration(run.first)} after the loop started. Without workers "
+        f"The first batch arrived {duration(run.first)} after the loop started. Without workers, "
         f"it arrives after {duration(alone.first)}. Each epoch starts new workers and waits again.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
-        "Prepare it once. If it can be shared, do it in main before the workers are forked. If "
-        "not, use `persistent_workers=True`.",
+        "Do this preparation only once. If its result can be shared, do it in main before the "
+        "workers are forked. If not, use `persistent_workers=True`.",
         cause="Each worker prepares something before its first sample, and loses it when the epoch "
         "ends.",
         promise="quick",

@@ -20,7 +20,7 @@ def prefetch_budget(evidence: Evidence) -> Finding | None:
         return None  # loading that far ahead makes the loop faster
     why = "because the batches arrive just as fast"
     if slower > _NOISE:
-        why = f"which saves {ahead.held - ahead.held_by_two:.0f} MB and costs {slower:.0%} in speed"
+        why = f"which saves {ahead.held - ahead.held_by_two:.0f} MB and is {slower:.0%} slower"
     return Finding(
         "shown",
         f"With prefetch_factor={parts.prefetch} and {parts.workers} workers, {ahead.held:.0f} MB "
@@ -34,7 +34,7 @@ def prefetch_budget(evidence: Evidence) -> Finding | None:
 
 
 _WORTH: Final = 0.35  # a larger gain in speed is a reason to load that far ahead
-_NOISE: Final = 0.1  # a smaller one is none that we could tell from chance
+_NOISE: Final = 0.1  # a smaller one may be chance
 
 
 def view_of_a_giant(evidence: Evidence) -> Finding | None:
@@ -79,8 +79,8 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
         "shown",
         f"Even with the garbage collector off, each worker copied {copied:.0f} MB of main's memory "
         f"while it drew samples from {evidence.parts.dataset}. At the start, {started:.0%} of the "
-        f"pages with the elements of `{path}` were its own, and at the end {ended:.0%}. It's a "
-        f"{kind} of {length:,} Python objects that the workers read.",
+        f"pages with the elements of `{path}` were its own, and at the end, {ended:.0%} were. "
+        f"`{path}` is a {kind} of {length:,} Python objects that the workers read.",
         f"{path} ({evidence.parts.where})",
         f"Store what's in `{path}` without Python objects: strings as packed bytes with an "
         "array of offsets, numbers as a tensor or a numpy array, tables as Arrow.",
@@ -206,8 +206,8 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
 _ENOUGH: Final = 16  # samples of one worker: with fewer, growth looks like start-up
 
 
-_MUCH: Final = 200.0  # MB that a worker takes in its whole life
-_LEVELED: Final = 0.5  # of what a worker took late in its first epoch
+_MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
+_LEVELED: Final = 0.5  # of the growth late in a worker's first epoch
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
@@ -221,16 +221,16 @@ def heap_growth(evidence: Evidence) -> Finding | None:
     if peak - returned < 24 or returned > 0.4 * peak or late < 10:
         return None
     if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
-        return None  # it's what a sample needs, or it levels off before it matters
+        return None  # a sample needs that much, or growth levels off before it matters
     if 0 <= memory.later_epochs < _LEVELED * late:
-        return None  # the next epochs, in the same workers, take no more
+        return None  # in the next epochs, the same workers hardly grow
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Finding(
         "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, {late:.0f} MB of it after "
         f"the first third. With mallopt(M_MMAP_THRESHOLD, 65536), it grew by {returned:.0f} MB. "
-        "Garbage collection doesn't help, because the memory is freed but isn't used again.",
+        "Garbage collection doesn't help, because the memory is freed but never reused.",
         evidence.parts.where,
         "Call mallopt(M_MMAP_THRESHOLD, 65536) in worker_init_fn, or set "
         "MALLOC_MMAP_THRESHOLD_=65536 in the environment. Or write into buffers that each worker "

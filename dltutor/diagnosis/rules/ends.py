@@ -1,4 +1,4 @@
-"""Failure modes in which an epoch doesn't get to its end, and how to tell them apart."""
+"""Failure modes in which an epoch doesn't finish, and how to tell them apart."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     said += how_many(evidence)
     fix = (
         f"Give {lost} an __init__ that takes a single string. Or catch it in the dataset, where it "
-        "still has its type, and raise one that does, or return the reason with the batch."
+        "still has its type, and raise one that has such an __init__, or return the reason with "
+        "the batch."
     )
     return Finding("shown", said, where, fix)
 
@@ -181,7 +182,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
 
 
 def _said_why(evidence: Evidence) -> bool:
-    # It ended with an uncaught exception or an exit, so there's more to say than its exit code.
+    # It ended with an uncaught exception or an exit, which says more than its exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -327,7 +328,7 @@ def missing_main_guard(evidence: Evidence) -> Finding | None:
 
 
 def global_only_in_parent(evidence: Evidence) -> Finding | None:
-    """Workers in new interpreters do what main does once they're given main's globals."""
+    """Workers in new interpreters behave like main once they get main's globals."""
     run, alone, forked, given = evidence.run, evidence.alone, evidence.forked, evidence.imported
     if alone is None or forked is None or not forked.well or alone.lacks(forked):
         return None
@@ -411,15 +412,15 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
         said = f"W{worker} was stuck at {line}. `{path}` {when}, and no worker thread held it."
         if waits is evidence.while_held:
             said = (
-                f"Forked while one of your threads held `{path}`, W{worker} got stuck at {line}. "
-                "Forked while no thread held it, it ran."
+                f"W{worker} got stuck at {line} when the doctor forked it while one of your "
+                f"threads held `{path}`. When no thread held it, W{worker} ran."
             )
         said += f" When the doctor released the lock, W{worker} went on."
         fix = (
             ""
             if in_matplotlib
             else (
-                f"In each worker, make `{path}` and what it guards again (worker_init_fn, "
+                f"In each worker, recreate `{path}` and what it guards (worker_init_fn, "
                 "os.register_at_fork), start the workers while no thread holds it, or don't fork."
             )
         )
@@ -439,13 +440,12 @@ def lost_thread(evidence: Evidence) -> Finding | None:
             worker, line, kind, path, _, _ = found
             path = _INSIDE.sub("", path)
             what = "executor" if kind == "executor" else "thread"
-            threads = "no threads" if kind == "executor" else "no such thread"
-            brought = kind == "answer"
-            once = "brought an answer to" if brought else "started it in"
+            missing = "its threads don't" if kind == "executor" else "that thread doesn't"
+            once = "supplied an answer" if kind == "answer" else "started it there"
             said = (
-                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but the "
-                f"worker has {threads}, because a fork copies none. When the doctor {once} "
-                f"W{worker}, the worker went on."
+                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but "
+                f"{missing} exist in the worker, because a fork doesn't copy them. When the doctor "
+                f"{once}, W{worker} went on."
             )
             fix = (
                 f"Start `{path}` in each process that uses it (on first use, or in "

@@ -26,7 +26,7 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
     )
 
 
-_CHEAP: Final = 0.001  # seconds: sending a sample takes a tenth of that
+_CHEAP: Final = 0.001  # seconds per sample; sending one takes a tenth of that
 _MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
 
 
@@ -58,7 +58,7 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
 
 
 def loader_per_step(evidence: Evidence) -> Finding | None:
-    """The loop drops each iterator after a batch or two, and a single one is much faster."""
+    """The loop drops each iterator after a batch or two. Keeping one would be much faster."""
     run, steps = evidence.run, evidence.one_iterator
     if evidence.alone is not None and len(evidence.alone.passes) > len(run.passes):
         run = evidence.alone  # more of the loop was seen there

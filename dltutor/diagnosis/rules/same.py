@@ -1,4 +1,4 @@
-"""Failure modes in which samples arrive that `dataset[i]` doesn't give."""
+"""Failure modes in which samples arrive that differ from `dataset[i]`."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _decides(evidence: Evidence, path: str) -> Finding | None:
         return None
     return Finding(
         "shown",
-        f"Drawing samples changes `{path}`, and `{path}` decides what a sample is: if you set it "
-        "back, you get the same sample again. Each worker counts on its own, and the batches "
-        "differ from those without workers.",
+        f"Drawing samples changes `{path}`, and samples depend on `{path}`: if you set it back, "
+        "you get the same sample again. Each worker counts on its own, so the batches differ from "
+        "those without workers.",
         path,
         f"Keep `{path}` in shared memory, or have main set it by epoch or by index.",
     )
@@ -116,7 +116,7 @@ def shared_file_offset(evidence: Evidence) -> Finding | None:
 
 
 def shared_connection(evidence: Evidence) -> Finding | None:
-    """Two workers at once get each other's answers from one connection."""
+    """Two workers at once get each other's answers through a shared connection."""
     handles = evidence.disturbed_by("socket")
     if handles is None:
         return None
