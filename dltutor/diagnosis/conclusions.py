@@ -24,9 +24,9 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         evidence: The evidence of one examination.
     """
     fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
-    found = [_of(mode, fit) for mode, fit in fits if fit is not None]
+    found = [_completed(mode, fit) for mode, fit in fits if fit is not None]
     found += raises(evidence, found)
-    found = _said(evidence, found)
+    found = _named_in_output(evidence, found)
     # A finding that's only likely explains no promise but its own.
     explained = {each.promise for each in found if each.shown}
     explained |= {"ends" for each in found if each.ended}
@@ -37,7 +37,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: each.rank))
 
 
-def _of(mode: Facts, fit: Finding) -> Finding:
+def _completed(mode: Facts, fit: Finding) -> Finding:
     return replace(
         fit,
         name=mode.name,
@@ -48,7 +48,7 @@ def _of(mode: Facts, fit: Finding) -> Finding:
     )
 
 
-def _said(evidence: Evidence, found: list[Finding]) -> list[Finding]:
+def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
     # A known message in the run's output says why the run ended, which is more than "dead_worker".
     run = evidence.run
     others = [each for each in found if each.name != _SYMPTOM]
@@ -60,5 +60,5 @@ def _said(evidence: Evidence, found: list[Finding]) -> list[Finding]:
             continue
         said = f"The run {_ENDED.get(run.end, run.end)}, and printed {words!r} ({match.source})."
         where = run.line or run.stood
-        return [*others, replace(_of(mode, Finding("likely", said, where)), ends=True)]
+        return [*others, replace(_completed(mode, Finding("likely", said, where)), ends=True)]
     return found

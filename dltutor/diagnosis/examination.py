@@ -162,10 +162,10 @@ class Examination:
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.field: answer})
         assert evidence is not None
-        self._own_up(evidence)
+        self._move_silent_run(evidence)
         return evidence
 
-    def _own_up(self, evidence: Evidence) -> None:
+    def _move_silent_run(self, evidence: Evidence) -> None:
         # A run that says nothing isn't an answer.
         why = silent(evidence)
         asked = next(each.question for each in experiments() if each.field == "run")
@@ -252,8 +252,8 @@ class Examination:
         if why := self._proves_nothing(experiment, ended):
             if first:
                 raise CannotRun(why)
-            told = any(each.why == why for each in self.untried)
-            self.untried.append(Untried(question, _SAME if told else why))
+            already = any(each.why == why for each in self.untried)
+            self.untried.append(Untried(question, _SAME if already else why))
             return None
         if isinstance(ended.result, dict):
             if "cannot" in ended.result:
@@ -271,7 +271,7 @@ class Examination:
                 return None
             if first:
                 self.making = ended.result["making"]
-            return self._told(question, read(experiment.record, ended.result["answer"]))
+            return self._answered(question, read(experiment.record, ended.result["answer"]))
         if first:
             raise CannotRun(_why(ended, "making the loader", seconds))
         # If an experiment is cut short because time is up, that says nothing about the loader.
@@ -279,13 +279,13 @@ class Examination:
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             found = experiment.cut_short(ended.stopped, ended.status, mark.get())
             if not ended.stopped:
-                return self._told(question, found)
+                return self._answered(question, found)
             self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
             return found
         self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
         return None
 
-    def _told(self, question: str, found: Any) -> Any:
+    def _answered(self, question: str, found: Any) -> Any:
         self.tried.append(Tried(question, str(found)))
         return found
 

@@ -81,8 +81,8 @@ def examined(sent: bytes, until: float) -> Any:
         argv, output = argv_of(__name__, folder), folder / "output"
         pid = start_child.start(argv, output=str(output), group=None, shm=None, open_files=None)
         _, status = os.waitpid(pid, 0)
-        if (folder / "told").exists():
-            return {"told": base64.b64encode((folder / "told").read_bytes()).decode()}
+        if (folder / "outcome").exists():
+            return {"outcome": base64.b64encode((folder / "outcome").read_bytes()).decode()}
         said = end_of_file(output).strip().splitlines()
         last = f", and the last thing it printed was {said[-1][:200]!r}" if said else ""
         return {"died": f"{fate(os.waitstatus_to_exitcode(status))}{last}"}
@@ -91,8 +91,8 @@ def examined(sent: bytes, until: float) -> Any:
     at_most = max(until - time.monotonic(), 0.0) + _ENDING
     ended = sandbox.run(work, at_most=at_most, memory=float("inf"), own_folder=False)
     match ended.result:
-        case {"told": str(told)}:
-            found = pickle.loads(base64.b64decode(told))
+        case {"outcome": str(outcome)}:
+            found = pickle.loads(base64.b64decode(outcome))
             if isinstance(found, CannotRun):
                 raise found
             return found
@@ -102,7 +102,7 @@ def examined(sent: bytes, until: float) -> Any:
 
 
 def main(folder: str) -> None:
-    """Run the examination in this folder, write the outcome to the file `told`, and exit."""
+    """Run the examination in this folder, write the outcome to the file `outcome`, and exit."""
     import __main__
     from dltutor.diagnosis.diagnose import prepare
 
@@ -127,5 +127,5 @@ def main(folder: str) -> None:
         found = error
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(pickle.dumps(found))
-    unfinished.rename(Path(folder) / "told")
+    unfinished.rename(Path(folder) / "outcome")
     os._exit(0)

@@ -100,7 +100,7 @@ def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]
     subject.change(**settings)
     where_samples_are_drawn(subject, lambda worker: hold_draws(subject.dataset))
     before = _state(subject.dataset)
-    ran = runner.run(subject, seconds=_RUN, epochs=subject.epochs_to_run, told=True)
+    ran = runner.run(subject, seconds=_RUN, epochs=subject.epochs_to_run, set_epochs=True)
     after = _state(subject.dataset)
     changed = [path for path, content in after.items() if before.get(path, content) != content]
     return ran.whole, changed

@@ -155,7 +155,7 @@ def ask(subject: Subject) -> Samples:
         if previous and len(joined) < (subject.inner.batch_size or 1):
             joined.append(sample)
     subject.mark.set(-1)
-    read, (line, share, _) = reading.told(), busiest.stop()
+    read, (line, share, _) = reading.counts(), busiest.stop()
     keys = record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN]
     before = things_left()
     again, unlike, draws = _again(dataset, keys)
@@ -165,7 +165,7 @@ def ask(subject: Subject) -> Samples:
         if count - before[what] >= draws // 2 > _FEW
     )
     seeded, seeded_each = _seeded(dataset, keys[:_SEEDED])
-    return record.told(
+    return record.samples(
         **read,
         busiest=line if share > _MOSTLY else "",
         drawn_by_sampler=drawn_by_sampler,
@@ -253,7 +253,7 @@ class _Record:
         slow = {index for took, index in self.seconds if took > seconds}
         return [key for index, key in self.drawn if index not in slow]
 
-    def told(self, **further: Any) -> Samples:
+    def samples(self, **further: Any) -> Samples:
         slowest = max(self.seconds, default=(0.0, -1))
         return Samples(
             looked=len(self.drawn),
@@ -292,7 +292,7 @@ def _stream(subject: Subject) -> Samples:
         if previous and digest(previous[0]) != previous[1]:
             record.overwritten += 1
         previous = (sample, digest(sample))
-    return record.told(**reading.told())
+    return record.samples(**reading.counts())
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:

@@ -67,11 +67,11 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> TwoRanks:
     """Draw the first samples on each rank."""
-    told = tuple(
+    made_for = tuple(
         path for path in _numbers(subject.dataset) if path.endswith(("rank", "world_size"))
     )
     if not distributed.is_available() or distributed.is_initialized():
-        return TwoRanks(made_for=told)
+        return TwoRanks(made_for=made_for)
     meeting = os.memfd_create("dltutor-ranks")  # disappears with its processes, however they end
     ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
     try:
@@ -81,14 +81,14 @@ def ask(subject: Subject) -> TwoRanks:
     finally:
         os.close(meeting)
     if None in found:
-        return TwoRanks(made_for=told)
+        return TwoRanks(made_for=made_for)
     failed = next((error for _, error in found if error), "")
     if failed:
-        return TwoRanks(made_for=told, failed=failed[:120])
+        return TwoRanks(made_for=made_for, failed=failed[:120])
     drawn = [samples for samples, _ in found]
     both = min(map(len, drawn))
     alike = sum(a == b for a, b in zip(*drawn, strict=False))
-    return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=told)
+    return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=made_for)
 
 
 def _numbers(dataset: Any) -> list[str]:
@@ -107,8 +107,8 @@ def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | N
 
 
 def _join(rank: int, meeting: int) -> bool:
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
-    os.environ.update({name: str(number) for name, number in told.items()})
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
+    os.environ.update({name: str(number) for name, number in variables.items()})
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine is involved
     try:
         distributed.init_process_group(

@@ -45,17 +45,17 @@ def fields(evidence: Evidence) -> Iterator[Finding]:
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not (fetched.ragged or fetched.dropped):
         return
-    told = [
+    said = [
         f"`{name}` has {rows} rows in a batch of {samples}, so row k isn't sample k's"
         for name, rows, samples in fetched.ragged
     ]
-    told += [
+    said += [
         f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
         for name, have, samples in fetched.dropped
     ]
     yield Finding(
         "shown" if fetched.ragged else "likely",
-        f"{'; '.join(told[:3])}.",
+        f"{'; '.join(said[:3])}.",
         parts.collate or "default_collate",
         "Give each sample every field, with a placeholder where it has no value and a mask that "
         "marks the placeholder.",
@@ -207,7 +207,7 @@ def _random_in_workers(run: Measures) -> bool:
     return both and (first - second).total() > first.total() / 2
 
 
-def told(evidence: Evidence) -> Iterator[Finding]:
+def persistent_repeats(evidence: Evidence) -> Iterator[Finding]:
     """Find epochs that are the same only with persistent workers."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.loop or not parts.persistent:

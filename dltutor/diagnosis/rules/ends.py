@@ -165,7 +165,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         return Finding("shown", f"{said}{fate(culprit.code)}.", parts.where)
     if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
         return None
-    if (culprit is not None and culprit.stage) or _said_why(evidence):
+    if (culprit is not None and culprit.stage) or _says_why(evidence):
         return None
     number, code = gone[0]
     said = f"W{number} died with {fate(code)}. In the main process, no sample that was tried fails."
@@ -181,7 +181,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
     return Finding("shown" if shown else "likely", said, parts.where)
 
 
-def _said_why(evidence: Evidence) -> bool:
+def _says_why(evidence: Evidence) -> bool:
     # It ended with an uncaught exception or an exit, which says more than its exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
@@ -226,8 +226,8 @@ def lost_cause(evidence: Evidence) -> Finding | None:
     if evidence.parts.method != "forkserver" or not gone or run.asked:
         return None
     number, code = gone[0]
-    told = "killed by signal" in run.said or "exit code" in run.said
-    if told or (code > 0 and run.said.strip() != run.error.strip()):
+    says_why = "killed by signal" in run.said or "exit code" in run.said
+    if says_why or (code > 0 and run.said.strip() != run.error.strip()):
         return None  # its last words are on stderr
     if run.well:
         said = f"W{number} died with {fate(code)}, and the loop went on without an error."

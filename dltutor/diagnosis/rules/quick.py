@@ -116,10 +116,10 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
     if not fewer or min(times) < least:
         return None
     as_is, kept = sorted(threads.paces)[0]
-    told = " and ".join(str(count) for count in threads.computing)
+    counts = " and ".join(str(count) for count in threads.computing)
     return Finding(
         "shown",
-        f"The workers compute with {told} threads on {threads.cores} "
+        f"The workers compute with {counts} threads on {threads.cores} "
         f"core{'s' * (threads.cores > 1)}. A batch takes {as_is:.2g} s. With one thread for each "
         f"worker, it takes {kept:.2g} s.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,

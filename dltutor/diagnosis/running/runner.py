@@ -1,4 +1,4 @@
-"""Run the loader on the subject once: what arrived, and how it ended."""
+"""Run the subject's loader once, and return what arrived and how it ended."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds without a batch until a forked worker counts as hanging
 STARTING: Final = 14.0  # the same, if workers import torch first
-_NUMBERS: Final = 64  # of what a loop returns
-_YOURS: Final = ("...", "your cell")  # how the file of a frame starts that belongs to no library
+_NUMBERS: Final = 64  # numbers of a loop's result to keep
+_YOURS: Final = ("...", "your cell")  # how a frame's file starts if it isn't a library's
 
 
 def run(
@@ -40,20 +40,20 @@ def run(
     epochs: int | None = None,
     own_loop: bool = False,
     seed: int | None = None,
-    told: bool = False,
+    set_epochs: bool = False,
 ) -> Measures:
     """Run the loader of a subject.
 
     Args:
         subject: The loader, and its loop.
         seconds: After this time, the run ends at the next batch.
-        patience: Seconds that may pass without a batch. The default depends on the start method.
-            It's more if the samples are known to take long.
+        patience: Seconds that may pass without a batch. The default depends on the start method,
+            and is longer if samples are known to take long.
         content: Whether to take digests of what arrives.
         epochs: How many times to run; the subject's number by default.
         own_loop: Whether to iterate plainly even if there's a training loop.
-        told: Whether to tell the dataset and sampler the epoch, as a training loop does.
-        seed: For all random numbers that a seed from outside can reach; None leaves them alone.
+        set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
+        seed: The seed for `Subject.seed`; None for no seeding.
     """
     if seed is not None:
         subject.seed(seed)
@@ -65,10 +65,10 @@ def run(
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content)
     loop = subject.loop
-    state: dict[str, Any] = {"result": None, "enough": False, "told": 0, "asked": False}
+    state: dict[str, Any] = {"result": None, "enough": False, "epochs_told": 0, "asked": False}
 
     def plainly(loader: Any, epoch: int) -> None:
-        if told:
+        if set_epochs:
             _tell(subject, epoch)
         for _ in loader:
             pass
@@ -128,7 +128,7 @@ def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
         return
 
     def set_epoch(epoch: int) -> None:
-        state["told"] += 1
+        state["epochs_told"] += 1
         own(epoch)
 
     sampler.set_epoch = set_epoch
@@ -185,7 +185,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
         storage_bytes=watch.storage_bytes,
         private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
-        epochs_told=state["told"],
+        epochs_told=state["epochs_told"],
         asked=state["asked"],
         first=seen.first_batch_seconds or 0.0,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,

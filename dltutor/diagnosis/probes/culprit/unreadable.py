@@ -70,9 +70,9 @@ class Opened:
         for name in ("imread", "imdecode"):
             own = attributes_of(cv2).get(name)
             if own is not None:
-                setattr(cv2, name, self._told(own))
+                setattr(cv2, name, self._noted(own))
 
-    def _told(self, own: Any) -> Any:
+    def _noted(self, own: Any) -> Any:
         def read(source: Any, *args: Any, **options: Any) -> Any:
             image = own(source, *args, **options)
             if self._on:

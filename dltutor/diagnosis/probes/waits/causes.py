@@ -42,7 +42,7 @@ class Cause:
     by: str
     remove: Callable[[], object]
 
-    def told(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """Return it as JSON can hold it."""
         return {"kind": self.kind, "path": self.path, "by": self.by}
 
@@ -61,10 +61,10 @@ def causes(
     """
     # Below what the standard library does to wait lies the code that waits.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
-    awaited = [each.f_locals.get("self") for each in frames[:own]]
+    waited_for = [each.f_locals.get("self") for each in frames[:own]]
     by = frames[own].f_code.co_filename if frames else ""
     lost = [each for each in others if not each.is_alive() and not _is_ours(each)]
-    for each in awaited:
+    for each in waited_for:
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
             yield Cause("lock", name, by, partial(_give_back, each))
@@ -77,12 +77,12 @@ def causes(
             name = named(roots, each) or path
             yield Cause("executor", name, by, partial(serve, each))
     at_hand = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
-    mine = {id(each) for each in [*awaited, *at_hand] if _is_own(each)}
+    mine = {id(each) for each in [*waited_for, *at_hand] if _is_own(each)}
     for thread in lost:
         if any(id(each.thing) in mine for each in near([Found("", thread)], _MOST)):
             name = named(roots, thread) or thread.name
             yield Cause("thread", name, by, partial(again, thread))
-            yield Cause("answer", name, by, partial(feed, awaited, at_hand))
+            yield Cause("answer", name, by, partial(feed, waited_for, at_hand))
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
@@ -147,9 +147,9 @@ def again(thread: Any) -> None:
         threading.Thread(target=target, args=args, kwargs=kwargs, daemon=True).start()
 
 
-def feed(awaited: Sequence[Any], at_hand: Sequence[Any]) -> None:
+def feed(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
     """Give something to whatever is being waited for, no matter what it is."""
-    for each in awaited or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
+    for each in waited_for or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if is_a(each, threading.Event):
                 each.set()

@@ -78,7 +78,7 @@ class Witness:
             until = time.monotonic() + _GOES_ON
             while time.monotonic() < until:
                 if _place(main) != before:
-                    return {**cause.told(), "freed": True}
+                    return {**cause.to_dict(), "freed": True}
                 time.sleep(0.01)
         return {}
 
