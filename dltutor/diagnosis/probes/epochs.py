@@ -39,10 +39,10 @@ class Epochs:
     Args:
         looked: Samples of the later epochs.
         stale: How many of these differ between persistent workers and fresh ones.
-        arrived: How many from fresh workers are the same as without workers.
+        arrived: How many of these are the same with fresh workers and without workers.
         moved: How many from fresh workers differ from the first epoch.
         first: Whether the first epoch is the same with persistent and with fresh workers.
-        by: What was set: "set_epoch", or "the loop".
+        by: What set it: "set_epoch", or "the loop".
         paths: What main changed in the dataset.
     """
 

@@ -33,9 +33,9 @@ class InWorkers:
     """What forked workers were doing when they died or raised.
 
     Args:
-        end: As in a Run.
+        end: The same as in Measures.
         died: Workers that died: [number, exit code, index that it was drawing or -1].
-        failed: What was raised: [index, type, text, line of your code].
+        failed: What was raised: [index, type, message, line of your code].
     """
 
     end: str

@@ -42,10 +42,10 @@ class TwoRanks:
 
     Args:
         drawn: Samples that were compared.
-        alike: How many of them were the same, in the same place.
-        different: How many different ones rank 0 had.
+        alike: How many of them were the same, at the same position.
+        different: How many distinct samples rank 0 had.
         made_for: Paths of attributes that hold a rank or a world size.
-        failed: What it raised when it was told its rank; "" for nothing.
+        failed: What the stream raised when it was told its rank; "" for nothing.
     """
 
     drawn: int = 0

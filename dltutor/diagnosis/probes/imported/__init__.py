@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """How new interpreters do as workers once they are given main's globals.
+    """How workers in new interpreters do once they get main's globals.
 
     Args:
         end: How the run ended.
         unlike: How many of its samples differed from those without workers.
-        batches: How many batches came.
-        names: The globals and class attributes that were different in the worker.
+        batches: How many batches arrived.
+        names: The globals and class attributes that had been different in the workers.
     """
 
     end: str

@@ -1,6 +1,6 @@
-"""What a thread that does not move may be waiting for, and how to free it.
+"""Find what a stuck thread may be waiting for, and how to free it.
 
-A Cause is found in the frames of the thread: in their variables, and what these hold.
+A Cause is found in the variables of the thread's frames, and in what these hold.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
-_MOST: Final = 400  # things that are looked at from one place
+_MOST: Final = 400  # things to look at from one place
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that is waited for, and that nobody in this process will bring.
+    """Something that a thread waits for, and that no other thread of this process will provide.
 
     Args:
-        kind: "lock", "executor", "thread", or "answer" for what a thread would bring.
+        kind: "lock", "executor", "thread", or "answer" (the result of a thread).
         path: Its name.
         by: The file whose code waits for it.
-        remove: Takes the cause away.
+        remove: Removes the cause.
     """
 
     kind: str
@@ -52,14 +52,14 @@ def causes(
     roots: Sequence[Found],
     others: Sequence[threading.Thread],
 ) -> Iterator[Cause]:
-    """Yield everything it may be waiting for, the most probable first.
+    """Yield everything that a thread may be waiting for, the most likely first.
 
     Args:
-        frames: Of the waiting thread, the innermost first.
-        roots: Where names are looked up.
+        frames: The frames of the waiting thread, the innermost first.
+        roots: Where to look up names.
         others: The threads of the process that this one was forked from.
     """
-    # Below what the standard library does to wait lies the code that waits.
+    # Skip the standard library's frames to find the code that called it to wait.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
     waited_for = [each.f_locals.get("self") for each in frames[:own]]
     by = frames[own].f_code.co_filename if frames else ""
@@ -68,7 +68,7 @@ def causes(
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
             yield Cause("lock", name, by, partial(_give_back, each))
-    if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
+    if own == 0:  # acquiring a lock doesn't have its own frame, and neither does a SimpleQueue
         for frame in frames[:2]:
             for path, lock in _around(frame, held):
                 yield Cause("lock", named(roots, lock) or path, by, partial(_give_back, lock))
@@ -86,13 +86,13 @@ def causes(
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
-    """Return the locks among what can be reached."""
+    """Return the locks that the roots reach."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
     return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
-    """Return the names of the locks among what can be reached that another thread holds."""
+    """Return the names of the locks that the roots reach and another thread holds."""
     return [each.path for each in near(roots) if held(each.thing)]
 
 
@@ -105,7 +105,7 @@ def held(thing: Any) -> bool:
     if not is_a(thing, _LOCKS):
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
-        # The witness takes no lock: a thread that was lost in the fork had the same number.
+        # The witness holds no lock itself. A thread that was lost in the fork had the same number.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())
@@ -120,7 +120,7 @@ def _give_back(lock: Any) -> None:
     if is_a(lock, threading.Condition):
         lock = attribute(lock, "_lock")
     if hasattr(lock, "_release_save"):
-        lock._release_save()  # of an RLock: asks nobody for the owner
+        lock._release_save()  # for an RLock; it doesn't check the owner
     else:
         lock.release()
 
@@ -176,7 +176,7 @@ def _is_ours(thread: threading.Thread) -> bool:
 
 
 def _at_hand(frame: FrameType) -> list[Any]:
-    # What a frame has in its variables, and what these have.
+    # The values of a frame's variables, and what these hold.
     found = list(frame.f_locals.values())
     for each in list(found):
         found += [part.thing for part in walking.held(Found("", each))]
@@ -184,13 +184,13 @@ def _at_hand(frame: FrameType) -> list[Any]:
 
 
 def _is_own(thing: Any) -> bool:
-    # What could be the same in a thread and in a frame by chance says nothing.
+    # Leave out what a thread and a frame may share by chance.
     plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
     return not is_a(thing, plain)
 
 
 def _around(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
-    # In the variables of a frame, those of its module that its code names, and what they hold.
+    # Search the variables of a frame, the globals that its code names, and what these hold.
     starts = [Found(*each) for each in frame.f_locals.items()]
     names = frame.f_code.co_names
     starts += [Found(name, frame.f_globals[name]) for name in names if name in frame.f_globals]
