@@ -142,9 +142,9 @@ class Examination:
         # All runs share one folder, so that a function finds the files that it made the first time.
         with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
             self.temporary = folder
-            return self._asked()
+            return self._run_experiments()
 
-    def _asked(self) -> Evidence:
+    def _run_experiments(self) -> Evidence:
         evidence: Evidence | None = None
         locks = self._locks()
         for experiment in experiments():
@@ -226,7 +226,9 @@ class Examination:
             before_fork=before_fork,
             cut=True,
         )
-        return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
+        return self._read_outcome(
+            experiment, question, ended, mark, seconds, first=evidence is None
+        )
 
     def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
         # If you give the examination more time than usual, each experiment gets more, too.
@@ -239,7 +241,7 @@ class Examination:
             seconds = max(seconds, min(MAKING * max(1.0, self.seconds / ordinary), self.seconds))
         return min(seconds + 1.5 * self.making, self.until - time.monotonic())
 
-    def _answer(
+    def _read_outcome(
         self,
         experiment: Experiment,
         question: str,
@@ -271,21 +273,21 @@ class Examination:
                 return None
             if first:
                 self.making = ended.result["making"]
-            return self._answered(question, read(experiment.record, ended.result["answer"]))
+            return self._record_answer(question, read(experiment.record, ended.result["answer"]))
         if first:
-            raise CannotRun(_why(ended, "making the loader", seconds))
+            raise CannotRun(_why_stopped(ended, "making the loader", seconds))
         # If an experiment is cut short because time is up, that says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             found = experiment.cut_short(ended.stopped, ended.status, mark.get())
             if not ended.stopped:
-                return self._answered(question, found)
-            self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
+                return self._record_answer(question, found)
+            self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
             return found
-        self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
+        self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
         return None
 
-    def _answered(self, question: str, found: Any) -> Any:
+    def _record_answer(self, question: str, found: Any) -> Any:
         self.tried.append(Tried(question, str(found)))
         return found
 
@@ -328,7 +330,7 @@ def silent(evidence: Evidence) -> str:
     return ""
 
 
-def _why(ended: Ended, what: str, seconds: float) -> str:
+def _why_stopped(ended: Ended, what: str, seconds: float) -> str:
     if ended.stopped == "limit":
         stood = ended.stood.strip().removesuffix(".")
         where = f": {stood[0].lower()}{stood[1:_LINE]}" if stood else ""

@@ -67,7 +67,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """Its name, or what's wrong if it has none, and how certain that is."""
+        """The finding's name, or else the broken promise, and how certain it is."""
         named = self.name != self.promise
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 

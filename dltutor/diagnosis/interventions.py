@@ -65,7 +65,7 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _resumed(evidence: Evidence) -> bool:
-    # An iteration was begun anew before its end, and then asked for more.
+    # An iteration went on after another one had restarted their iterator.
     run = evidence.run
     return run.well and evidence.parts.persistent and run.resumed > 0
 
@@ -213,7 +213,7 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "repeated",
-        "Does the loop return the same without workers and with that seed again?",
+        "Does the loop return the same again without workers and with the same seed?",
         10.0,
         _depends_on_seed,
         {"num_workers": 0},
@@ -222,7 +222,7 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "seeded",
-        "What does the loop return with workers and that seed?",
+        "What does the loop return with workers and the same seed?",
         10.0,
         _decided_by_seed,
         {},

@@ -60,7 +60,7 @@ class Diagnosis:
         elif not self.ran:
             found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
         elif self.untried:
-            found += f", with {len(self.untried)} of the questions unanswered"
+            found += f", with {len(self.untried)} questions unanswered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:

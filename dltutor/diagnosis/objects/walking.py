@@ -115,7 +115,7 @@ def walk(
     names: set[str] = set()
     seen: set[int] = set()
     most = 3000
-    limits: dict[str, Any] = {"passed": _is_elsewhere, "repeated": _PLAIN, "seen": seen}
+    limits: dict[str, Any] = {"passed": _is_module_or_loader, "repeated": _PLAIN, "seen": seen}
     starts = [Found(named, dataset), *(Found("", each) for each in others)]
     for found in search(starts, held, deep=6, most=most, **limits):
         most -= 1
@@ -144,7 +144,7 @@ def held(found: Found) -> list[Found]:
     return parts + attributes(found)
 
 
-def _is_elsewhere(thing: Any) -> bool:
+def _is_module_or_loader(thing: Any) -> bool:
     return is_a(thing, (types.ModuleType, DataLoader))
 
 

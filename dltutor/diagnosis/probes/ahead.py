@@ -48,7 +48,7 @@ class Ahead:
     steady_by_two: float
 
     def __str__(self) -> str:
-        return f"{self.held:.0f} MB. With two batches per worker it's {self.held_by_two:.0f} MB."
+        return f"{self.held:.0f} MB. With two batches per worker, it's {self.held_by_two:.0f} MB."
 
 
 def needed(evidence: Evidence) -> bool:

@@ -1,4 +1,4 @@
-"""Do workers that stay see what main changes between epochs?
+"""Do persistent workers see what main changes between epochs?
 
 Run the same epochs with persistent workers, with fresh workers, and without any. The order is the
 same and random numbers are held, so any difference comes from what main changed.
@@ -61,7 +61,7 @@ class Epochs:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if workers stay and something is set between epochs."""
+    """Ask if workers are persistent and main sets something between epochs."""
     if not evidence.parts.persistent or not evidence.run.well:
         return False
     return (
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Epochs:
-    """Run the epochs with workers that stay, with fresh workers, and without any."""
+    """Run the epochs with persistent workers, with fresh workers, and without any."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},

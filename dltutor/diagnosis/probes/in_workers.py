@@ -1,6 +1,6 @@
 """Which sample was the worker drawing when it raised an error or died?
 
-Run the loader with forked workers. Each one writes down the index before it draws the sample. This
+Run the loader with forked workers, each of which records the index before it draws the sample. This
 is asked when no sample fails without workers.
 """
 
@@ -65,7 +65,7 @@ def _dies(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> InWorkers:
-    """Run it, and read what the workers wrote down."""
+    """Run it, and read what the workers recorded."""
     subject.change(method="fork")
     with (
         tempfile.TemporaryFile("w+b", buffering=0) as heard,

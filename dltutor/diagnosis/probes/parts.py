@@ -161,7 +161,7 @@ def _shm() -> float:
 
 
 def _length(thing: Any) -> int | None:
-    with suppress(Exception):  # a stream has none, and a user's `__len__` may do anything
+    with suppress(Exception):  # a stream has no length, and a user's `__len__` may do anything
         return len(thing)
     return None
 

@@ -92,7 +92,7 @@ def ask(subject: Subject) -> TwoRanks:
 
 
 def _numbers(dataset: Any) -> list[str]:
-    # In its attributes and its code's globals: what was asked for when they were made.
+    # In its attributes and its code's globals, which may hold a rank or a world size.
     return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
 
 
@@ -119,7 +119,7 @@ def _join(rank: int, meeting: int) -> bool:
             timeout=timedelta(seconds=_MEETING),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # it asks once and remembers for every holder of its state
+        if accelerate is not None:  # it asks for the rank only once, and shares the answer
             warnings.simplefilter("ignore")
             accelerate.PartialState._reset_state()
             accelerate.PartialState(cpu=True)

@@ -43,7 +43,7 @@ def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
         "likely",
         f"The state of {names} after a sample depends only on which sample it was.",
         parts.where,
-        "If only a part of the sample should stay the same, draw it from a generator of its own, "
+        "If only a part of the sample should stay the same, draw that from a separate generator, "
         "such as `torch.Generator().manual_seed(index)` or `np.random.default_rng(index)`.",
         cause="Each sample seeds it with something like its index. Whatever the sample draws after "
         "that is the same in every epoch, and other code in the process is seeded, too.",
@@ -79,7 +79,7 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
         "those of the first.",
         f"{parts.sampler}.__iter__" if by_sampler else parts.where,
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
-        "the sampler a generator of its own: `torch.Generator().manual_seed(...)`.",
+        "the sampler its own generator: `torch.Generator().manual_seed(...)`.",
         cause=cause,
         promise="independent",
     )

@@ -163,7 +163,7 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
         f"{mains}.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
         "Remove the call that pins workers (`os.sched_setaffinity`, `psutil.Process.cpu_affinity`, "
-        "or a variable such as `KMP_AFFINITY`), or give each worker a core of its own.",
+        "or a variable such as `KMP_AFFINITY`), or give each worker its own core.",
         cause="Something sets the CPU affinity of each worker to the same few cores, so the "
         "workers take turns instead of working at the same time.",
         promise="quick",

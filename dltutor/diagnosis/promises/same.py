@@ -46,7 +46,7 @@ def fields(evidence: Evidence) -> Iterator[Finding]:
     if fetched is None or not (fetched.ragged or fetched.dropped):
         return
     said = [
-        f"`{name}` has {rows} rows in a batch of {samples}, so row k isn't sample k's"
+        f"`{name}` has {rows} rows in a batch of {samples}, so row k doesn't belong to sample k"
         for name, rows, samples in fetched.ragged
     ]
     said += [
@@ -55,7 +55,7 @@ def fields(evidence: Evidence) -> Iterator[Finding]:
     ]
     yield Finding(
         "shown" if fetched.ragged else "likely",
-        f"{'; '.join(said[:3])}.",
+        f"{'. '.join(said[:3])}.",
         parts.collate or "default_collate",
         "Give each sample every field, with a placeholder where it has no value and a mask that "
         "marks the placeholder.",

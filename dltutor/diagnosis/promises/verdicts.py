@@ -106,7 +106,7 @@ def _same(evidence: Evidence) -> Answer:
 def _independent(evidence: Evidence) -> Answer:
     samples, repeats = evidence.samples, evidence.repeats
     if repeats is not None and repeats.sources:
-        return True, "random numbers differed in each worker and epoch"
+        return True, "random numbers differed in every worker and epoch"
     if samples is None or not samples.looked or samples.random or samples.joined:
         return False, ""
     if evidence.parts.stream:
@@ -119,7 +119,7 @@ def _bounded(evidence: Evidence) -> Answer:
     if not evidence.parts.workers:
         return False, "there's no worker whose memory could grow"
     if memory is not None and memory.late_as_it_is >= 0:
-        return True, "what workers took after their first samples was freed again, or has a limit"
+        return True, "memory that workers took after their first samples was freed, or has a limit"
     if not run.private or not run.well:
         return False, ""
     if max(most - first for first, most in run.private) > LATE:

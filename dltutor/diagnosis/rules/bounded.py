@@ -156,7 +156,7 @@ def growing_cache(evidence: Evidence) -> Finding | None:
 def kept_batches(evidence: Evidence) -> Finding | None:
     """The loop still holds the memory of earlier batches, and of more and more of them."""
     run, parts = evidence.run, evidence.parts
-    if not (parts.loop and parts.workers) or run.kept < 6 or not _goes_on(evidence):
+    if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
     # A batch that arrives with more memory than it shows is another failure.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
@@ -174,7 +174,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     )
 
 
-def _goes_on(evidence: Evidence) -> bool:
+def _keeps_growing(evidence: Evidence) -> bool:
     # A loop that keeps a few batches and then no more of them has a buffer.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]

@@ -390,10 +390,10 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
 
 def held_lock(evidence: Evidence) -> Finding | None:
     """A worker waits for a lock that was held when main forked, and goes on once it gets it."""
-    return _lock_not_given_back(evidence, in_matplotlib=False)
+    return _lock_never_released(evidence, in_matplotlib=False)
 
 
-def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
+def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
     """Look for it among matplotlib's locks, or among all others.
 
     Args:
@@ -477,4 +477,4 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:
     """A worker that draws waits for matplotlib's lock, and goes on once it gets it."""
-    return _lock_not_given_back(evidence, in_matplotlib=True)
+    return _lock_never_released(evidence, in_matplotlib=True)

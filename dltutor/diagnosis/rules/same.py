@@ -10,7 +10,7 @@ def global_state(evidence: Evidence) -> Finding | None:
     """The loop's result differs without workers, and so does the state that changed."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
-        return _decides(evidence, twice.counter)
+        return _counter_decides(evidence, twice.counter)
     if state is None or not (state.steady and state.content and state.paths) or state.same:
         return None
     path, along, without = state.paths[0]
@@ -26,7 +26,7 @@ def global_state(evidence: Evidence) -> Finding | None:
     )
 
 
-def _decides(evidence: Evidence, path: str) -> Finding | None:
+def _counter_decides(evidence: Evidence, path: str) -> Finding | None:
     run, alone = evidence.run, evidence.alone
     if alone is None or not (run.well and alone.well) or run.passes == alone.passes:
         return None

@@ -74,7 +74,11 @@ def run(
             pass
 
     def whole(loader: Any) -> None:
-        with counting(loader, watch.begin), _epochs_counted(subject, state), _deaths_asked(state):
+        with (
+            counting(loader, watch.begin),
+            _epochs_counted(subject, state),
+            _exit_code_reads_noted(state),
+        ):
             try:
                 for epoch in range(epochs or subject.epochs):
                     if epoch and time.monotonic() > watch.until:
@@ -94,7 +98,7 @@ def run(
             f"after {seconds + patience:.0f} s the workers hadn't all started. Each gets a pickle "
             "of the dataset, and imports what it needs. A longer deadline would tell"
         )
-    return _written(seen, watch, state)
+    return _measures(seen, watch, state)
 
 
 def _patience(subject: Subject, patience: float) -> float:
@@ -139,7 +143,7 @@ def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
+def _exit_code_reads_noted(state: dict[str, Any]) -> Iterator[None]:
     own: Any = vars(BaseProcess)["exitcode"]
 
     def exitcode(self: Any) -> int | None:
@@ -155,7 +159,7 @@ def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
         BaseProcess.exitcode = own  # type: ignore[method-assign]
 
 
-def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures:
+def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures:
     words = "\n".join([*(f"{kind}: {text}" for kind, text in seen.chain), seen.stderr, *seen.notes])
     kind, text = seen.chain[0] if seen.chain else ("", "")
     error = tidy(said(kind, text)) if seen.chain else ""
@@ -189,7 +193,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
         asked=state["asked"],
         first=seen.first_batch_seconds or 0.0,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
-        stood=_stood(seen),
+        stood=_where_stuck(seen),
         left=seen.left,
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
@@ -199,7 +203,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
     )
 
 
-def _stood(seen: Observation) -> str:
+def _where_stuck(seen: Observation) -> str:
     # The innermost line of your code, or else the innermost line.
     if seen.end != "hung":
         return ""

@@ -81,8 +81,12 @@ class Culprit:
         return f"{self.kind}: {self.text}" if self.text else self.kind
 
     def __str__(self) -> str:
-        blamed = f"`{self.which}`" if self.which else f"The {self.stage}"
-        return f"{blamed}: {self.said}." if self.stage else "None of them fails there."
+        if not self.stage:
+            return "None of them fails."
+        if self.stage in ("died", "hung"):
+            how = "ended the process" if self.stage == "died" else "didn't finish"
+            return f"Making {self.which or 'the first batch'} {how}."
+        return f"`{self.which}`: {self.said}."
 
 
 def needed(evidence: Evidence) -> bool:
@@ -164,7 +168,7 @@ class _Search:
             try:
                 batch = self.collate(samples[0] if self.single else samples)
             except BaseException as error:  # even SystemExit, because that's what we look for
-                return self.unmade(number, indices, samples, error, paths)
+                return self.failed_batch(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
         self.whole = next((each for each in samples if not uncollatable.nones(each)), self.whole)
@@ -186,11 +190,11 @@ class _Search:
             except _Failed:
                 raise
             except BaseException as error:  # even SystemExit
-                raise _Failed(self.failed(index, error, list(paths))) from None
+                raise _Failed(self.failed_sample(index, error, list(paths))) from None
         self._remember(list(paths))
         return sample
 
-    def failed(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
+    def failed_sample(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
         """Describe a sample that raises."""
         empty = ", ".join(self.opened.empty)
         which = f"sample {index} of the stream" if self.subject.stream else f"dataset[{index!r}]"
@@ -213,7 +217,7 @@ class _Search:
             empty=self.empty,
         )
 
-    def unmade(
+    def failed_batch(
         self,
         number: int,
         indices: list[Any],

@@ -94,7 +94,7 @@ def short_paths(held: list[Found]) -> list[str]:
 
 
 def drain(of: dict[int, str]) -> None:
-    """Read answers from connections that nobody is waiting for anymore."""
+    """Read and discard the answers left in connections, because nothing waits for them anymore."""
     for descriptor, kind in of.items():
         with suppress(OSError):
             while kind != "file" and select.select([descriptor], [], [], 0.1)[0]:

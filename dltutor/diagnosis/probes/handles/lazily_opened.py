@@ -20,7 +20,7 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
         subject: The subject.
         held: Where its handles were found.
     """
-    for path in _ways(subject.dataset, held):
+    for path in _holders_of(subject.dataset, held):
 
         def forget(path: Found = path) -> bool:
             return _opens_again(subject, path)
@@ -31,7 +31,7 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
     return ""
 
 
-def _ways(dataset: Any, held: list[Found]) -> list[Found]:
+def _holders_of(dataset: Any, held: list[Found]) -> list[Found]:
     # The handle itself, and whatever contains it along the path.
     known = {each.path: each for each in walk(dataset)}
     return [

@@ -37,11 +37,24 @@ class Imported:
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"New workers that got main's globals: {self.end}."
+        if self.end not in ("finished", "enough"):
+            how = _ENDED.get(self.end, self.end)
+            return f"Even with main's globals, workers in new interpreters {how}."
+        if self.unlike:
+            return f"Even with main's globals, {self.unlike} samples differed from main's."
+        return f"With main's globals, they ran, and {self.batches} batches arrived."
+
+
+_ENDED: Final = {
+    "raised": "raised an error",
+    "hung": "hung",
+    "worker died": "died",
+    "main died": "ended main",
+}
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if new workers behave differently from main, and forked ones don't."""
+    """Ask if workers in new interpreters behave differently from main, and forked ones don't."""
     return evidence.forked is not None and evidence.forked.well
 
 

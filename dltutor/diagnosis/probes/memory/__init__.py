@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LONG: Final = 2.0  # seconds of a run
 _SOME: Final = 6.0  # MB of growth that make another run worth its time
-_START: Final = 24.0  # MB of its own; an ordinary loader's worker has less
+_START: Final = 24.0  # MB of private memory; an ordinary loader's worker has less
 _SETTLED: Final = 4  # batches until a worker has what it needs
 
 Curve = list[dict[str, Any]]
@@ -95,7 +95,7 @@ class Memory:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a worker grew, or had a lot of memory of its own from the start."""
+    """Ask if a worker grew, or had a lot of private memory from the start."""
     if not evidence.parts.workers:
         return False
     run = evidence.run

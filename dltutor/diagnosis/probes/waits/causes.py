@@ -67,22 +67,22 @@ def causes(
     for each in waited_for:
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
-            yield Cause("lock", name, by, partial(_give_back, each))
+            yield Cause("lock", name, by, partial(_release, each))
     if own == 0:  # acquiring a lock doesn't have its own frame, and neither does a SimpleQueue
         for frame in frames[:2]:
             for path, lock in _around(frame, held):
-                yield Cause("lock", named(roots, lock) or path, by, partial(_give_back, lock))
+                yield Cause("lock", named(roots, lock) or path, by, partial(_release, lock))
     for frame in frames[own : own + 3]:
-        for path, each in _around(frame, _served_by_nobody):
+        for path, each in _around(frame, _has_lost_threads):
             name = named(roots, each) or path
-            yield Cause("executor", name, by, partial(serve, each))
+            yield Cause("executor", name, by, partial(start_threads, each))
     at_hand = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
-    mine = {id(each) for each in [*waited_for, *at_hand] if _is_own(each)}
+    mine = {id(each) for each in [*waited_for, *at_hand] if _is_telling(each)}
     for thread in lost:
         if any(id(each.thing) in mine for each in near([Found("", thread)], _MOST)):
             name = named(roots, thread) or thread.name
-            yield Cause("thread", name, by, partial(again, thread))
-            yield Cause("answer", name, by, partial(feed, waited_for, at_hand))
+            yield Cause("thread", name, by, partial(restart, thread))
+            yield Cause("answer", name, by, partial(supply, waited_for, at_hand))
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
@@ -115,7 +115,7 @@ def held(thing: Any) -> bool:
     return True
 
 
-def _give_back(lock: Any) -> None:
+def _release(lock: Any) -> None:
     """Release a lock, no matter which thread holds it."""
     if is_a(lock, threading.Condition):
         lock = attribute(lock, "_lock")
@@ -125,7 +125,7 @@ def _give_back(lock: Any) -> None:
         lock.release()
 
 
-def serve(executor: Any) -> None:
+def start_threads(executor: Any) -> None:
     """Give an executor new threads."""
     old, new = executor._work_queue, queue.SimpleQueue[Any]()
     with suppress(queue.Empty):
@@ -138,8 +138,8 @@ def serve(executor: Any) -> None:
         executor._adjust_thread_count()
 
 
-def again(thread: Any) -> None:
-    """Start again what a lost thread was running."""
+def restart(thread: Any) -> None:
+    """Run a lost thread's code in a new thread."""
     if type(thread).run is not threading.Thread.run:
         threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
     elif getattr(thread, "_target", None) is not None:
@@ -147,7 +147,7 @@ def again(thread: Any) -> None:
         threading.Thread(target=target, args=args, kwargs=kwargs, daemon=True).start()
 
 
-def feed(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
+def supply(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
     """Give something to whatever is being waited for, no matter what it is."""
     for each in waited_for or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
@@ -163,7 +163,7 @@ def _waits(frame: FrameType) -> bool:
     return frame.f_code.co_filename.endswith(_WAITING)
 
 
-def _served_by_nobody(thing: Any) -> bool:
+def _has_lost_threads(thing: Any) -> bool:
     if not is_a(thing, ThreadPoolExecutor):
         return False
     threads = thing._threads
@@ -183,7 +183,7 @@ def _at_hand(frame: FrameType) -> list[Any]:
     return found
 
 
-def _is_own(thing: Any) -> bool:
+def _is_telling(thing: Any) -> bool:
     # Leave out what a thread and a frame may share by chance.
     plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
     return not is_a(thing, plain)
