@@ -21,7 +21,7 @@ from dltutor.diagnosis.named_loader import (
     seconds,
 )
 
-#: Seconds that an import may take if each experiment repeats it. A slower one is done once.
+#: Seconds that an import may take if each experiment repeats it. A slower import is done once.
 _QUICK: Final = 1.5
 
 

@@ -88,7 +88,7 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    # Between the runs, Stop could come where Python prints an exception and forgets it.
+    # Hold Stop, because between runs it could arrive where Python prints exceptions and goes on.
     with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
         found = findings(evidence)

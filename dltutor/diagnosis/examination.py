@@ -101,7 +101,7 @@ class Examination:
     asked: Callable[[str, float], object] = lambda question, seconds: None
     untried: list[Untried] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
-    making: float = 0.0  # seconds it took
+    making: float = 0.0  # seconds that making the loader took
     instead: str = (
         "give diagnose() a function that makes the loader, and a new interpreter will call it"
     )
@@ -313,7 +313,7 @@ class Examination:
 
 
 def silent(evidence: Evidence) -> str:
-    """Say why the run of the loader as it is says nothing, or "" if it does."""
+    """Say why the run of the unchanged loader shows nothing; "" if it does show something."""
     run, samples = evidence.run, evidence.samples
     if run.end == _NOT_RUN:
         return "the loader wasn't run"

@@ -54,7 +54,7 @@ def add_workers(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Measure, and print what was found.
+    """Measure the loader, and print which number of workers to use.
 
     Returns:
         0; 1 if the loader didn't run as it should; 2 if there's no loader or a count is too large.

@@ -169,5 +169,5 @@ def _feed_tensor(content: Any, tensor: torch.Tensor) -> None:
     try:
         plain = tensor.detach().to_dense().cpu().contiguous().reshape(-1)
         content.update(plain.view(torch.uint8).numpy().data)
-    except (RuntimeError, TypeError, NotImplementedError):  # nested, quantized, of length 0
+    except (RuntimeError, TypeError, NotImplementedError):  # it's nested, quantized, or empty
         content.update(repr(tensor).encode())

@@ -113,7 +113,7 @@ def ask(subject: Subject) -> Fetched:
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
-            subject.inner.collate_fn(samples[::-1])  # a buffer may be one for batches of this size
+            subject.inner.collate_fn(samples[::-1])  # same size, because a buffer may depend on it
             overwritten = overwritten or digest(held) != digest(batch)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
@@ -186,7 +186,7 @@ def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> str:
         subject.dataset,
         batch_sampler=[keys],
         collate_fn=subject.inner.collate_fn,
-        generator=torch.Generator(),  # keeps the iterator's own draw away from the dataset's
+        generator=torch.Generator(),  # so that the iterator doesn't use the global generator
     )
     with pins.held():
         return digest(next(iter(loader)))

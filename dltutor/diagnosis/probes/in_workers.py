@@ -127,9 +127,9 @@ def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]
             yield sample
             number += 1
 
-    with suppress(AttributeError, TypeError):  # then only one way is left, and we watch that one
+    with suppress(AttributeError, TypeError):  # so that torch draws samples with __getitem__
         delattr(cls, "__getitems__")
-    with suppress(TypeError):  # a class of Python's own, or of an extension
+    with suppress(TypeError):  # the class is built in, or from an extension
         setattr(cls, name, __iter__ if subject.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
 

@@ -1,7 +1,6 @@
 """What's the loader made of?
 
-Read its settings and the names of its parts. The only method of the dataset that's called is
-`__len__`.
+Read its settings and the names of its parts. Of the dataset's methods, call only `__len__`.
 """
 
 from __future__ import annotations

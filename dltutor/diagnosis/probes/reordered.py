@@ -106,7 +106,7 @@ def ask(subject: Subject) -> Reordered:
     found = replace(found, looked=len(both), differ=len(differ))
     if not differ:
         return found
-    # What a sample is in only one direction may be the content of another sample.
+    # A sample that differs between the directions may have the content of another sample.
     owners = {content: key for each in (back, there) for key, content in each.items()}
     pairs = ((key, owners.get(each[key], key)) for key in differ for each in (there, back))
     one, other = next((pair for pair in pairs if pair[0] != pair[1]), (differ[0], None))
@@ -147,7 +147,7 @@ def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: boo
 def _ascending(keys: list[Any]) -> list[Any]:
     try:
         return sorted(keys)
-    except TypeError:  # what can't be compared has no such order
+    except TypeError:  # the keys can't be sorted
         return keys
 
 

@@ -1,8 +1,8 @@
 """What are the samples like when main draws them itself?
 
 Iterate a stream. Draw any other dataset's samples in the sampler's order, then some of them again
-with the same seeds and without seeds, and also the one past the end. The collate function joins the
-same samples twice, too.
+with the same seeds and without seeds, and also the one past the end. Let the collate function join
+the same samples twice.
 """
 
 from __future__ import annotations

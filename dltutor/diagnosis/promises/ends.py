@@ -14,7 +14,7 @@ def no_batch(evidence: Evidence) -> Iterator[Finding]:
     """Find an epoch that ends without a batch."""
     run, parts = evidence.run, evidence.parts
     if run.end != "finished" or run.batches or not any(run.finished):
-        return  # or the loop hasn't asked for any
+        return  # the loop may not have asked for a batch
     fix = "After the epoch, assert that batches arrived."
     if parts.drop_last and parts.length and (parts.batch_size or 0) > parts.length:
         why = (

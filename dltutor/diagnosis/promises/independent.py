@@ -57,7 +57,7 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
         return
     if parts.method not in ("", "fork"):
-        return  # whether samples are random in such a worker wasn't seen
+        return  # nothing shows whether samples are random in such a worker
     apart = all(run.drawn[:2])
     first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
     if first != second or len(first) < _ENOUGH:

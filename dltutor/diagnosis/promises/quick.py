@@ -180,7 +180,7 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
         return  # a single sample took most of it
     busiest = next(each for each in run.busy if sum(each) == most)
     parted = zip(busiest, *run.busy, strict=True)
-    # It has to be the busiest in each part, because a single batch may explain one part.
+    # It has to do more in each part of the epoch, because a single batch may explain one part.
     if most < _WORKED or any(
         ours < _UNEVEN * sum(everybodys) / parts.workers for ours, *everybodys in parted
     ):

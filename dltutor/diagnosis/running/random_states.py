@@ -107,7 +107,7 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
         for name in ("__getitem__", "__getitems__"):
             if hasattr(cls, name):
-                with suppress(TypeError):  # a class of Python's own, or of an extension
+                with suppress(TypeError):  # the class is built in, or from an extension
                     setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
     if is_a(dataset, torch.utils.data.IterableDataset):
         own = cls.__iter__

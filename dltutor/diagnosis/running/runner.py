@@ -50,8 +50,8 @@ def run(
         patience: Seconds that may pass without a batch. The default depends on the start method,
             and is longer if samples are known to take long.
         content: Whether to take digests of what arrives.
-        epochs: How many times to run; the subject's number by default.
-        own_loop: Whether to iterate plainly even if there's a training loop.
+        epochs: How many epochs to run. The default is the subject's number.
+        own_loop: Whether to use a plain loop even if there's a training loop.
         set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
         seed: The seed for `Subject.seed`; None for no seeding.
     """
@@ -222,7 +222,7 @@ def _comparable(result: object) -> bool:
 def _numbers(result: object) -> tuple[float, ...]:
     found: list[float] = []
     for _, leaf in leaves(result):
-        with suppress(Exception):  # what isn't a number
+        with suppress(Exception):  # it isn't a number
             found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
     return tuple(found[:_NUMBERS])
 

@@ -153,7 +153,7 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Make one batch."""
+        """Make one batch, and return what fails; None if nothing does."""
         samples = []
         for index in indices:
             drawn = self.draw(index)
@@ -262,7 +262,7 @@ class _Search:
             self.modes.append(unreadable.mode_of(paths))
 
     def _drawn_as(self, mode: str, index: Any) -> bool:
-        # Whether the sample can be drawn once its image has the same mode as the others.
+        # Return whether the sample can be drawn if its image has the same mode as the others.
         if self.subject.stream:
             return False
         with suppress(BaseException), unreadable.opened_as(mode):

@@ -108,7 +108,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Memory:
-    """Run it as it is, then with the changes that would say something."""
+    """Run the loader as it is, then with the changes that may explain its memory."""
     until = time.monotonic() + subject.seconds - 1
     large = containers.large(
         [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -213,7 +213,7 @@ class _Runs:
 
 
 def _first_pass(subject: Subject) -> int:
-    # The samples of a worker that are all new to it. A stream's end isn't known.
+    # How many samples a worker draws before any repeats. For a stream, that isn't known.
     length = length_of(subject)
     return max(length // subject.inner.num_workers, 1) if length else 1_000_000_000
 

@@ -1,7 +1,7 @@
 """Can the dataset and its functions be pickled for a worker that isn't forked?
 
-Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle what can be
-pickled in this process again, and draw samples from the copy. No process is started.
+Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle the dataset
+in this process, and draw samples from the copy. This starts no other process.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
 
     Args:
         subject: The loader.
-        own_loop: Whether to iterate plainly even if there's a training loop.
+        own_loop: Whether to use a plain loop even if there's a training loop.
     """
     folder = tempfile.mkdtemp()
     others: list[threading.Thread] = list(subject.threads)
