@@ -96,7 +96,7 @@ def ask(subject: Subject) -> Paces:
 
 @dataclass(frozen=True)
 class _Look:
-    """Seconds that all workers wanted a processor, the time of the look, and how many there were."""
+    """Seconds that all workers wanted a processor, the time of this look, and their number."""
 
     wanted: float
     time: float

@@ -71,7 +71,7 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
         return None
     path, kind, length, started, ended = memory.read[0]
     copied, share = memory.copied_frozen, ended - started
-    # What it will be once a worker has read everything, going by the part copied so far.
+    # Estimate how much a worker will have copied once it has read everything.
     whole = copied / max(share, 0.01)
     if share < 0.04 or copied < 3 or whole < _MATTERS:
         return None
@@ -93,7 +93,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     if memory is None or memory.copied_frozen < 0 or evidence.parts.method != "fork":
         return None
     copied, frozen = memory.copied, memory.copied_frozen
-    if memory.copied_in_loop >= 0:  # your loop may freeze them itself
+    if memory.copied_in_loop >= 0:  # your loop may call gc.freeze() itself
         copied = min(copied, memory.copied_in_loop)
     # A single automatic collection happens by chance.
     least = 10 if memory.collections > 1 else 32
@@ -158,7 +158,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     run, parts = evidence.run, evidence.parts
     if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
-    # A batch that arrives with more memory than it shows is another failure.
+    # A batch that arrives with more memory than it shows is a different failure.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:

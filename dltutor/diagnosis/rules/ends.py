@@ -228,7 +228,7 @@ def lost_cause(evidence: Evidence) -> Finding | None:
     number, code = gone[0]
     says_why = "killed by signal" in run.said or "exit code" in run.said
     if says_why or (code > 0 and run.said.strip() != run.error.strip()):
-        return None  # its last words are on stderr
+        return None  # the error or stderr says why it died
     if run.well:
         said = f"W{number} died with {fate(code)}, and the loop went on without an error."
     elif run.end == "worker died":
@@ -302,7 +302,7 @@ def main_only_class(evidence: Evidence) -> Finding | None:
 _REFUSED: Final = "An attempt has been made to start a new process before"
 
 
-_AGAIN: Final = "_fixup_main_from_path"  # what multiprocessing runs the script with
+_AGAIN: Final = "_fixup_main_from_path"  # multiprocessing's function that runs the script again
 
 
 def missing_main_guard(evidence: Evidence) -> Finding | None:
@@ -394,11 +394,11 @@ def held_lock(evidence: Evidence) -> Finding | None:
 
 
 def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
-    """Look for it among matplotlib's locks, or among all others.
+    """Find a worker that waits for one of matplotlib's locks, or for any other lock.
 
     Args:
         evidence: The evidence of one examination.
-        in_matplotlib: Whether to look at matplotlib's locks.
+        in_matplotlib: Whether to look at matplotlib's locks, and not at others.
     """
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("lock") if waits is not None else None

@@ -61,7 +61,7 @@ def loader_per_step(evidence: Evidence) -> Finding | None:
     """The loop drops each iterator after a batch or two. Keeping one would be much faster."""
     run, steps = evidence.run, evidence.one_iterator
     if evidence.alone is not None and len(evidence.alone.passes) > len(run.passes):
-        run = evidence.alone  # more of the loop was seen there
+        run = evidence.alone  # that run saw more of the loop
     if steps is None or steps.times < 3:
         return None
     anew, kept = steps.both
@@ -111,7 +111,7 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
         return None
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # About as fast with one is enough, if that was measured twice and its threads were counted.
+    # If paces were measured twice and threads were counted, being about as fast is enough.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None
