@@ -78,7 +78,7 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
         f"A batch of indices that `{parts.sampler}` has dealt out changes when it deals out the "
         "next one.",
         f"{parts.sampler}.__iter__",
-        "Yield a copy: `list(batch)`, or `batch.tolist()` of an array.",
+        "Yield a copy: `list(batch)`, or `batch.tolist()` for an array.",
         cause="It yields the same list or array every time. A queue pickles the indices for a "
         "worker a little later, so some workers get the indices of a later batch, and the batch "
         "they should have made is lost.",
@@ -147,7 +147,8 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         "likely",
         f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} from epoch 0 "
-        f"don't arrive in epoch 1, and {more} others do. The rest are the same.",
+        f"{'does' if missing == 1 else 'do'}n't arrive in epoch 1, and {more} "
+        f"{'other does' if more == 1 else 'others do'}. The rest are the same.",
         parts.where,
         "At the end of `__iter__`, deliver what's still in the buffer: `yield from` it instead of "
         "a `return`.",

@@ -88,8 +88,8 @@ def late(evidence: Evidence) -> Iterator[Finding]:
         "Make your threads daemons, or end them when the worker ends. Read each queue that workers "
         "write to until it's empty, or call its `cancel_join_thread()` in the worker.",
         cause="The workers have nothing left to do, but they don't exit. torch waits 5 s for each "
-        "one, and then kills it. A process can't exit while a thread of it that isn't a daemon is "
-        "running, or while a multiprocessing queue holds something that nobody has read.",
+        "one, and then kills it. A process can't exit while one of its non-daemon threads is "
+        "running, or while a multiprocessing queue holds something that hasn't been read.",
         promise="ends",
     )
 

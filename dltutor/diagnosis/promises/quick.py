@@ -70,7 +70,7 @@ def pickled(evidence: Evidence) -> Iterator[Finding]:
         f"{parts.dataset}, which {parts.method} workers get as a pickle",
         "Keep a few large arrays instead of many objects, or only the path of a file that the "
         "worker opens."
-        + ("" if parts.persistent else " With `persistent_workers=True` you pay only once."),
+        + ("" if parts.persistent else " With `persistent_workers=True`, you pay only once."),
         cause="A worker that isn't forked gets the dataset as a pickle, object by object.",
         promise="quick",
     )
@@ -140,8 +140,8 @@ def idle(evidence: Evidence) -> Iterator[Finding]:
     idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
     yield Finding(
         "shown",
-        f"{' and '.join(idle)} delivered nothing, while all {parts.workers} workers together "
-        f"delivered {sum(shares.shares)} samples.",
+        f"Together, the {parts.workers} workers delivered {sum(shares.shares)} samples, but "
+        f"{' and '.join(idle)} delivered none.",
         parts.where,
         "Split the data into at least as many files or shards as there are workers, or deal out "
         "smaller pieces: every `num_workers`-th sample, starting at `id`.",
@@ -159,7 +159,7 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
     cores = "one core" if theirs == 1 else f"{theirs} cores"
     yield Finding(
         "shown",
-        f"All {parts.workers} workers together may use only {cores}, but the main process may use "
+        f"Together, the {parts.workers} workers may use only {cores}, but the main process may use "
         f"{mains}.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
         "Remove the call that pins workers (`os.sched_setaffinity`, `psutil.Process.cpu_affinity`, "
@@ -196,8 +196,8 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
         fix = "Mix the order in which the sampler deals out cheap and expensive batches."
     yield Finding(
         "shown",
-        f"One worker computed for {duration(most)} of the {duration(all_of_them)} that all "
-        f"{parts.workers} workers computed in an epoch. With equal shares, it would be "
+        f"In an epoch, the {parts.workers} workers computed for {duration(all_of_them)} in total, "
+        f"and one of them for {duration(most)}. With equal shares, it would be "
         f"{duration(all_of_them / parts.workers)}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
         fix,
@@ -231,7 +231,7 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
         said += f" The workers spent {100 * waited:.0f} percent of their time waiting."
     stands = in_vain and paces.share > _MOSTLY
     if stands:
-        said += f" One was at {paces.line} {100 * paces.share:.0f} percent of the time."
+        said += f" One was at {paces.line} for {100 * paces.share:.0f} percent of its time."
         cause = (
             "Only one worker at a time gets past this line. They may share a lock, a server, or "
             "something else."

@@ -125,20 +125,23 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":
+        missing, more = difference.missing, difference.more
+        first = "" if difference.whole or difference.epoch else "the first "
+        epoch = f" in epoch {difference.epoch}" if difference.epoch else ""
         said = (
-            f"Of {expected} {unit} that arrive without workers{_which(difference)}, "
-            f"{difference.missing} don't arrive with {workers}, but {difference.more} others do."
+            f"Of {first}{expected} {unit} that arrive without workers{epoch}, {missing} "
+            f"{'does' if missing == 1 else 'do'}n't arrive with {workers}, but {more} "
+            f"{'other does' if more == 1 else 'others do'}."
         )
     else:
         said = (
-            f"Epoch {difference.epoch} has {expected} {unit} without workers, and "
-            f"{difference.came} with {workers}"
+            f"Epoch {difference.epoch} has {expected} {unit} without workers and "
+            f"{difference.came} with {workers}."
         )
         if difference.missing:
-            said += f", because {difference.missing} never arrive"
+            said += f" {difference.missing} never arrive{'s' * (difference.missing == 1)}."
         elif difference.twice:
-            said += f", and {difference.twice} of them arrive more than once"
-        said += "."
+            said += f" {difference.twice} arrive{'s' * (difference.twice == 1)} more than once."
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
     yield Finding("shown", said, where, fix, cause=cause, promise=promise)
@@ -175,12 +178,6 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
         "A sample comes out different when a worker makes it.",
         f"In each worker, print what `{parts.dataset}` does at this line.",
     )
-
-
-def _which(difference: Difference) -> str:
-    if difference.epoch:
-        return f" in epoch {difference.epoch}"
-    return "" if difference.whole else " first"
 
 
 def _steady(evidence: Evidence, found: Difference) -> bool:

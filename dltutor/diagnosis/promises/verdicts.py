@@ -106,7 +106,7 @@ def _same(evidence: Evidence) -> Answer:
 def _independent(evidence: Evidence) -> Answer:
     samples, repeats = evidence.samples, evidence.repeats
     if repeats is not None and repeats.sources:
-        return True, "random numbers differed in every worker and epoch"
+        return True, "random numbers differed in each worker and epoch"
     if samples is None or not samples.looked or samples.random or samples.joined:
         return False, ""
     if evidence.parts.stream:

@@ -78,9 +78,9 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
     return Finding(
         "shown",
         f"Even with the garbage collector off, each worker copied {copied:.0f} MB of main's memory "
-        f"while it drew samples from {evidence.parts.dataset}. At the start, {started:.0%} of the "
-        f"pages with the elements of `{path}` were its own, and at the end, {ended:.0%} were. "
-        f"`{path}` is a {kind} of {length:,} Python objects that the workers read.",
+        f"while it drew samples from {evidence.parts.dataset}. It reads `{path}`, a {kind} of "
+        f"{length:,} Python objects. Of the pages that hold them, it had copied {started:.0%} at "
+        f"the start and {ended:.0%} at the end.",
         f"{path} ({evidence.parts.where})",
         f"Store what's in `{path}` without Python objects: strings as packed bytes with an "
         "array of offsets, numbers as a tensor or a numpy array, tables as Arrow.",
@@ -251,7 +251,7 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
     ahead = parts.workers * parts.prefetch
     size = lighter.batch_bytes / MB if lighter is not None else 0
     weighs = f" A batch is {size:.1f} MB, and {ahead} are loaded ahead." if size else ""
-    got = ", and ".join(f"with {way} it got through {count} batches" for way, count in through)
+    got = ", and ".join(f"with {way}, it got through {count} batches" for way, count in through)
     ended = run.error or f"it {run.end}, and a worker wrote that no space was left"
     return Finding(
         "shown",

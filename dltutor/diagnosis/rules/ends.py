@@ -23,7 +23,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
     broken = culprit.decoder or (culprit.image and culprit.readable)
     if not (broken or (culprit.mode and culprit.stage == "sample")):
         return None
-    said = f"{culprit.which} raises {culprit.said} in the main process too."
+    said = f"In the main process, too, {culprit.which} raises {culprit.said}."
     if culprit.image:
         said += f" Pillow can't read {culprit.image}. It can read the images of other samples."
     elif not broken:
@@ -209,8 +209,8 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
         which, said = f"In a worker, dataset[{index}]", f"{kind}: {text}" if text else kind
     if not which:
         return None
-    evidenced = f"{which} raises {said}, which ends a worker without an error. What the loop got "
-    evidenced += f"is {run.error or run.kind}.{how_many(evidence)}"
+    evidenced = f"{which} raises {said}, which ends a worker without an error. The loop got "
+    evidenced += f"{run.error or run.kind}.{how_many(evidence)}"
     fix = "Raise an ordinary exception there, with the sample's name in its message. If the code "
     fix += "isn't yours, catch SystemExit around it and raise one."
     return Finding("shown", evidenced, where, fix)
@@ -232,7 +232,7 @@ def lost_cause(evidence: Evidence) -> Finding | None:
     if run.well:
         said = f"W{number} died with {fate(code)}, and the loop went on without an error."
     elif run.end == "worker died":
-        said = f"All the loop got is {run.error}, although W{number} died with {fate(code)}."
+        said = f"The loop only got {run.error}, although W{number} died with {fate(code)}."
     else:
         return None
     if samples is not None and not samples.ended and not samples.failed:
