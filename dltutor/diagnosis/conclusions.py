@@ -18,11 +18,7 @@ _ENDED: Final = {"hung": "hung", "raised": "raised", "worker died": "lost a work
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return what's wrong, the most serious first.
-
-    Args:
-        evidence: The evidence of one examination.
-    """
+    """Return what's wrong, the most serious first."""
     fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
     found = [_completed(mode, fit) for mode, fit in fits if fit is not None]
     found += raises(evidence, found)

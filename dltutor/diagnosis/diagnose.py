@@ -72,14 +72,9 @@ def examine(
     deadline: float,
     announce: Callable[[str], object],
 ) -> Diagnosis:
-    """Diagnose a loader, as `diagnose` does.
+    """Diagnose a loader, with the same arguments as `diagnose`.
 
-    Args:
-        loader: The same as for `diagnose`, like `consume`, `epochs`, and `deadline`.
-        consume: The training loop.
-        epochs: How many times it runs.
-        deadline: In seconds.
-        announce: Called before the first run, with how often the loader will run.
+    Before the first run, `announce` is called with a message that says how often the loader runs.
     """
     examination = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(

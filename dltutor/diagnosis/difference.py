@@ -54,9 +54,6 @@ def with_workers(evidence: Evidence) -> Difference | None:
     Unfinished ones are compared by their beginning, if the sampler deals out the same order each
     time. After the first epoch, a sampler that shuffles doesn't: torch draws a seed per epoch for
     new workers but not for persistent ones, so the sampler gets different random numbers.
-
-    Args:
-        evidence: The evidence of one examination.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
@@ -80,23 +77,13 @@ def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers differ with and without workers.
 
     They aren't compared if one is zero without workers, because it may be a measurement of them.
-
-    Args:
-        run: The run with workers.
-        alone: The run without.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
 
 
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
-    """Return whether the loops of two runs returned about the same numbers.
-
-    Args:
-        ours: The numbers of one.
-        theirs: The numbers of the other.
-        apart: The relative difference that's allowed.
-    """
+    """Return whether two loops returned the same numbers, up to a relative difference `apart`."""
     if len(ours) != len(theirs):
         return False
     pairs = zip(ours, theirs, strict=True)
@@ -108,11 +95,7 @@ def between(
 ) -> Difference | None:
     """Return how an epoch of two runs differs, or None if it can't be compared.
 
-    Args:
-        run: One run.
-        other: The other.
-        epoch: The epoch, from 0.
-        in_order: Whether both have the same order, so that beginnings can be compared.
+    Beginnings of epochs are compared only if both runs have the same order, `in_order`.
     """
     both = (run, other)
     if any(len(each.passes) <= epoch for each in both):

@@ -52,12 +52,10 @@ class Finding:
 
     @property
     def ended(self) -> bool:
-        """Whether it ended the run."""
         return self.promise == "ends" if self.ends is None else self.ends
 
     @property
     def shown(self) -> bool:
-        """Whether an experiment showed it."""
         return self.certainty == "shown"
 
     @property

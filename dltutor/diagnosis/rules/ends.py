@@ -258,13 +258,7 @@ def unpicklable_handle(evidence: Evidence) -> Finding | None:
 
 
 def _remedy_for(path: str, kind: str, error: str) -> str:
-    """Say what to do about a part that can't be pickled.
-
-    Args:
-        path: Its path.
-        kind: Its class, or "lambda", or "function NAME".
-        error: What pickling it raises.
-    """
+    # `kind` is a class, "lambda", or "function NAME".
     if kind == "lambda" or kind.startswith("function"):
         return f"Replace `{path}` with a named function that a module defines."
     if "local object" in error:
@@ -394,12 +388,6 @@ def held_lock(evidence: Evidence) -> Finding | None:
 
 
 def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
-    """Find a worker that waits for one of matplotlib's locks, or for any other lock.
-
-    Args:
-        evidence: The evidence of one examination.
-        in_matplotlib: Whether to look at matplotlib's locks, and not at others.
-    """
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("lock") if waits is not None else None
         if waits is None or found is None or ("/matplotlib/" in found[4]) != in_matplotlib:

@@ -59,7 +59,6 @@ class Pins:
 
 
 def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
-    """Return the random generators that a dataset reaches, each with its path."""
     kinds = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
     of_torch = torch.default_generator
     return [

@@ -92,12 +92,10 @@ class Subject:
 
     @property
     def dataset(self) -> Any:
-        """The dataset of the loader."""
         return self.inner.dataset
 
     @property
     def stream(self) -> bool:
-        """Whether the dataset is an IterableDataset."""
         return is_a(self.dataset, IterableDataset)
 
     @property
@@ -171,7 +169,7 @@ class Subject:
             set_epoch(epoch)
 
     def indices(self) -> list[int]:
-        """Return the indices of an epoch in the sampler's order, about a thousand at most."""
+        """Return the indices of an epoch in the sampler's order, a thousand at most."""
         found: list[int] = []
         for each in self.dealer:
             # A batch may also be an array or a generator.
@@ -183,7 +181,6 @@ class Subject:
 
 
 def _method_of(loader: DataLoader[Any]) -> str:
-    """Return the start method of a loader's workers, or "" if there are none."""
     if not loader.num_workers:
         return ""
     context = loader.multiprocessing_context

@@ -98,13 +98,9 @@ class Watch:
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
-        """Record one batch.
+        """Record one batch of an iteration.
 
-        Args:
-            number: The number of the iteration.
-            batch: The batch.
-            samples: How many samples it has, if known. If not, its shape decides, which is enough
-                to compare two runs of one loader.
+        If its number of samples isn't known, its shape decides, which is enough to compare runs.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -129,14 +125,12 @@ class Watch:
             raise Enough
 
     def ask(self, number: int) -> None:
-        """Record that an iteration is asked for a batch."""
         self._asked[number] = time.monotonic()
         if number in self._displaced:
             self._displaced.discard(number)
             self.resumed += 1
 
     def end(self, number: int) -> None:
-        """Record that an iteration has ended."""
         self.finished[number] = True
         self.ending = max(self.ending, time.monotonic() - self._asked[number])
         if len(self.temporary) < 2:  # the second epoch is compared with the first

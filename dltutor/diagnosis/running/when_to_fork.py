@@ -33,15 +33,7 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait a moment until a lock is held, or until none is.
-
-    Args:
-        locks: The locks to look at.
-        held: Whether to wait until one is held. If False, wait until all are free.
-
-    Returns:
-        Whether that happened in time.
-    """
+    """Wait a moment until a lock is held, or until all are free; return whether that happened."""
     until = time.monotonic() + WAITS
     while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:

@@ -84,7 +84,6 @@ def nones(sample: Any) -> bool:
 
 
 def _without_none(sample: Any) -> Any:
-    """Return a sample without the parts that are None."""
     if is_a(sample, Mapping):
         return {key: _without_none(each) for key, each in sample.items() if each is not None}
     if is_a(sample, (list, tuple)) and not hasattr(sample, "_fields"):

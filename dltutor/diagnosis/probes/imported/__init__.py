@@ -42,7 +42,7 @@ class Imported:
             return f"Even with main's globals, workers in new interpreters {how}."
         if self.unlike:
             return f"Even with main's globals, {self.unlike} samples differed from main's."
-        return f"With main's globals, they ran, and {self.batches} batches arrived."
+        return f"With main's globals, the workers ran, and {self.batches} batches arrived."
 
 
 _ENDED: Final = {

@@ -171,7 +171,6 @@ def _has_lost_threads(thing: Any) -> bool:
 
 
 def _is_ours(thread: threading.Thread) -> bool:
-    """Say whether a thread belongs to the instruments or to one of torch's queues."""
     return thread.name.startswith(("dltutor", "QueueFeeder"))
 
 
