@@ -190,7 +190,7 @@ def test_a_path_without_a_file_is_told_from_a_message(capsys: pytest.CaptureFixt
     ):
         assert main(["explain", path]) == 1
         told = capsys.readouterr()
-        assert len(told.err.splitlines()) == 1 and f"no file {path}:" in told.err
+        assert len(told.err.splitlines()) == 1 and f"no file {path}" in told.err
         assert told.out.startswith("No failure mode matches")
     for message in (
         ["FileNotFoundError: [Errno 2] No such file or directory: '/data/x.jpg'"],

@@ -281,7 +281,7 @@ def test_a_long_log_is_read_at_its_beginning_and_its_end_in_bounded_time() -> No
 
 @pytest.mark.parametrize("log", [b"ancdata", None, RuntimeError("ancdata")])
 def test_what_is_not_a_text_is_refused(log: object) -> None:
-    with pytest.raises(TypeError, match=r"takes the text of a log, got \w+: use str\(\)"):
+    with pytest.raises(TypeError, match=r"takes the text of a log, got \w+"):
         explain(log)  # type: ignore[arg-type]
 
 

@@ -289,7 +289,7 @@ def test_a_file_that_trains_when_it_is_imported_is_stopped(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["workers", "trains.py:loader", "--deadline", "1"]) == 1
-    assert "must stand under `if __name__ == '__main__':`" in capsys.readouterr().err
+    assert "`if __name__ == '__main__':`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

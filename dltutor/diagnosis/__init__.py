@@ -1,1 +1,1 @@
-"""What it means: from an error message, or from a run, to the failure mode behind it."""
+"""The doctor: find the failure mode behind an error message or a misbehaving loader."""

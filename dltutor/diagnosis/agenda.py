@@ -1,4 +1,4 @@
-"""All experiments, in the order in which they're made: runs of the loader, and other questions."""
+"""All experiments, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def experiments() -> tuple[Experiment, ...]:
     """Return all of them, in order.
 
     Raises:
-        TypeError: One fills a field that Evidence doesn't have, or has with another type.
+        TypeError: One of them doesn't fit its field of Evidence.
     """
     runs = {each.field: each for each in INTERVENTIONS}
     found = tuple(

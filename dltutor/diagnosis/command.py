@@ -21,7 +21,7 @@ from dltutor.diagnosis.named_loader import (
     seconds,
 )
 
-#: Seconds that an import may take if each experiment repeats it. A slower one is done once.
+#: Seconds that an import may take if each experiment repeats it. A slower import is done once.
 _QUICK: Final = 1.5
 
 
@@ -96,7 +96,7 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
     if chosen.consume:
         named = chosen.consume if ":" in chosen.consume else f"{target.rpartition(':')[0]}:"
         loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
-    took, method = _tried(target, loop, chosen.deadline or 30)
+    took, method = _time_import(target, loop, chosen.deadline or 30)
     if took > _QUICK:
         find(target)  # this import finished in another process, so it's safe here
     deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
@@ -118,7 +118,7 @@ def _loop(target: str, loader: Any) -> object:
     return attribute(target)(loader)
 
 
-def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
+def _time_import(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
     # In its own process, because an import may do anything, and so may the loader.
     from dltutor.diagnosis.running.subject import Subject
     from dltutor.observation import sandbox

@@ -1,4 +1,4 @@
-"""What the evidence means: the failure modes that fit, and the promises that are broken anyhow."""
+"""Draw conclusions from the evidence: failure modes that fit, and other broken promises."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ from dltutor.diagnosis.rules import RULES
 from dltutor.failures import FACTS, Facts
 
 _SYMPTOM: Final = "dead_worker"
-_ENDED: Final = {"hung": "stood still", "raised": "raised", "worker died": "lost a worker"}
+_ENDED: Final = {"hung": "hung", "raised": "raised", "worker died": "lost a worker"}
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return what is wrong, the most serious first.
-
-    Args:
-        evidence: Of one examination.
-    """
+    """Return what's wrong, the most serious first."""
     fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
-    found = [_of(mode, fit) for mode, fit in fits if fit is not None]
+    found = [_completed(mode, fit) for mode, fit in fits if fit is not None]
     found += raises(evidence, found)
-    found = _said(evidence, found)
-    # What is only likely explains no more than its own promise.
+    found = _named_in_output(evidence, found)
+    # A finding that's only likely explains no promise but its own.
     explained = {each.promise for each in found if each.shown}
     explained |= {"ends" for each in found if each.ended}
     likely = {each.promise for each in found} - explained
@@ -37,7 +33,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: each.rank))
 
 
-def _of(mode: Facts, fit: Finding) -> Finding:
+def _completed(mode: Facts, fit: Finding) -> Finding:
     return replace(
         fit,
         name=mode.name,
@@ -48,9 +44,8 @@ def _of(mode: Facts, fit: Finding) -> Finding:
     )
 
 
-def _said(evidence: Evidence, found: list[Finding]) -> list[Finding]:
-    # What the run itself said, in words that are known: a library often knows why it ends. Then it
-    # says more than that a worker died.
+def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
+    # A known message in the run's output says why the run ended, which is more than "dead_worker".
     run = evidence.run
     others = [each for each in found if each.name != _SYMPTOM]
     if run.well or any(each.ended for each in others):
@@ -59,7 +54,7 @@ def _said(evidence: Evidence, found: list[Finding]) -> list[Finding]:
         mode, words = match.failure, match.words[0]
         if mode.name == _SYMPTOM or not match.certain:
             continue
-        said = f"The run {_ENDED.get(run.end, run.end)}, and said {words!r} ({match.source})."
+        said = f"The run {_ENDED.get(run.end, run.end)}, and printed {words!r} ({match.source})."
         where = run.line or run.stood
-        return [*others, replace(_of(mode, Finding("likely", said, where)), ends=True)]
+        return [*others, replace(_completed(mode, Finding("likely", said, where)), ends=True)]
     return found

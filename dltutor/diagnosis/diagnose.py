@@ -72,14 +72,9 @@ def examine(
     deadline: float,
     announce: Callable[[str], object],
 ) -> Diagnosis:
-    """Diagnose a loader, as `diagnose` does.
+    """Diagnose a loader, with the same arguments as `diagnose`.
 
-    Args:
-        loader: The same as for `diagnose`, like `consume`, `epochs`, and `deadline`.
-        consume: The training loop.
-        epochs: How many times it runs.
-        deadline: In seconds.
-        announce: Called before the first run, with how often the loader will run.
+    Before the first run, `announce` is called with a message that says how often the loader runs.
     """
     examination = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
@@ -88,7 +83,7 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    # Between the runs, Stop could come where Python prints an exception and forgets it.
+    # Hold Stop, because between runs it could arrive where Python prints exceptions and goes on.
     with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
         found = findings(evidence)

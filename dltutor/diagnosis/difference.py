@@ -1,4 +1,4 @@
-"""By which samples two runs of a loader differ."""
+"""Compare two runs of a loader: which samples differ, and whether their results do."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """An epoch of one run, beside that of another.
+    """How the same epoch of two runs differs.
 
     Args:
-        epoch: Which, from 0.
-        whole: Whether both came to its end; else their beginnings were compared.
-        came: How many samples the one has.
-        expected: How many the other has.
-        more: How many of the one's the other doesn't have, or not as often.
-        missing: How many of the other's the one doesn't have, or not as often.
-        twice: How many of the one's came more than once, and no more than once in the other.
-        replayed: Whether both have the same samples, as many in all, and the other has some of them
-            several times: an epoch is longer than the data.
-        unit: What was counted: "samples", or "batches" where those can't be taken apart.
+        epoch: Its number, from 0.
+        whole: Whether both runs finished it. If not, their beginnings were compared.
+        came: How many samples the run has.
+        expected: How many the other run has.
+        more: How many samples of the run the other doesn't have, or has less often.
+        missing: How many samples of the other run this one doesn't have, or has less often.
+        twice: How many samples arrive more than once in the run, but at most once in the other.
+        replayed: Whether both have the same samples and the same number of them, and some arrive
+            several times in the other run too, because an epoch is longer than the data.
+        unit: What was counted: "samples", or "batches" if those can't be taken apart.
     """
 
     epoch: int
@@ -43,20 +43,17 @@ class Difference:
 
     @property
     def any(self) -> bool:
-        """Whether there is one."""
+        """Whether the two differ."""
         return bool(self.more or self.missing)
 
 
 def with_workers(evidence: Evidence) -> Difference | None:
-    """The first epoch that is another one with workers than without; else the first of all.
+    """Return the first epoch that differs with and without workers, or epoch 0 if none does.
 
-    None if nothing can be compared. Epochs that came to their end are compared whatever the order.
-    Of others the beginning is, if the sampler deals the same order each time. After the first
-    epoch, one that shuffles doesn't: torch draws a seed per epoch for new workers, but none for
-    persistent ones, so the sampler's random numbers are different ones.
-
-    Args:
-        evidence: Of one examination.
+    None means that nothing can be compared. Finished epochs are compared regardless of the order.
+    Unfinished ones are compared by their beginning, if the sampler deals out the same order each
+    time. After the first epoch, a sampler that shuffles doesn't: torch draws a seed per epoch for
+    new workers but not for persistent ones, so the sampler gets different random numbers.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
@@ -72,18 +69,14 @@ def with_workers(evidence: Evidence) -> Difference | None:
     return next((each for each in found if each.any), found[0] if found else None)
 
 
-EXACT: Final = 1e-4  # of a number; times differ by more
-_RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
+EXACT: Final = 1e-4  # relative; times differ by more
+_RESULT: Final = 0.05  # relative; sums of the same samples in another order differ by far less
 
 
 def results_differ(run: Measures, alone: Measures) -> bool:
-    """Whether the loop returned other numbers with workers than without.
+    """Return whether the loop's numbers differ with and without workers.
 
-    A number that's zero without any is what a loop measures of its workers.
-
-    Args:
-        run: With workers.
-        alone: Without.
+    They aren't compared if one is zero without workers, because it may be a measurement of them.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
@@ -108,13 +101,7 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
 
 
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
-    """Whether two runs returned the same numbers.
-
-    Args:
-        ours: What the loop of the one returned.
-        theirs: What that of the other returned.
-        apart: By which share of a number they may differ.
-    """
+    """Return whether two loops returned the same numbers, up to a relative difference `apart`."""
     if len(ours) != len(theirs):
         return False
     pairs = zip(ours, theirs, strict=True)
@@ -124,13 +111,9 @@ def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
 def between(
     run: Measures, other: Measures, epoch: int = 0, *, in_order: bool = False
 ) -> Difference | None:
-    """The difference of an epoch, or None if it can't be compared.
+    """Return how an epoch of two runs differs, or None if it can't be compared.
 
-    Args:
-        run: One run.
-        other: The other.
-        epoch: Which, from 0.
-        in_order: Whether samples come in the same order in both, so that beginnings tell.
+    Beginnings of epochs are compared only if both runs have the same order, `in_order`.
     """
     both = (run, other)
     if any(len(each.passes) <= epoch for each in both):

@@ -1,4 +1,4 @@
-"""Exceptions for what prevents a diagnosis."""
+"""Exceptions that say why there's no diagnosis."""
 
 from __future__ import annotations
 

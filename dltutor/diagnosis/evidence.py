@@ -1,4 +1,4 @@
-"""All that was found out about one loader: what the rules read."""
+"""The evidence about one loader. The rules read it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ from dltutor.diagnosis.running.pace import Paces
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the experiments answered; None for one that wasn't made or has no answer.
+    """The answers of the experiments. A field is None if its experiment has no answer.
 
-    A field has the name of its experiment: a run of interventions.py, timed or not, or a module of
-    `probes`.
+    Each field is named after its experiment: a run of interventions.py, or a module of `probes`.
     """
 
     parts: Parts
@@ -59,7 +58,7 @@ class Evidence:
     nothing_kept: Measures | None = None
     more_files: Measures | None = None
 
-    # Timed in turns: as it is, and with one thing changed.
+    # The loader as it is, timed against the loader with one thing changed, alternating.
     sending: Paces | None = None
     workerless: Paces | None = None
     one_iterator: Paces | None = None
@@ -95,21 +94,21 @@ class Evidence:
 
     @property
     def files_by_the_end(self) -> float:
-        """How many descriptors more than at the first batch main will have when the epoch ends."""
+        """How many more descriptors main will have at the end of the epoch than at its start."""
         batches = max(self.run.batches, 1)
         return self.run.files / batches * max(self.parts.batches or 0, batches)
 
     def disturbed_by(self, kind: str) -> Handles | None:
-        """What workers do to each other through a "file" or a "socket"; None if they don't."""
+        """Return how workers disturb each other through a "file" or a "socket"; else None."""
         handles = self.handles
         if handles is None or handles.kind != kind or not handles.disturbed:
             return None
-        # Only a forked worker is handed an open file; a plain socket is sent to any.
+        # Only a forked worker inherits an open file. A plain socket can be sent to any worker.
         return handles if kind == "socket" or self.parts.method == "fork" else None
 
     @property
     def same_stream(self) -> bool:
-        """Whether the workers of a stream all read the same."""
+        """Whether the workers of a stream all read the same samples."""
         shares = self.shares
         if shares is None or len(shares.shares) < 2 or shares.distinct < 2:
             return False
@@ -121,7 +120,7 @@ class Evidence:
 
     @property
     def _times_workers(self) -> bool:
-        # If each has an order of its own, what arrived is compared.
+        # If each worker has its own order, count how often each sample arrived.
         drawn, alone = self.run.drawn[:1], self.alone.drawn[:1] if self.alone else ()
         if not (drawn and alone and drawn[0] and alone[0]):
             return False

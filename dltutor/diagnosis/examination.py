@@ -101,7 +101,7 @@ class Examination:
     asked: Callable[[str, float], object] = lambda question, seconds: None
     untried: list[Untried] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
-    making: float = 0.0  # seconds it took
+    making: float = 0.0  # seconds that making the loader took
     instead: str = (
         "give diagnose() a function that makes the loader, and a new interpreter will call it"
     )
@@ -139,12 +139,12 @@ class Examination:
         return self._examine()
 
     def _examine(self) -> Evidence:
-        # A function finds the temporary files that it prepared the first time again.
+        # All runs share one folder, so that a function finds the files that it made the first time.
         with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
             self.temporary = folder
-            return self._asked()
+            return self._run_experiments()
 
-    def _asked(self) -> Evidence:
+    def _run_experiments(self) -> Evidence:
         evidence: Evidence | None = None
         locks = self._locks()
         for experiment in experiments():
@@ -162,10 +162,10 @@ class Examination:
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.field: answer})
         assert evidence is not None
-        self._own_up(evidence)
+        self._move_silent_run(evidence)
         return evidence
 
-    def _own_up(self, evidence: Evidence) -> None:
+    def _move_silent_run(self, evidence: Evidence) -> None:
         # A run that says nothing isn't an answer.
         why = silent(evidence)
         asked = next(each.question for each in experiments() if each.field == "run")
@@ -226,10 +226,12 @@ class Examination:
             before_fork=before_fork,
             cut=True,
         )
-        return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
+        return self._read_outcome(
+            experiment, question, ended, mark, seconds, first=evidence is None
+        )
 
     def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
-        # If you give the examination more time than usual, your loader needs it.
+        # If you give the examination more time than usual, each experiment gets more, too.
         method = evidence.parts.method if evidence is not None else ""
         ordinary = ORDINARY.get(method, 30.0)
         seconds: float = experiment.seconds * max(1.0, self.seconds / ordinary)
@@ -239,7 +241,7 @@ class Examination:
             seconds = max(seconds, min(MAKING * max(1.0, self.seconds / ordinary), self.seconds))
         return min(seconds + 1.5 * self.making, self.until - time.monotonic())
 
-    def _answer(
+    def _read_outcome(
         self,
         experiment: Experiment,
         question: str,
@@ -252,8 +254,8 @@ class Examination:
         if why := self._proves_nothing(experiment, ended):
             if first:
                 raise CannotRun(why)
-            told = any(each.why == why for each in self.untried)
-            self.untried.append(Untried(question, _SAME if told else why))
+            already = any(each.why == why for each in self.untried)
+            self.untried.append(Untried(question, _SAME if already else why))
             return None
         if isinstance(ended.result, dict):
             if "cannot" in ended.result:
@@ -271,21 +273,21 @@ class Examination:
                 return None
             if first:
                 self.making = ended.result["making"]
-            return self._told(question, read(experiment.record, ended.result["answer"]))
+            return self._record_answer(question, read(experiment.record, ended.result["answer"]))
         if first:
-            raise CannotRun(_why(ended, "making the loader", seconds))
+            raise CannotRun(_why_stopped(ended, "making the loader", seconds))
         # If an experiment is cut short because time is up, that says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             found = experiment.cut_short(ended.stopped, ended.status, mark.get())
             if not ended.stopped:
-                return self._told(question, found)
-            self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
+                return self._record_answer(question, found)
+            self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
             return found
-        self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
+        self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
         return None
 
-    def _told(self, question: str, found: Any) -> Any:
+    def _record_answer(self, question: str, found: Any) -> Any:
         self.tried.append(Tried(question, str(found)))
         return found
 
@@ -311,7 +313,7 @@ class Examination:
 
 
 def silent(evidence: Evidence) -> str:
-    """Say why the run of the loader as it is says nothing, or "" if it does."""
+    """Say why the run of the unchanged loader shows nothing; "" if it does show something."""
     run, samples = evidence.run, evidence.samples
     if run.end == _NOT_RUN:
         return "the loader wasn't run"
@@ -328,7 +330,7 @@ def silent(evidence: Evidence) -> str:
     return ""
 
 
-def _why(ended: Ended, what: str, seconds: float) -> str:
+def _why_stopped(ended: Ended, what: str, seconds: float) -> str:
     if ended.stopped == "limit":
         stood = ended.stood.strip().removesuffix(".")
         where = f": {stood[0].lower()}{stood[1:_LINE]}" if stood else ""

@@ -1,4 +1,4 @@
-"""What an experiment is: one question to a loader, and how its answer is found."""
+"""What an experiment is: one question about a loader, and how to find the answer."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CutShort = Callable[[str, int | None, int], Any]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One question, and how its answer is found.
+    """One question, and how to find the answer.
 
     Args:
         field: The field of Evidence that the answer fills.
-        question: In words.
+        question: The question in words.
         record: The type of the answer. Its `str` is the answer in words.
-        seconds: The most that it may take with workers that are forked; others get more.
-        needed: Whether the answer would tell anything, after what is known.
-        ask: Called in the sandbox, in a fork of the process, with a loader that it may change;
-            returns the record, or raises `Unanswered`, which says why there is no time for it.
-        cut_short: Makes the record of a run whose process died or was stopped: given why it was
-            stopped ("" if it died), its exit code, and the number that the subject's mark had.
-        held: Whether it is forked while a thread of main holds a lock.
+        seconds: How long it may take with forked workers. Other workers get more time.
+        needed: Given the evidence so far, returns whether the question is worth asking.
+        ask: Called in a fork of the process, with a subject that it may change. Returns the record,
+            or raises `Unanswered`, which says why there's no answer.
+        cut_short: Makes the record if the process died or was stopped. Given why it was stopped (""
+            if it died), its exit code, and the last number in the subject's mark.
+        held: Whether to fork while a thread of main holds a lock.
     """
 
     field: str
@@ -43,7 +43,7 @@ class Experiment:
     held: bool = False
 
     def check(self) -> None:
-        """Check that Evidence has the field, and the field the type.
+        """Check that Evidence has this field, with this type.
 
         Raises:
             TypeError: It doesn't.
@@ -68,8 +68,8 @@ def probe(
 ) -> Experiment:
     """Declare the experiment of a module of `probes`.
 
-    The question is the first line of the module's docstring, and the record is what `ask` says it
-    returns. The arguments are those of an Experiment.
+    The question is the first line of the module's docstring, and the record is the return type of
+    `ask`. The arguments are those of an Experiment.
     """
     question = (sys.modules[ask.__module__].__doc__ or "").partition("\n")[0]
     record = typing.get_type_hints(ask)["return"]
@@ -80,11 +80,11 @@ _Record = typing.TypeVar("_Record")
 
 
 def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
-    """Make a record of what JSON has: lists become tuples.
+    """Make a record from JSON. Lists become tuples.
 
     Args:
         record: The record's type.
-        answer: Its fields. Those that the record doesn't have are left out.
+        answer: Its fields. Any that the record doesn't have are ignored.
     """
     known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # dataclasses only
     return record(**{name: _frozen(value) for name, value in answer.items() if name in known})

@@ -1,4 +1,4 @@
-"""A Finding: one thing that is wrong with a loader."""
+"""A Finding: one thing that's wrong with a loader."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SERIOUS: Final[dict[Promise, int]] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong.
+    """One thing that's wrong.
 
-    A rule of a failure mode leaves out what the catalogue says: its name, promise, cause, and
-    lesson. A look at a promise leaves out the name, because it knows none.
+    The rule of a failure mode leaves out what the catalog says: name, promise, cause, and lesson. A
+    check of a promise leaves out the name, because it doesn't know one.
 
     Args:
         certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
@@ -37,7 +37,7 @@ class Finding:
         name: The failure mode's name, as in `dltutor list`; "raises" for an ordinary exception in
             your code; or the promise's name, if no failure mode explains why it's broken.
         lesson: The number of the lesson that teaches it; "" if none does.
-        ends: Whether it ended the run; None if it did in case it breaks the promise "ends".
+        ends: Whether it ended the run. By default, it did if it breaks the promise "ends".
     """
 
     certainty: Certainty
@@ -52,12 +52,10 @@ class Finding:
 
     @property
     def ended(self) -> bool:
-        """Whether it ended the run."""
         return self.promise == "ends" if self.ends is None else self.ends
 
     @property
     def shown(self) -> bool:
-        """Whether an experiment showed it."""
         return self.certainty == "shown"
 
     @property
@@ -67,12 +65,12 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """Its name, or what's wrong if it has none, and how certain that is."""
+        """The finding's name, or else the broken promise, and how certain it is."""
         named = self.name != self.promise
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The rows of the report: how we know, where, why, and what to do."""
+        """Return the rows of the report: how we know, where, why, and what to do."""
         lesson = f"lesson {self.lesson}; `dltutor show {self.name}`" if self.lesson else ""
         said = (
             ("evidence", self.evidence),
@@ -84,6 +82,6 @@ class Finding:
         return tuple((label, text) for label, text in said if text)
 
     def to_dict(self) -> dict[str, str]:
-        """Return what a report says of it, by name."""
+        """Return the fields that a report has, as JSON can hold them."""
         names = ("name", "promise", "certainty", "evidence", "where", "cause", "fix", "lesson")
         return {name: getattr(self, name) for name in names}

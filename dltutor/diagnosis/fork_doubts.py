@@ -51,7 +51,7 @@ def in_use() -> dict[str, str]:
     for name, (title, asked, pattern) in _RUNTIMES.items():
         module = sys.modules.get(name)
         if module is not None:
-            used = True  # a library that can't be asked anymore may be in use
+            used = True  # if the library can't be asked, assume that it's in use
             with suppress(Exception):
                 used = bool(asked(module))
             if used:
@@ -82,7 +82,7 @@ def doubt(ended: Ended, own_loop: bool) -> str:
 
 
 def no_sample(ended: Ended) -> bool:
-    """Return whether not a single sample could be drawn without workers."""
+    """Return whether no sample at all could be drawn without workers."""
     match ended.result:
         case {"answer": {"looked": looked}} if looked:
             return False

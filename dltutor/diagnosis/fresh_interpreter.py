@@ -1,7 +1,7 @@
-"""An examination in a fresh interpreter, for a process whose forks prove nothing.
+"""Run an examination in a new interpreter, for a process whose forks prove nothing.
 
-The function that makes the loader travels there by value, as far as it was typed into a notebook
-or a script, and each experiment is a fork of that interpreter.
+cloudpickle sends the function that makes the loader, along with whatever was defined in a notebook
+or a script. Each experiment is then a fork of the new interpreter.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.texts import end_of_file, fate
 
-_ENDING: Final = 5.0  # seconds for what hangs to be ended there
+_ENDING: Final = 5.0  # seconds for the new interpreter to end what hangs
 
 
 def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> bytes:
-    """All that a fresh interpreter needs for an examination.
+    """Pickle everything that a new interpreter needs for an examination.
 
     Args:
         make: Makes the loader.
@@ -39,7 +39,7 @@ def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> byt
         until: When the examination ends, on the clock of `time.monotonic`.
 
     Raises:
-        CannotSend: It cannot be pickled.
+        CannotSend: It can't be pickled.
     """
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
@@ -48,30 +48,30 @@ def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> byt
         "argv": sys.argv,
         "file": getattr(main, "__file__", None),
         "name": spec.name if spec else None,
-        "typed": typed,  # cells: their lines are shown where something happens in them
+        "typed": typed,  # the source of notebook cells, so that reports can show their lines
     }
     try:
         return bytes(cloudpickle.dumps((around, (make, loop, epochs, until))))
     except Exception as error:
         first = str(error).partition("\n")[0]
         raise CannotSend(
-            "the function that makes the loader cannot be sent to a new interpreter "
+            "the function that makes the loader can't be sent to a new interpreter "
             f"({type(error).__name__}: {first[:160]})"
         ) from None
 
 
 def examined(sent: bytes, until: float) -> Any:
-    """Have an examination made in a fresh interpreter.
+    """Run an examination in a new interpreter.
 
     Args:
-        sent: As `packed` makes it.
+        sent: What `packed` returned.
         until: When the examination ends.
 
     Returns:
-        The Evidence, what was tried, and what was not.
+        The Evidence, what was tried, and what wasn't.
 
     Raises:
-        CannotRun: The loader cannot be made there, or the interpreter died.
+        CannotRun: The loader can't be made there, or the interpreter died.
     """
 
     def work(begin: Callable[[], None]) -> dict[str, Any]:
@@ -81,28 +81,28 @@ def examined(sent: bytes, until: float) -> Any:
         argv, output = argv_of(__name__, folder), folder / "output"
         pid = start_child.start(argv, output=str(output), group=None, shm=None, open_files=None)
         _, status = os.waitpid(pid, 0)
-        if (folder / "told").exists():
-            return {"told": base64.b64encode((folder / "told").read_bytes()).decode()}
+        if (folder / "outcome").exists():
+            return {"outcome": base64.b64encode((folder / "outcome").read_bytes()).decode()}
         said = end_of_file(output).strip().splitlines()
-        last = f", and said {said[-1][:200]!r}" if said else ""
+        last = f", and the last thing it printed was {said[-1][:200]!r}" if said else ""
         return {"died": f"{fate(os.waitstatus_to_exitcode(status))}{last}"}
 
-    # Each experiment there has its limits. What they all take together is theirs.
+    # Each experiment there has its own limits, so the interpreter doesn't need one for memory.
     at_most = max(until - time.monotonic(), 0.0) + _ENDING
     ended = sandbox.run(work, at_most=at_most, memory=float("inf"), own_folder=False)
     match ended.result:
-        case {"told": str(told)}:
-            found = pickle.loads(base64.b64decode(told))
+        case {"outcome": str(outcome)}:
+            found = pickle.loads(base64.b64decode(outcome))
             if isinstance(found, CannotRun):
                 raise found
             return found
         case {"died": str(how)}:
             raise CannotRun(f"the new interpreter that was to run the loader {how}")
-    raise CannotRun("the new interpreter that was to run the loader did not start in time")
+    raise CannotRun("the new interpreter that was to run the loader didn't start in time")
 
 
 def main(folder: str) -> None:
-    """Make the examination that a file asks for, write the outcome to `told`, and end."""
+    """Run the examination in this folder, write the outcome to the file `outcome`, and exit."""
     import __main__
     from dltutor.diagnosis.diagnose import prepare
 
@@ -111,7 +111,7 @@ def main(folder: str) -> None:
     )
     sys.argv[:] = around["argv"]
     linecache.cache.update(around["typed"])
-    # Workers that are spawned import what they need from there.
+    # Spawned workers import what they need from there.
     __main__.__file__ = around["file"]
     __main__.__spec__ = ModuleSpec(around["name"], None) if around["name"] else None
     for each in (make, loop):
@@ -127,5 +127,5 @@ def main(folder: str) -> None:
         found = error
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(pickle.dumps(found))
-    unfinished.rename(Path(folder) / "told")
+    unfinished.rename(Path(folder) / "outcome")
     os._exit(0)

@@ -67,7 +67,7 @@ def _depends_on_seed(evidence: Evidence) -> bool:
 def _decided_by_seed(evidence: Evidence) -> bool:
     if _skips(evidence):
         return True
-    # The same seed brings the same result again, so it's no time and no amount of memory.
+    # The same seed gives the same result again, so it isn't a time or an amount of memory.
     reseeded, repeated = evidence.reseeded, evidence.repeated
     if reseeded is None or repeated is None or repeated.end != "finished":
         return False
@@ -75,13 +75,13 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _resumed(evidence: Evidence) -> bool:
-    # An iteration was begun anew before its end, and then asked for more.
+    # An iteration went on after another one had restarted their iterator.
     run = evidence.run
     return run.well and evidence.parts.persistent and run.resumed > 0
 
 
 def _only_in_new_workers(evidence: Evidence) -> bool:
-    # Something that a new interpreter does otherwise than main.
+    # A new interpreter does something differently than main.
     if evidence.parts.method not in ("spawn", "forkserver"):
         return False
     run, alone, samples = evidence.run, evidence.alone, evidence.samples
@@ -95,7 +95,7 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
 
 
 def _stuck_for_no_reason(evidence: Evidence) -> bool:
-    # Forked workers hang, and nothing that they wait for lets them go on.
+    # Forked workers hang, and don't go on when they get what they wait for.
     waits = evidence.waits
     return waits is not None and bool(waits.stuck) and not any(freed for *_, freed in waits.stuck)
 
@@ -106,7 +106,7 @@ def _shm_ran_out(evidence: Evidence) -> bool:
 
 
 def _files_run_out(evidence: Evidence) -> bool:
-    # They did, or they will before the epoch ends.
+    # They ran out, or they will before the epoch ends.
     run, parts = evidence.run, evidence.parts
     if not parts.workers or "shm_exhausted" in run.named:
         return False
@@ -162,13 +162,13 @@ def _run(
     """Declare a run.
 
     Args:
-        field: The field of Evidence.
+        field: The field of Evidence that it fills.
         question: What it asks.
         at_most: Seconds for all of it.
-        needed: Whether it would tell anything.
-        settings: What is changed, as `Subject.change` has it.
-        options: Return arguments of `runner.run` that depend on the loader.
-        prepare: What else is changed.
+        needed: Returns whether the question is worth asking.
+        settings: What to change, as arguments of `Subject.change`.
+        options: Functions that return arguments of `runner.run`, if those depend on the loader.
+        prepare: Called before the run, to change anything else.
         cut_short: Whether a process that dies or can't be interrupted is an answer.
         fixed: The other arguments of `runner.run`.
     """
@@ -190,7 +190,7 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
-#: Another seed than the one that the loader runs with anyway, the same each time.
+#: A fixed seed that differs from the one that the loader runs with anyway.
 _ONE_SEED: Final[dict[str, Any]] = {"options": (partial(_at_most, 4.0),), "epochs": 1, "seed": 1}
 
 INTERVENTIONS: Final = (
@@ -201,7 +201,7 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        prepare=lambda subject: fill_holes(),  # or luck decides whether workers are seen to grow
+        prepare=lambda subject: fill_holes(),  # so that workers' growth doesn't depend on luck
         cut_short=True,
     ),
     _run(
@@ -225,7 +225,7 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "repeated",
-        "Does the loop return the same without workers and with that seed again?",
+        "Does the loop return the same again without workers and with the same seed?",
         10.0,
         _depends_on_seed,
         {"num_workers": 0},
@@ -234,7 +234,7 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "seeded",
-        "What does the loop return with workers and that seed?",
+        "What does the loop return with workers and the same seed?",
         10.0,
         _decided_by_seed,
         {},

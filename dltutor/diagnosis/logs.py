@@ -1,4 +1,4 @@
-"""A log as it comes: read from where it is, and made plain enough to be searched."""
+"""Read a log from a file, a pipe, or the command line, and clean it up for searching."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-# The end of a log says how a run ended. Its beginning has the warnings about what was to come.
+# The end of a log says how a run ended. Its beginning has the warnings.
 HEAD: Final = 256 * 1024  # bytes
 TAIL: Final = 2 * 1024 * 1024
 
 _PIECE: Final = 1024 * 1024
 
-# One word with a slash, or what ends like a log. A message has spaces around a path, or says with
-# a colon or quotes what it is.
+# Either one word with a slash, or something that ends like a log. A message has spaces around a
+# path, or colons or quotes.
 _PATH: Final = re.compile(
     r"(?:[A-Za-z]:)?(?:[^\s:'\"]*[/\\][^\s:'\"]*|[^\n:'\"]+\.(?:err|log|out|txt))"
 )
 
 
 class NotReadable(Exception):
-    """A log cannot be read; the message says why, in one sentence."""
+    """A log can't be read. The message says why, in one sentence."""
 
 
 def read_log(words: Sequence[str]) -> str:
-    """Get the text that somebody names on a command line.
+    """Return the text that the arguments of a command name.
 
     Args:
-        words: Nothing or "-" for standard input; one word that is an existing file for its
-            content; anything else is the text itself. Of one word that looks like a path, standard
-            error says that there is no such file.
+        words: Nothing, or "-", means standard input. A single word that's an existing file means
+            its content. Anything else is the text itself. If a single word looks like a path, but
+            there's no such file, print that to standard error.
 
     Returns:
-        The text; of a long one the first 256 kB and the last 2 MB.
+        The text, or its first 256 kB and last 2 MB if it's longer than that.
 
     Raises:
-        NotReadable: The file is a directory, may not be read, or holds no text.
+        NotReadable: It's a directory, it may not be read, or it isn't text.
     """
     if list(words) in ([], ["-"]):
         if sys.stdin.isatty():
@@ -47,26 +47,26 @@ def read_log(words: Sequence[str]) -> str:
     if len(words) == 1 and _exists(words[0]):
         path = Path(words[0])
         if path.is_dir():
-            raise NotReadable(f"FILE must be a log, got the directory {path}: name a file in it")
+            raise NotReadable(f"FILE must be a log, got the directory {path}. Name a file in it")
         try:
             with path.open("rb") as file:
                 return _text(_ends(file), str(path))
         except OSError as error:
-            raise NotReadable(f"{path} cannot be read: {error.strerror}") from None
+            raise NotReadable(f"{path} can't be read: {error.strerror}") from None
     if len(words) == 1 and _PATH.fullmatch(words[0]):
-        print(f"There is no file {words[0]}: searching these words as a message.", file=sys.stderr)
+        print(f"There's no file {words[0]}, so this is read as a message.", file=sys.stderr)
     return " ".join(words)
 
 
 def _exists(word: str) -> bool:
     try:
         return os.path.exists(word)
-    except (OSError, ValueError):  # too long for a name, or with a NUL: a message
+    except (OSError, ValueError):  # it's a message: too long for a name, or with a NUL in it
         return False
 
 
 def _ends(file: BinaryIO) -> bytes:
-    # Read piece by piece: a pipe cannot be asked for its end, and a log may be larger than memory.
+    # Read piece by piece, because a pipe can't seek and a log may be larger than memory.
     head = file.read(HEAD)
     tail = b""
     if file.seekable():
@@ -80,24 +80,24 @@ def _ends(file: BinaryIO) -> bytes:
 
 
 def _text(content: bytes, name: str) -> str:
-    # PowerShell's `>` writes UTF-16: every second byte of an English log is 0.
+    # PowerShell's `>` writes UTF-16, where every second byte of an English log is 0.
     if content.count(0) > len(content) // 3:
         content = content.replace(b"\0", b"")
     text = content.decode(errors="replace")
     strange = len(content) - len(content.translate(None, _CONTROL)) + text.count("\ufffd")
     if strange > len(text) * 0.3:
-        raise NotReadable(f"{name} must hold text, and most of it is something else: name a log")
+        raise NotReadable(f"{name} must be text, but most of it is something else. Name a log")
     return text
 
 
 _CONTROL: Final = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1b"})
 
-_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")  # how others write the byte
+_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")  # how tools write an escape
 _TERMINAL: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # color and cursor
     r"|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"  # titles and links
 )
-_COLOR: Final = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")  # that lost its escape
+_COLOR: Final = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")  # a color that lost its escape
 _MARGIN: Final = re.compile(r"^[\w.-]{0,40}[ \t]*[|>] ", re.MULTILINE)
 _FRAME: Final = re.compile("[\u2500-\u257f\u200b\ufeff]+")
 _ENTITIES: Final = (("&#39;", "'"), ("&quot;", '"'), ("&lt;", "<"), ("&gt;", ">"))
@@ -105,16 +105,17 @@ _LINE_BREAK: Final = re.compile(r"\\+[nrt](?=[^a-z]|$)")
 
 
 def plain(log: str) -> str:
-    """Take away what a terminal, a browser or a logger did to a log.
+    """Remove what a terminal, a browser, or a logger added to a log.
+
+    That's colors, the margins of docker compose and of exception groups, the frames that rich
+    draws, and the backslashes of JSON.
 
     Args:
-        log: Anything from one line to a whole log.
+        log: Anything from one line to a whole log. If it's long, only its first 256 kB and last
+            2 MB are used.
 
     Returns:
-        The same words on one line: without colors, the margins of docker compose and of exception
-        groups, the frames that rich draws, and line breaks and quotes that JSON wrote out; with
-        one space for any white space, and three dots for an ellipsis. Of a long log the first
-        256 kB and the last 2 MB.
+        The log on one line, with one space for any white space, and three dots for an ellipsis.
     """
     if len(log) > HEAD + TAIL:
         log = f"{log[:HEAD]}\n{log[-TAIL:]}"

@@ -1,4 +1,4 @@
-"""The measures of one run of the loader, the same for each run there is."""
+"""What's measured in a run of the loader. It's the same for every run."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from dltutor.diagnosis.words import count_of, duration
 
 @dataclass(frozen=True)
 class Measures:
-    """One run of the loader: as it is, or changed in one respect.
+    """One run of the loader, as it is or with one thing changed.
 
     Args:
-        end: As in an Observation; "enough" if it was stopped between two batches because its time
-            was up.
-        error: Type and text of what arrived in main, the worker's own where it raised; "" without.
+        end: The same as in an Observation, or "enough" if it was stopped between two batches
+            because its time was up.
+        error: Type and message of the exception that arrived in main (the worker's message, if a
+            worker raised it), or "".
         kind: The type that arrived in main.
         raised: The type that the worker raised, or None.
         at: Your own lines in the traceback, innermost first.
-        said: The texts of all exceptions, and stderr.
-        named: The failure modes that these words point to, the best first.
+        said: The messages of all exceptions, and stderr.
+        named: The failure modes that `explain` names for that, the most likely first.
         codes: The exit code of each worker.
         batches: How many reached the loop.
-        passes: For each iteration of the loader, what each batch held, as a digest.
-        drawn: The same for each sample, where a batch can be taken apart.
+        passes: For each iteration of the loader, a digest of each batch.
+        drawn: The same for each sample, if batches can be taken apart.
         counted: How many samples each iteration delivered.
-        finished: Whether each iteration came to its end by itself.
-        resumed: How many iterations were begun anew before they had ended, and then asked for more.
-        result: What the loop returned, as a digest of its value; "" for nothing to compare.
-        returned: The same value as its repr, cut short.
+        finished: Whether each iteration ended by itself.
+        resumed: How many iterations went on after another one had restarted their iterator.
+        result: A digest of what the loop returned; "" if that can't be compared.
+        returned: The same value as its repr, shortened.
         numbers: The numbers in that value.
-        kept: The most earlier batches that the loop still held on to at one time.
-        kept_bytes: The most bytes of these.
+        kept: How many earlier batches the loop still held, at most.
+        kept_bytes: The bytes of these, at most.
         kept_then: `kept` each time the number of batches had doubled: [batches, kept].
-        tensors: How many a batch has, on average.
+        tensors: How many tensors a batch has, on average.
         batch_bytes: The bytes of the largest batch.
-        storage_bytes: The bytes of the storages that came with it.
+        storage_bytes: The bytes of the largest storages that came with a batch.
         private: MB of each worker's own memory: [at its first batch, the most].
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called a `set_epoch`.
-        asked: Whether the loop asked a worker that had died for its exit code.
-        first: Seconds until its first batch, the workers' start among them.
-        pace: Seconds between two batches of one iteration: the mean.
-        stood: Where the first worker stood at the end, or main without workers; "" if that isn't
-            known.
+        asked: Whether the loop asked a dead worker for its exit code.
+        first: Seconds until the first batch, including the start of the workers.
+        pace: Mean seconds between two batches of one iteration.
+        stood: If it hung, the line where the first worker was (main, if there are no workers); ""
+            if that isn't known.
         left: How many processes that workers had started outlived them.
-        computed: Seconds that the workers together have computed, or main without workers.
-        temporary: How many temporary files and folders there were at the end of the first two whole
-            iterations.
-        ending: Seconds that the loop waited after the last batch until the iteration ended: the
-            most of any iteration.
+        computed: Seconds that all workers computed (main, if there are no workers).
+        temporary: How many temporary files and folders there were at the end of the first two
+            finished iterations.
+        ending: Seconds between the last batch and the end of its iteration, at most.
         waited_for: Seconds that the loop waited for batches in the first iteration, without the
             first batch.
         idle: Which part of that time each worker had nothing left to do: [in the first half of the
-            batches, in the other half].
+            batches, in the second half].
         cores: How many cores all workers together may use, and how many main may use.
     """
 
@@ -111,23 +111,23 @@ class Measures:
 
     @property
     def contents(self) -> tuple[tuple[str, ...], ...]:
-        """What each iteration held: its samples, or its batches if those can't be taken apart."""
+        """The samples of each iteration, or its batches if those can't be taken apart."""
         return tuple(drawn or whole for drawn, whole in zip(self.drawn, self.passes, strict=True))
 
     @property
     def whole(self) -> tuple[tuple[str, ...], ...]:
-        """The same, only of iterations that came to their end."""
+        """The same, only for finished iterations."""
         pairs = zip(self.contents, self.finished, strict=True)
         return tuple(each for each, done in pairs if done)
 
     @property
     def line(self) -> str:
-        """Your own innermost line in the traceback; "" without one."""
+        """Your own innermost line in the traceback, or ""."""
         return self.at[0] if self.at else ""
 
     @property
     def dead(self) -> tuple[tuple[int, int], ...]:
-        """The workers that died, and their exit codes, without those that were asked to end."""
+        """The workers that died, with their exit codes, except those that got SIGTERM."""
         codes = enumerate(self.codes)
         return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
 
@@ -143,7 +143,7 @@ class Measures:
 
     @property
     def waited(self) -> bool:
-        """Whether main waited in vain for a batch: without end, or until the loader's timeout."""
+        """Whether main waited in vain for a batch, forever or until the loader's timeout."""
         return self.end == "hung" or "DataLoader timed out" in self.error
 
     def __str__(self) -> str:

@@ -1,11 +1,13 @@
-"""explain(): name the failure modes that an error message or a log may come from.
+"""explain(): name the failure modes that may have caused an error message or a log.
 
-The texts stand in messages.toml; "..." in a log stands for words of one that were left out. How
-the failure modes are ordered:
+The texts are in messages.toml. A log may have "..." in place of some words. Failure modes are
+ordered by a score:
 
-- A text counts 1 for its first cause, 1/2 for its second, 1/3 for its third; a hint a tenth.
-- A failure mode has the count of its best text, and a tenth of what its other texts count.
-- Between equals the one whose words come later in the log is first: the end says how it ended.
+- A text scores 1 for its first cause, 1/2 for its second, and 1/3 for its third. If the text is
+  only a hint, it scores a tenth of that.
+- A failure mode gets the score of its best text, plus a tenth of the scores of its other texts.
+- If two have the same score, the one whose words appear later in the log comes first, because the
+  end of a log says how the run ended.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ from dltutor.failures import FACTS, Facts
 
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
-_PLACES: Final = 50  # of one text in one log, the last ones
-_BEFORE: Final = 8000  # characters in which the `after` of a text has to stand: a traceback
-_AROUND: Final = 300  # characters at each side of "..." in which a text has to stand
-_SHOWN: Final = 160  # characters of the words that were found
+_PLACES: Final = 50  # matches of one text in one log, counted from its end
+_BEFORE: Final = 8000  # characters before a text to search for its `after`: a traceback's length
+_AROUND: Final = 300  # characters to search on each side of "..."
+_SHOWN: Final = 160  # characters to show of the words that were found
 
 
 @dataclass(frozen=True)
 class Message:
-    """A text that a failure mode leaves in a log, as messages.toml has it."""
+    """An entry of messages.toml: a text that a failure mode leaves in a log."""
 
     text: str
     source: str
@@ -49,9 +51,9 @@ class Match:
     Args:
         failure: The facts of the failure mode.
         words: What was found, the longest piece first.
-        source: Where the most telling of these words are raised.
-        tell: How to tell it from other failures that say the same; "" where there are none.
-        certain: Whether these words point to it before all others, and are no mere hint.
+        source: Where the most telling of these words come from.
+        tell: How to tell it from other failures that say the same; "" if there are none.
+        certain: Whether it's the most likely cause of these words, and they aren't only a hint.
     """
 
     failure: Facts
@@ -70,22 +72,22 @@ class _Found:
 
 
 def explain(log: str) -> tuple[Match, ...]:
-    """Find the failure modes whose texts stand in an error message or a log.
+    """Find the failure modes whose texts appear in an error message or a log.
 
     Args:
-        log: Anything from one line to a whole log, with or without colors and prefixes; case and
-            line breaks do not matter. Of a long one the first 256 kB and the last 2 MB are read.
+        log: Anything from one line to a whole log, with or without colors and prefixes. Case and
+            line breaks don't matter. If it's long, only its first 256 kB and last 2 MB are read.
 
     Returns:
-        What matches, best first; empty where nothing does.
+        What matches, best first; empty if nothing does.
 
     Raises:
-        TypeError: It is not a string.
+        TypeError: It isn't a string.
     """
-    if not issubclass(type(log), str):  # isinstance would ask the object
-        from dltutor.observation.foreign import kind_of  # with torch: not for an answer
+    if not issubclass(type(log), str):  # isinstance would run code of the object
+        from dltutor.observation.foreign import kind_of  # imports torch, so only if needed
 
-        raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}: use str()")
+        raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}. Use str()")
     facts = {each.name: each for each in FACTS}
     found: dict[str, list[tuple[float, _Found]]] = defaultdict(list)
     for each in _outermost(_search(plain(log))):
@@ -106,7 +108,7 @@ def explain(log: str) -> tuple[Match, ...]:
 
 @cache
 def messages() -> tuple[Message, ...]:
-    """All texts of messages.toml."""
+    """Return all entries of messages.toml."""
     content = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return tuple(
         Message(**{**entry, "causes": tuple(entry["causes"])})
@@ -121,7 +123,7 @@ def _search(log: str) -> Iterator[_Found]:
     dots = [hit.start() for hit in deque(re.finditer(r"\.{3}", lowered), maxlen=_PLACES)]
     near = "\n".join(lowered[max(at - _AROUND, 0) : at + _AROUND] for at in dots)
     for message in messages():
-        # A hundred times quicker than to compile and to search what is not there.
+        # A hundred times faster than compiling and searching for a text that isn't there.
         patterns = [message.text] if anchor(message.text) in lowered else []
         words = _WORD.findall(message.text) if near else []
         if len(words) > 2 and all(anchor(word) in near for word in (words[0], words[-1])):
@@ -135,19 +137,19 @@ def _search(log: str) -> Iterator[_Found]:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    # Both sides are in lower case: searching without regard to case is ten times slower.
+    # Both sides are in lower case, because a case-insensitive search is ten times slower.
     return re.compile(re.sub(r"\\.|[A-Z]+", _lower, text))
 
 
-# What spaces part, outside of classes and groups.
+# The words between spaces, except for spaces in classes and groups.
 _WORD: Final = re.compile(
     r"(?:\\.|\[[^\]]+\]|\((?:\\.|\((?:\\.|[^()\\])*\)|[^()\\])*\)| [?+]|[^\\\[( ])+"
 )
-_GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # with what is left of a word, as in "(pid(s) ...) "
+_GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # also with parts of a word, as in "(pid(s) ...) "
 
 
 def _with_a_gap(words: list[str]) -> str:
-    # Up to some word, and on from some other one. Three at least have to be left.
+    # Some of its first words, then the dots, then some of its last words: three at least.
     first, *middle, last = words
     prefix, suffix = "", ""
     for word in reversed(middle[1:]):
@@ -159,10 +161,10 @@ def _with_a_gap(words: list[str]) -> str:
 
 
 def _lower(part: re.Match[str]) -> str:
-    return part[0] if part[0].startswith("\\") else part[0].lower()  # \S is not \s
+    return part[0] if part[0].startswith("\\") else part[0].lower()  # \S must not become \s
 
 
-# Where a run of plain letters ends: at a class, a sign or a group, and before what may be missing.
+# Where a run of plain letters ends: at a class, a sign, or a group, and before optional parts.
 _NOT_PLAIN: Final = re.compile(
     r"(?:\n|\\.|\.)(?:[?*+]|\{[^}]*\})?\??|(?:\0..\0|.)(?:[?*]|\{[^}]*\})\??|[+^$]"
 )
@@ -170,7 +172,7 @@ _NOT_PLAIN: Final = re.compile(
 
 @cache
 def anchor(text: str) -> str:
-    """The longest piece that whatever a text matches contains, in lower case."""
+    """Return the longest plain piece that every match of a text contains, in lower case."""
     flat = re.sub(r"\\[.()\[\]{}|*+?$^]", lambda sign: f"\0{ord(sign[0][1]):02x}\0", text)
     while flat != (flat := re.sub(r"\[[^\]]*\]|\([^()]*\)", "\n", flat)):
         pass  # from the inner groups outwards
@@ -186,8 +188,8 @@ def _shortened(words: str) -> str:
 
 
 def _outermost(found: Iterator[_Found]) -> Iterator[_Found]:
-    # What begins or ends where a longer one does is a part of what that one says; of two in the
-    # same place the one that says what stands before it knows more, and a hint less.
+    # Drop a match that begins or ends where a longer one does, because it's part of that. If two
+    # are in the same place, prefer one with an `after`, then one that isn't a hint.
     everything = sorted(found, key=lambda each: (not each.message.after, each.message.hint))
     ends: dict[int, int] = {}
     starts: dict[int, int] = {}

@@ -12,11 +12,7 @@ _WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
 
 
 def elsewhere(evidence: Evidence) -> tuple[str, ...]:
-    """Say what will fail on another machine or with another start method, one sentence for each.
-
-    Args:
-        evidence: The evidence of one examination.
-    """
+    """Say what will fail on another machine or with another start method, one sentence for each."""
     return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
 
 

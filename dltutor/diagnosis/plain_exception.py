@@ -31,14 +31,14 @@ def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
         return []
     if not anyhow and any(each.shown and each.promise in _WRONG for each in others):
         return []
-    said, where, fix = _told(evidence, without=without)
+    said, where, fix = _described(evidence, without=without)
     cause = _ANYHOW if anyhow else _WITH_WORKERS
     if not evidence.parts.workers:
         cause = "Your code raises an exception."
     return [Finding("shown", said, where, fix, cause, "ends", "raises")]
 
 
-def _told(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:
+def _described(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:
     run, parts = evidence.run, evidence.parts
     said = f"The loop ended with {(run.error or run.end).rstrip('.')}."
     where = run.line or (parts.where if run.raised else "")

@@ -60,11 +60,11 @@ class Diagnosis:
         elif not self.ran:
             found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
         elif self.untried:
-            found += f", with {len(self.untried)} of the questions unanswered"
+            found += f", with {len(self.untried)} questions unanswered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as lists, strings, and numbers that JSON can hold."""
+        """Return the diagnosis as JSON can hold it."""
         return {
             "version": 4,
             "ok": self.ok,
@@ -127,7 +127,7 @@ class Diagnosis:
         return framed("".join(parts), tone, wrap=False)
 
     def _next(self) -> tuple[str, ...]:
-        # What somebody can do whose loader misbehaves all the same.
+        # What to do if nothing was found, but the loader still misbehaves.
         steps = []
         if not self.parts.loop:
             steps.append(

@@ -1,4 +1,4 @@
-"""reproduce(): run a failure mode of the catalogue, broken or fixed, where it is safe to."""
+"""reproduce(): run a failure mode of the catalog, broken or fixed, in a safe place."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from dltutor.observation import Observation, confine, observe
 
 STARTING: Final = 10.0  # seconds more for workers that import torch first
 _MINUTE: Final = 60.0
-_PATIENCE: Final = 4  # times as long, where workers had not even started
+_PATIENCE: Final = 4  # times as long, if the workers hadn't even started
 
 
 def reproduce(
     failure: Failure, *, fixed: bool = False, workers: int = 2, start_method: str = "fork"
 ) -> Observation:
-    """Run the broken or the fixed case of a failure mode and say what happened.
+    """Run the broken or the fixed case of a failure mode, and return what happened.
+
+    If the failure mode needs limits or has to be isolated, it runs under `confine`.
 
     Args:
-        failure: An entry of the catalogue.
+        failure: An entry of the catalog.
         fixed: Run the fixed case instead of the broken one.
         workers: The number of workers.
-        start_method: "fork", "spawn" or "forkserver".
-
-    Returns:
-        The Observation; by `confine` if the failure asks for limits, or to be isolated.
+        start_method: "fork", "spawn", or "forkserver".
 
     Raises:
-        CannotConfine: This machine does not permit these limits.
+        CannotConfine: This machine doesn't permit these limits.
     """
     make = failure.fixed if fixed else failure.broken
     deadline = failure.deadline + (0 if start_method == "fork" else STARTING)
@@ -50,7 +49,7 @@ def _observe(case: Case, deadline: float) -> Observation:
 
 
 def _still_starting(observation: Observation) -> bool:
-    # On a busy machine a new interpreter takes long, and its silence is not the failure's.
+    # On a busy machine, a new interpreter takes long to start, which looks like a hang.
     return observation.end == "hung" and any(
         worker.exitcode is None and worker.stack is None for worker in observation.workers
     )

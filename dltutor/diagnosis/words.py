@@ -20,14 +20,14 @@ def count_of(count: int, noun: str, plural: str = "") -> str:
 
 
 def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
-    """Say how many of some things are ill, or that all are well.
+    """Say how many things have a problem, or that none has.
 
     Args:
-        some: How many are ill.
+        some: How many have a problem.
         looked: How many were looked at.
         noun: What they are, in the singular.
-        ill: What is said of those that are ill.
-        well: What is said of all of them if none is.
+        ill: The verb phrase for things with a problem.
+        well: The verb phrase for all of them if none has one.
     """
     plural = noun + ("es" if noun.endswith("ch") else "s")
     if not looked:

@@ -1,4 +1,4 @@
-"""`dltutor workers FILE:LOADER`: how many workers a loader of your own should have, here."""
+"""`dltutor workers FILE:LOADER`: measure how many workers your loader should have here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ SECONDS: Final = 60.0
 
 
 def add_workers(commands: Any) -> None:
-    """Add `workers` to the commands of a parser; what was chosen has its `run`."""
+    """Add `workers` to the commands of a parser. What it parses has `run`."""
     parser = commands.add_parser(
         "workers",
         help="measure how many workers your own loader should have, on this machine",
-        description="Run your loader with several numbers of workers, in turns; print how many "
+        description="Run your loader with several numbers of workers, alternating. Print how many "
         "samples per second each number delivers, how long it takes to start, and which number to "
-        "take. The module is imported: what trains must stand under `if __name__ == '__main__':`.",
+        "use. Your module gets imported, so put the code that trains under "
+        "`if __name__ == '__main__':`.",
     )
     parser.add_argument(
         "loader",
@@ -31,31 +32,32 @@ def add_workers(commands: Any) -> None:
         type=_count,
         nargs="+",
         metavar="N",
-        help="the numbers of workers to measure, such as --counts 0 1 2 4 (default: 0, 1, 2, 4 and "
-        "so on, up to twice the cores)",
+        help="the numbers of workers to measure, such as --counts 0 1 2 4 (default: 0, 1, 2, 4, "
+        "and so on, up to twice the number of cores)",
     )
     parser.add_argument(
         "--deadline",
         type=seconds,
         default=SECONDS,
         metavar="S",
-        help=f"seconds for all of it (default: {SECONDS:g}); what was measured by then is told",
+        help=f"seconds for all of it (default: {SECONDS:g}). The report has what was measured by "
+        "then",
     )
     parser.add_argument(
         "--step",
         type=seconds,
         metavar="S",
-        help="seconds that your training step takes; main waits that long after each batch, while "
-        "the workers go on (default: nothing is done with the batches)",
+        help="seconds that your training step takes. After each batch, the main process waits that "
+        "long, while the workers continue (default: it doesn't wait)",
     )
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Measure, and print what was found.
+    """Measure the loader, and print which number of workers to use.
 
     Returns:
-        0; 1 if the loader did not run as it should; 2 if there is none, or a count is too large.
+        0; 1 if the loader didn't run as it should; 2 if there's no loader or a count is too large.
     """
     from dltutor.observation.leftovers import nothing_left
     from dltutor.observation.throughput import CannotMeasure, how_many_workers
@@ -73,7 +75,8 @@ def run(chosen: argparse.Namespace) -> int:
             return _refuse(
                 1,
                 f"importing {chosen.loader.rpartition(':')[0]} took longer than "
-                f"{chosen.deadline:g} s: what trains must stand under `if __name__ == '__main__':`",
+                f"{chosen.deadline:g} s. Put the code that trains under "
+                "`if __name__ == '__main__':`",
             )
         try:
             left = max(1.0, chosen.deadline - (time.monotonic() - began))
@@ -89,8 +92,8 @@ def run(chosen: argparse.Namespace) -> int:
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(
-            "must be numbers of workers with spaces between them, such as 0 1 2 4, after "
-            f"FILE:LOADER; got {text!r}"
+            "must be numbers of workers after FILE:LOADER, with spaces between them, such as "
+            f"0 1 2 4, got {text!r}"
         )
     return int(text)
 

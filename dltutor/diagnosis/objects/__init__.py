@@ -1,1 +1,1 @@
-"""What objects hold, where it is reached from, and what it contains."""
+"""Find what objects hold, the path to it, and its content."""

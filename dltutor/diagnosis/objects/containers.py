@@ -1,4 +1,4 @@
-"""The containers in reach of a dataset: their sizes, and the pages that their elements lie on."""
+"""The containers that a dataset reaches: their sizes, and the memory pages of their elements."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from dltutor.observation.foreign import (
     module_of,
 )
 
-_MANY: Final = 2000  # elements from which on a container is large
-_FOLLOWED: Final = 2000  # elements of a large container whose pages are looked at
+_MANY: Final = 2000  # elements that make a container large
+_FOLLOWED: Final = 2000  # elements of a large container whose pages to look at
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """Return how many elements a container has that can grow; None for anything else."""
+    """Return the length of a container that can grow; None for anything else."""
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
     if is_a(thing, bytearray):
@@ -43,15 +43,18 @@ def size(thing: Any) -> int | None:
 
 
 def bound(thing: Any) -> int | None:
-    """Return how many elements a container says it holds at most; None if it doesn't say."""
+    """Return the maximum length that a container declares; None if it doesn't."""
     if is_a(thing, deque):
         return _number(thing, "maxlen")
     return _number(_cache_info(thing), "maxsize")
 
 
 def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
-    """Large containers of Python objects: the way there, the class, the length, and the numbers of
-    pages in which its elements lie, of a few thousand of them.
+    """Find large containers of Python objects.
+
+    Returns:
+        For each one, its path, class, and length, and the page numbers of a few thousand of its
+        elements.
     """
     found = []
     for each in reached(roots):
@@ -60,7 +63,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
             if _count(thing) >= _MANY:
                 found.append((path, _kind(thing), _count(thing), _pages(thing)))
         elif module_of(type(thing)).startswith("pandas."):
-            with suppress(Exception):  # two columns of one name, a frame of somebody's own class
+            with suppress(Exception):  # for example, two columns have the same name
                 found += _columns(path, thing)
     return found
 
@@ -99,7 +102,7 @@ def _number(thing: Any, name: str) -> int | None:
 
 
 def _cache_info(thing: Any) -> Any:
-    # Of a function under `lru_cache`, or under another library's that has the same manners.
+    # The cache_info() of a function under `lru_cache`, or under a library's version of it.
     of_its_own = attributes_of(thing) if is_a(thing, types.FunctionType) else {}
     inherited = any("cache_info" in attributes_of(each) for each in lineage(type(thing)))
     if not inherited and "cache_info" not in of_its_own:
@@ -120,12 +123,12 @@ def _count(thing: Any) -> int:
 def _objects(thing: Any) -> bool:
     if not is_a(thing, np.ndarray):
         return False
-    plain = np.ndarray.view(thing, np.ndarray)  # a class that comes from it may say anything
+    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may say anything
     return plain.dtype == object and plain.ndim == 1
 
 
 def _pages(thing: Any) -> array[int]:
-    # Only the elements that are objects of their own: small numbers are shared by everybody.
+    # Leave out True, False, and None, because every container shares those.
     every = max(_count(thing) // _FOLLOWED, 1)
     array_of = is_a(thing, np.ndarray)
     source = (
@@ -138,11 +141,11 @@ def _pages(thing: Any) -> array[int]:
     return pages or array("Q", [id(thing) // _PAGE])
 
 
-# What code of yours can get at
+# What your code can reach
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield everything in reach, also through defaults and your classes and modules."""
+    """Yield everything that can be reached, even through defaults, classes, and modules."""
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 
@@ -194,7 +197,7 @@ def _module_of(thing: Any) -> list[Found]:
 
 
 def _is_your_code(thing: Any) -> bool:
-    # Neither a library's nor Python's.
+    # Code that belongs neither to a library nor to Python.
     name = module_of(thing)
     return name != "builtins" and name in sys.modules and _is_yours(sys.modules[name])
 

@@ -1,4 +1,4 @@
-"""What a sample or a batch holds, as a short text that is the same for the same content."""
+"""Digests of samples and batches: short strings that are equal if the content is."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from dltutor.tables import MB
 
 _DEEP: Final = 12  # levels of nesting
 _MOST: Final = 5_000  # parts of one thing
-_LEAVES: Final = 500_000  # of a thing and all its parts
+_LEAVES: Final = 500_000  # parts of one thing, at all levels
 _PICKLED: Final = 16 * MB  # bytes of an object's pickle
 
 
 def digest(thing: Any) -> str:
-    """Return the content of anything as 16 letters."""
+    """Return a digest of anything's content: 16 characters."""
     content = _Content()
     content.feed(thing, _DEEP)
     return content.hash.hexdigest()
 
 
 def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str, Any]]:
-    """Yield what lists, tuples, dicts, and dataclasses hold at their ends, with its path."""
+    """Yield the innermost parts of nested lists, tuples, dicts, and dataclasses, with paths."""
     parts = None if depth == 0 else parts_of(thing)
     if parts is None:
         yield path, thing
@@ -41,7 +41,7 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 
 
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
-    """Return the parts of a collection by key or position; None for anything that has no parts."""
+    """Return the parts of a collection by key or position; None if it isn't a collection."""
     if is_a(thing, (Mapping, list, tuple)):
         return list(islice(foreign.elements(thing), _MOST))
     if foreign.has(type(thing), "__dataclass_fields__") or _attributes_hold_data(thing):
@@ -50,7 +50,7 @@ def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
 
 
 def shape(thing: Any) -> str:
-    """Say what kinds of things a sample holds, and of what shapes."""
+    """Describe the types and shapes of a sample's parts."""
     said = []
     for path, leaf in leaves(thing):
         size = attribute(leaf, "shape")
@@ -63,8 +63,8 @@ def split(batch: Any, count: int) -> list[str] | None:
     """Return the digest of each sample of a batch; None if the batch can't be taken apart.
 
     Args:
-        batch: As the loader delivers it.
-        count: How many samples are in it.
+        batch: A batch from the loader.
+        count: How many samples it has.
     """
     found = [leaf for _, leaf in leaves(batch)]
     parts = [each for each in found if rows(each) == count]
@@ -76,7 +76,7 @@ def split(batch: Any, count: int) -> list[str] | None:
 
 
 def size(thing: Any) -> int:
-    """Return the bytes of everything that a thing holds: tensors, arrays, strings."""
+    """Return the number of bytes in a thing's tensors, arrays, and strings."""
     total = 0
     for _, leaf in leaves(thing):
         if is_a(leaf, (str, bytes)):
@@ -93,7 +93,7 @@ def rows(leaf: Any) -> int:
 
 
 def _attributes_hold_data(thing: Any) -> bool:
-    # A batch class of a library or of one's own, such as torch_geometric's.
+    # It's a custom batch class, such as torch_geometric's.
     if is_a(thing, (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, type)):
         return False
     held = attributes_of(thing).values()
@@ -101,14 +101,14 @@ def _attributes_hold_data(thing: Any) -> bool:
 
 
 class _Content:
-    """The hash of a thing, and how many more of its parts may go into it."""
+    """A hash of a thing, and how many more parts it may take."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=8)
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Add a thing with its parts, or only the name of its class if it raises."""
+        """Add a thing with its parts, or only its class name if that raises."""
         self.left -= 1
         if self.left < 0:
             return
@@ -133,7 +133,7 @@ class _Content:
                 self.feed(part, depth - 1)
         elif foreign.has(thing, "tobytes"):  # PIL's images
             content.update(thing.tobytes())
-        else:  # what cannot be pickled has no content that could be compared
+        else:  # if it can't be pickled, `feed` takes only its class name
             content.update(_pickled(thing))
 
 
@@ -145,7 +145,7 @@ def _name(key: Any) -> str:
 
 
 def _pickled(thing: Any) -> bytes:
-    """Return the pickle of a thing, or its beginning if it is large."""
+    """Return the pickle of a thing, or only its beginning if it's large."""
     file = _Beginning()
     with suppress(_Enough):
         pickle.dump(thing, file)
@@ -153,7 +153,7 @@ def _pickled(thing: Any) -> bytes:
 
 
 class _Enough(Exception):
-    """Ends a pickle that gets long."""
+    """Raised to end a pickle that's too long."""
 
 
 class _Beginning(io.BytesIO):
@@ -169,5 +169,5 @@ def _feed_tensor(content: Any, tensor: torch.Tensor) -> None:
     try:
         plain = tensor.detach().to_dense().cpu().contiguous().reshape(-1)
         content.update(plain.view(torch.uint8).numpy().data)
-    except (RuntimeError, TypeError, NotImplementedError):  # nested, quantized, of length 0
+    except (RuntimeError, TypeError, NotImplementedError):  # it's nested, quantized, or empty
         content.update(repr(tensor).encode())

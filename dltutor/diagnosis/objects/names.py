@@ -1,4 +1,4 @@
-"""The names of things: how your code reaches a lock, a thread, an executor."""
+"""Find the name under which your code reaches a lock, a thread, or an executor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Return where to look up names: the dataset, and the modules of your code."""
+    """Return where to look for names: the dataset, its functions, and your modules."""
     roots: list[Found] = []
     if subject is not None:
         roots += [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -35,14 +35,14 @@ def roots_of(subject: Subject | None) -> list[Found]:
 
 
 def named(roots: Sequence[Found], wanted: Any) -> str:
-    """Return the name under which something is reached; "" if nothing reaches it."""
+    """Return the path from a root to an object; "" if there's none."""
     return next((each.path for each in near(roots) if each.thing is wanted), "")
 
 
 def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
-    """Yield what things hold and what their classes hold, three levels deep.
+    """Yield what things and their classes hold, three levels deep.
 
-    What the loader's own parts hold comes first, however many globals your modules have.
+    The loader's own parts come first, so that many globals in your modules don't crowd them out.
     """
     seen: set[int] = set()
     starts = [*starts]
@@ -56,7 +56,7 @@ def _is_module(thing: Any) -> bool:
 
 
 def held_by_class_too(found: Found) -> list[Found]:
-    """Return what an object holds and what its class holds."""
+    """Return what an object and its class hold."""
     if is_a(found.thing, type):
         return _class_attributes(found.path, found.thing)
     if module_of(type(found.thing)) in ("builtins", "threading", "queue"):

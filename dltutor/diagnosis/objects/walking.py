@@ -1,7 +1,8 @@
-"""The walk through what things hold, the nearest first, each with the way there.
+"""Walk through everything that some objects hold, the nearest first, with the path to each.
 
-`search` is the walk. `walk` begins at a dataset and ends with the globals of its code; `near`, in
-names.py, looks at classes too; `reached`, in containers.py, at all that your code can get at.
+`search` is the walk itself. `walk` starts from a dataset and ends with the globals of its code.
+`near` in names.py also looks at classes, and `reached` in containers.py at anything that your code
+can reach.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from torch.utils.data import DataLoader
 from dltutor.observation import foreign
 from dltutor.observation.foreign import attributes_of, is_a, lineage, module_of
 
-_EACH: Final = 24  # elements of a container
-_ATTRIBUTES: Final = 200  # of one object
-_LONGEST: Final = 3.0  # seconds of one walk, with what is done at each thing
+_EACH: Final = 24  # elements of one container
+_ATTRIBUTES: Final = 200  # attributes of one object
+_LONGEST: Final = 3.0  # seconds of one walk, including what the caller does at each thing
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _WHOLE: Final = (*_PLAIN, np.ndarray, torch.Tensor)
 _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation")
@@ -34,13 +35,13 @@ _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation
 
 @dataclass(frozen=True)
 class Found:
-    """A thing, the way there, and who holds it under which name.
+    """A thing, the path to it, and what holds it.
 
     Args:
-        path: As one writes it: `dataset.transform.rng`, or `module.NAME`.
+        path: The path as code, such as `dataset.transform.rng` or `module.NAME`.
         thing: What was found.
-        holder: The object, module or container that holds it; None where it cannot be put back.
-        key: The attribute's name, or the key or position in a container.
+        holder: The object, module, or container that holds it; None if it can't be replaced there.
+        key: Its attribute name in the holder, or its key or position.
     """
 
     path: str
@@ -50,7 +51,7 @@ class Found:
 
 
 def put(found: Found, *instead: Any) -> None:
-    """Put a thing back where it was found, or something else in its place."""
+    """Put a thing back where it was found, or put `instead` there."""
     thing = instead[0] if instead else found.thing
     if is_a(found.holder, (dict, list)):
         found.holder[found.key] = thing
@@ -70,16 +71,14 @@ def search(
 ) -> Iterator[Found]:
     """Yield everything that some things reach, breadth first, each thing once.
 
-    It stops at a number of things, and after a few seconds: a thing may take its time.
-
     Args:
-        starts: Where it begins.
-        inside: What a thing holds.
-        deep: Levels below the starts.
-        most: Things at most.
-        passed: Whether a thing is passed over, with all that it holds.
-        repeated: Types of things that are found each time: equal numbers may be one object.
-        seen: The ids of things that have been found before; it is added to.
+        starts: Where to start.
+        inside: Returns what a thing holds.
+        deep: How many levels to go below the starts.
+        most: How many things to yield, at most. It also stops after 3 s.
+        passed: Returns whether to skip a thing and everything in it.
+        repeated: Types of things to yield every time, because equal numbers may be one object.
+        seen: The ids of things to skip. The ids of what's found are added to it.
     """
     waiting = deque((each, deep) for each in starts)
     seen = set() if seen is None else seen
@@ -95,7 +94,7 @@ def search(
         count += 1
         yield found
         if depth:
-            with suppress(Exception):  # such as a dict that a thread fills at this moment
+            with suppress(Exception):  # for example, a thread is changing a dict
                 waiting.extend((each, depth - 1) for each in inside(found))
 
 
@@ -109,14 +108,14 @@ def walk(
 
     Args:
         dataset: Any object.
-        others: More objects to begin at, whose paths aren't of interest.
-        named: What its paths begin with.
-        with_globals: Whether to go on to these.
+        others: More objects to start from. Their paths start empty.
+        named: How the dataset's paths start.
+        with_globals: Whether to include the globals.
     """
     names: set[str] = set()
     seen: set[int] = set()
     most = 3000
-    limits: dict[str, Any] = {"passed": _is_elsewhere, "repeated": _PLAIN, "seen": seen}
+    limits: dict[str, Any] = {"passed": _is_module_or_loader, "repeated": _PLAIN, "seen": seen}
     starts = [Found(named, dataset), *(Found("", each) for each in others)]
     for found in search(starts, held, deep=6, most=most, **limits):
         most -= 1
@@ -145,12 +144,12 @@ def held(found: Found) -> list[Found]:
     return parts + attributes(found)
 
 
-def _is_elsewhere(thing: Any) -> bool:
+def _is_module_or_loader(thing: Any) -> bool:
     return is_a(thing, (types.ModuleType, DataLoader))
 
 
 def _globals(names: set[str]) -> list[Found]:
-    # What these modules hold under global names.
+    # The globals of these modules.
     found = []
     for name in sorted(names):
         module = sys.modules.get(name)
@@ -177,20 +176,20 @@ def elements(found: Found) -> list[Found]:
 
 
 def attributes(found: Found) -> list[Found]:
-    """Return the attributes of an object, also those in slots."""
+    """Return the attributes of an object, including those in slots."""
     thing = found.thing
     found_here = attributes_of(thing)
     for cls in lineage(type(thing)):
         names = attributes_of(cls).get("__slots__", ())
         for name in (names,) if is_a(names, str) else names:
-            with suppress(Exception):  # an empty slot; slots that an iterator named are used up
+            with suppress(Exception):  # the slot is empty
                 found_here.setdefault(name, object.__getattribute__(thing, name))
     some = islice(found_here.items(), _ATTRIBUTES)
     return [Found(f"{found.path}.{name}", each, thing, name) for name, each in some]
 
 
 def cells(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """Return what a function is closed over, by name."""
+    """Return the closure variables of a function, by name."""
     found = []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = 2
 _MUCH: Final = 16 * MB
-_FILLING: Final = 3.0  # seconds for the batches ahead
-_QUIET: Final = 0.4  # seconds without a new one
+_FILLING: Final = 3.0  # seconds for workers to load ahead, at most
+_QUIET: Final = 0.4  # seconds without a new batch; then the workers are done
 _TURNS: Final = 2
 _TAKING: Final = 0.8  # seconds for the batches that are taken
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is loaded ahead of a loop that stops after its first batch, and whether it helps.
+    """How much is loaded ahead of a loop that stops after its first batch, and whether it helps.
 
     Args:
-        held: MB of shared memory with the prefetch that was chosen.
-        held_by_two: The same with two batches for each worker.
-        seconds: Seconds for a batch, with the prefetch that was chosen.
-        seconds_by_two: The same with two.
-        steady: Seconds for a batch in a loop that rests as long as a batch takes.
-        steady_by_two: The same with two.
+        held: MB of shared memory with the loader's own prefetch_factor.
+        held_by_two: MB of shared memory with prefetch_factor=2.
+        seconds: Seconds per batch with the loader's own prefetch_factor.
+        seconds_by_two: Seconds per batch with prefetch_factor=2.
+        steady: Like `seconds`, in a loop that pauses after each batch for as long as a batch takes.
+        steady_by_two: Like `seconds_by_two`, in that loop.
     """
 
     held: float
@@ -48,7 +48,7 @@ class Ahead:
     steady_by_two: float
 
     def __str__(self) -> str:
-        return f"{self.held:.0f} MB. With two batches per worker it's {self.held_by_two:.0f} MB."
+        return f"{self.held:.0f} MB. With two batches per worker, it's {self.held_by_two:.0f} MB."
 
 
 def needed(evidence: Evidence) -> bool:

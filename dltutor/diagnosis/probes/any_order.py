@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 SLOW: Final = 0.25  # seconds that a slow sample takes, at least
 TIMES: Final = 8  # times as long as the others
-_SAMPLES: Final = 1000  # batches among which the slow one is looked for
-_BATCHES: Final = 8  # at least
-_EACH: Final = 8  # batches for each worker: what it makes ahead, and more
+_SAMPLES: Final = 1000  # batches to search for the slow sample
+_BATCHES: Final = 8  # batches in a run, at least
+_EACH: Final = 8  # batches per worker in a run, which is more than it makes ahead
 
 
 def slow(samples: Samples | None) -> bool:

@@ -45,7 +45,7 @@ class Copies:
         looked: Batches that were compared.
         differ: How many come out differently when each sample is copied as it's drawn, and each
             batch as it's made.
-        steady: Whether two runs with copies are alike.
+        steady: Whether two runs with copies match.
         path: The buffer that the dataset or the collate function reuses; "" if it wasn't found.
     """
 
@@ -130,8 +130,8 @@ def _run(subject: Subject, *, copied: bool) -> list[str]:
 
 
 def _buffer(subject: Subject, order: list[Any]) -> str:
-    # Which array of the dataset shares its memory with a sample, or which of the collate function
-    # with a batch?
+    # Find an array of the dataset that shares memory with a sample, or one of the collate function
+    # that shares memory with a batch.
     collate: Any = subject.inner.collate_fn
     if subject.stream:
         iterator = iter(subject.dataset)
@@ -152,7 +152,7 @@ def _buffer(subject: Subject, order: list[Any]) -> str:
 
 
 def _memory(thing: Any) -> int:
-    with suppress(Exception):  # some have no memory of their own
+    with suppress(Exception):  # some tensors and arrays have no memory
         if is_a(thing, torch.Tensor):
             return int(thing.data_ptr())
         if is_a(thing, np.ndarray):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _ENDS: Final = ("IndexError", "KeyError")
-_FEW: Final = 2  # samples, or one in 50 of them, that someone may forget
+_FEW: Final = 2  # samples (or one in 50, if that's more) that someone may leave out by mistake
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Ending:
 
     Args:
         length: What `__len__` says.
-        end: The first index from which on there are no samples; -1 if it was not found.
-        limits: Paths of numbers in the dataset that say this length is wanted.
-        said: What is raised there.
+        end: The first index that has no sample, nor any index after it; -1 if it wasn't found.
+        limits: Paths of numbers in the dataset that say this length is intended.
+        said: What's raised there.
         line: The line of your code that raises it.
     """
 
@@ -105,8 +105,8 @@ def _first(test: Callable[[int], bool], false: int, true: int) -> int:
 
 
 def _beyond(dataset: Any, length: int) -> int:
-    # There's a sample past the end that looks like the others, so the end is where it raises. If
-    # it never raises, a sample with another shape a few indices on shows the end: an offset.
+    # If there's a sample past the end that looks like the others, the end is where an index raises.
+    # If none raises, the end may be a few indices on, where a sample has another shape.
     usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
     if shape(dataset[length]) not in usual:
         return -1
@@ -155,7 +155,7 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
 
 
 def _written(dataset: Any) -> set[Any]:
-    # The number that `__len__` returns as a constant, so someone wrote it there.
+    # The number that `__len__` returns, if it's a constant that someone wrote.
     function = type(dataset).__len__
     code, names = attribute(function, "__code__"), attribute(function, "__globals__", {})
     if code is None or len(code.co_names) > 1:

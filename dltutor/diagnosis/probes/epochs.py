@@ -1,4 +1,4 @@
-"""Do workers that stay see what main changes between epochs?
+"""Do persistent workers see what main changes between epochs?
 
 Run the same epochs with persistent workers, with fresh workers, and without any. The order is the
 same and random numbers are held, so any difference comes from what main changed.
@@ -39,10 +39,10 @@ class Epochs:
     Args:
         looked: Samples of the later epochs.
         stale: How many of these differ between persistent workers and fresh ones.
-        arrived: How many from fresh workers are the same as without workers.
+        arrived: How many of these are the same with fresh workers and without workers.
         moved: How many from fresh workers differ from the first epoch.
         first: Whether the first epoch is the same with persistent and with fresh workers.
-        by: What was set: "set_epoch", or "the loop".
+        by: What set it: "set_epoch", or "the loop".
         paths: What main changed in the dataset.
     """
 
@@ -61,7 +61,7 @@ class Epochs:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if workers stay and something is set between epochs."""
+    """Ask if workers are persistent and main sets something between epochs."""
     if not evidence.parts.persistent or not evidence.run.well:
         return False
     return (
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Epochs:
-    """Run the epochs with workers that stay, with fresh workers, and without any."""
+    """Run the epochs with persistent workers, with fresh workers, and without any."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},
@@ -100,7 +100,7 @@ def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]
     subject.change(**settings)
     where_samples_are_drawn(subject, lambda worker: hold_draws(subject.dataset))
     before = _state(subject.dataset)
-    ran = runner.run(subject, seconds=_RUN, epochs=subject.epochs_to_run, told=True)
+    ran = runner.run(subject, seconds=_RUN, epochs=subject.epochs_to_run, set_epochs=True)
     after = _state(subject.dataset)
     changed = [path for path, content in after.items() if before.get(path, content) != content]
     return ran.whole, changed

@@ -44,26 +44,27 @@ _SHUFFLES: Final = (
 
 @dataclass(frozen=True)
 class Fetched:
-    """Batches from the loader's own fetcher, beside what `dataset[i]` gives, in one process.
+    """Batches from the loader's own fetcher, compared with `dataset[i]`, in one process.
 
     Args:
-        looked: Samples that were compared, under the same random numbers.
+        looked: Samples that were compared, with the same random numbers.
         differ: How many of them belong to batches that came out differently.
-        by: The class whose `__getitems__` made the batches; "" where the dataset has none.
-        ragged: Fields of a batch with fewer rows than it has samples, since the others have none:
-            [field, rows, samples].
-        dropped: Fields that some samples of a batch have, and the batch doesn't: [field, how many
+        by: The class whose `__getitems__` made the batches; "" if the dataset has none.
+        ragged: Fields with fewer rows than their batch has samples, because some samples don't have
+            the field: [field, rows, samples].
+        dropped: Fields that some samples of a batch have, but the batch doesn't: [field, how many
             have it, samples].
-        crossed: Fields of a batch whose rows are in another order than those of the first field:
-            [field, that field].
+        crossed: Fields whose rows are in a different order than those of the first field: [field,
+            first field].
         overwritten: Whether a batch changes when the collate function makes another one.
-        together: Whether a sample in a batch isn't what it is in a batch of one: padded, for one.
-        reused: Whether the sampler changes a batch of indices that it has dealt out already.
-        dealt_once: Whether the sampler deals other batches when it is asked a second time, with
-            the same random numbers.
-        seeds: Whether the sampler sets torch's global generator, always to the same state.
-        stuck: What the sampler calls for random numbers, though it deals the same batches whatever
-            the seed, and again in the next epoch; "" if it doesn't.
+        together: Whether samples in a batch differ from the same samples in batches of one, for
+            example because they're padded.
+        reused: Whether the sampler changes a batch of indices after it has dealt it out.
+        dealt_once: Whether the sampler deals out different batches when it's asked a second time,
+            with the same random numbers.
+        seeds: Whether the sampler always sets torch's global generator to the same state.
+        stuck: The function that the sampler calls for random numbers, if it deals out the same
+            batches with each seed and in each epoch; "" otherwise.
     """
 
     looked: int = 0
@@ -112,7 +113,7 @@ def ask(subject: Subject) -> Fetched:
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
-            subject.inner.collate_fn(samples[::-1])  # a buffer may be one for batches of this size
+            subject.inner.collate_fn(samples[::-1])  # same size, because a buffer may depend on it
             overwritten = overwritten or digest(held) != digest(batch)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
@@ -146,8 +147,8 @@ def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
 
 
 def _reseeded(subject: Subject) -> tuple[bool, str]:
-    # Whether the sampler itself seeds torch's global generator; and what it calls for random
-    # numbers, if it gets the same ones each time.
+    # Return whether the sampler itself seeds torch's global generator, and what it calls for random
+    # numbers if it gets the same ones each time.
     called: set[str] = set()
 
     def note(frame: FrameType, event: str, given: Any) -> None:
@@ -185,7 +186,7 @@ def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> str:
         subject.dataset,
         batch_sampler=[keys],
         collate_fn=subject.inner.collate_fn,
-        generator=torch.Generator(),  # keeps the iterator's own draw away from the dataset's
+        generator=torch.Generator(),  # so that the iterator doesn't use the global generator
     )
     with pins.held():
         return digest(next(iter(loader)))

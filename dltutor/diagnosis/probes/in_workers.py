@@ -1,6 +1,6 @@
 """Which sample was the worker drawing when it raised an error or died?
 
-Run the loader with forked workers. Each one writes down the index before it draws the sample. This
+Run the loader with forked workers, each of which records the index before it draws the sample. This
 is asked when no sample fails without workers.
 """
 
@@ -33,9 +33,9 @@ class InWorkers:
     """What forked workers were doing when they died or raised.
 
     Args:
-        end: As in a Run.
+        end: The same as in Measures.
         died: Workers that died: [number, exit code, index that it was drawing or -1].
-        failed: What was raised: [index, type, text, line of your code].
+        failed: What was raised: [index, type, message, line of your code].
     """
 
     end: str
@@ -65,7 +65,7 @@ def _dies(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> InWorkers:
-    """Run it, and read what the workers wrote down."""
+    """Run it, and read what the workers recorded."""
     subject.change(method="fork")
     with (
         tempfile.TemporaryFile("w+b", buffering=0) as heard,
@@ -127,9 +127,9 @@ def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]
             yield sample
             number += 1
 
-    with suppress(AttributeError, TypeError):  # then only one way is left, and we watch that one
+    with suppress(AttributeError, TypeError):  # so that torch draws samples with __getitem__
         delattr(cls, "__getitems__")
-    with suppress(TypeError):  # a class of Python's own, or of an extension
+    with suppress(TypeError):  # the class is built in, or from an extension
         setattr(cls, name, __iter__ if subject.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
 

@@ -41,7 +41,7 @@ class Leftover:
         again: How many were alive after the loop had run once more; 0 if that isn't known.
         freed: How many of their iterators the garbage collector freed.
         held: How many of their iterators an exception still held after that.
-        kind: The type of an exception that holds one, or held it; "" for none.
+        kind: The type of an exception that holds or held one of them; "" for none.
         threads: How many threads the workers that stay had together, after each of a few calls.
     """
 

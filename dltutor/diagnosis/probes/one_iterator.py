@@ -60,7 +60,7 @@ def _leaves_early(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Paces:
     """Time both, in seconds per step, not counting the first."""
-    subject.change(method="fork")  # all others start more slowly, so they would show it too
+    subject.change(method="fork")  # other start methods are slower, so they'd show it, too
     loader = subject.inner
     # If workers stay, the next iteration waits for the batches they're still making.
     staying = loader.persistent_workers

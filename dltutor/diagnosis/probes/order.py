@@ -25,16 +25,16 @@ _MOST: Final = 100_000  # indices
 
 @dataclass(frozen=True)
 class Order:
-    """What the sampler of one rank of several deals out.
+    """The orders that the sampler deals out.
 
     Args:
         told: How often the loop called its `set_epoch`.
         epochs: How many epochs the loop ran.
-        repeated: How many of them had the order of another.
-        moves: Whether `set_epoch(1)` changes the order, and asking again does not.
-        ranks: How many ranks there are; 0 where that is not known.
-        twice: Samples that all ranks together get more than once in one epoch.
-        shuffles: Whether it shuffles.
+        repeated: How many of them had the same order as an earlier one.
+        moves: Whether `set_epoch` changes the order, and asking again without it doesn't.
+        ranks: How many ranks there are; 0 if that isn't known.
+        twice: How many duplicates all ranks together get in one epoch.
+        shuffles: Whether the sampler shuffles.
     """
 
     told: int = 0

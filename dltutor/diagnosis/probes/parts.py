@@ -1,7 +1,6 @@
 """What's the loader made of?
 
-Read its settings and the names of its parts. The only method of the dataset that's called is
-`__len__`.
+Read its settings and the names of its parts. Of the dataset's methods, call only `__len__`.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ class Parts:
         loader: Its class.
         dataset: The class of its dataset.
         where: The file and line of the dataset's `__getitem__` or `__iter__`.
-        stream: Whether it is an IterableDataset.
-        workers: How many there are.
-        method: Their start method; "" without workers.
-        batch_size: None without batching.
+        stream: Whether it's an IterableDataset.
+        workers: How many workers there are.
+        method: Their start method; "" if there are none.
+        batch_size: The batch size; None if it isn't fixed.
         length: What `len(dataset)` says, or None.
         batches: What `len(loader)` says, or None.
         persistent: Whether the workers stay between epochs.
         prefetch: Batches that each worker loads ahead.
-        drop_last: Whether an unfinished batch is dropped.
-        in_order: Whether batches come in order.
+        drop_last: Whether an incomplete batch is dropped.
+        in_order: Whether batches arrive in order.
         sampler: The class of the sampler.
         collate: The name of the collate function; "" for torch's own.
-        init: The name of the worker_init_fn; "" without one.
+        init: The name of the worker_init_fn; "" if there's none.
         loop: Whether there is a training loop.
         threads: The names of main's other threads.
         hooks: Which of "dataset" and "sampler" have a `set_epoch`.
-        shm: MB that /dev/shm has in all; 0 without one.
-        files: How many descriptors a process may have.
+        shm: The size of /dev/shm in MB; 0 if there's none.
+        files: How many file descriptors a process may have.
     """
 
     loader: str
@@ -132,7 +131,7 @@ def ask(subject: Subject) -> Parts:
 
 
 def _yours(dataset: Any) -> Any:
-    # What torch's own datasets wrap: a Subset, a ConcatDataset.
+    # The dataset inside torch's own wrappers, such as Subset or ConcatDataset.
     for _ in range(_DEEP):
         held = attributes_of(dataset)
         inside = [held[name] for name in ("dataset", "datasets") if name in held]
@@ -161,7 +160,7 @@ def _shm() -> float:
 
 
 def _length(thing: Any) -> int | None:
-    with suppress(Exception):  # a stream has none, and a user's `__len__` may do anything
+    with suppress(Exception):  # a stream has no length, and a user's `__len__` may do anything
         return len(thing)
     return None
 

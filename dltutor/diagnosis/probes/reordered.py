@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 128  # samples at most
-_FOR: Final = 1.2  # seconds for them, as long as they usually take
-_LONGEST: Final = 2.0  # seconds, as long as they may take
+_FOR: Final = 1.2  # seconds for them, going by their typical time
+_LONGEST: Final = 2.0  # seconds for them, at most
 _TIMES: Final = 1.5  # times as long as in ascending order: then it's worth a second look
 _LEAST: Final = 4
 
@@ -37,14 +37,14 @@ class Reordered:
     """Samples drawn in the order of the sampler, and from the last to the first.
 
     Args:
-        looked: Samples that were compared, each drawn once in each order; 0 if they are not the
-            same in two runs of one order either.
+        looked: Samples that were compared, each drawn once in each order; 0 if they already differ
+            between two runs in the same order.
         differ: How many of them differ.
-        index: One of them, as its repr.
-        other: The index whose sample it is in one of the orders; "" if it is none's.
-        paths: Numbers and containers of the dataset that drawing them changed.
-        seconds: How long drawing them took in the order of the sampler, the second time.
-        ascending: How long it took in ascending order; 0 if that is the sampler's, too.
+        index: The index of one of these, as its repr.
+        other: The index of the sample that came instead, in one of the orders; "" if there's none.
+        paths: Numbers and containers of the dataset that drawing the samples changed.
+        seconds: Seconds that drawing them took in the sampler's order.
+        ascending: Seconds that it took in ascending order; 0 if that's the sampler's order.
     """
 
     looked: int = 0
@@ -57,7 +57,7 @@ class Reordered:
 
     @property
     def times(self) -> float:
-        """How many times as long as in ascending order; 0 where that isn't known."""
+        """How many times as long it took as in ascending order; 0 if that isn't known."""
         return self.seconds / self.ascending if self.ascending else 0.0
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ def ask(subject: Subject) -> Reordered:
     found = replace(found, looked=len(both), differ=len(differ))
     if not differ:
         return found
-    # What a sample is in only one direction may be the content of another sample.
+    # A sample that differs between the directions may have the content of another sample.
     owners = {content: key for each in (back, there) for key, content in each.items()}
     pairs = ((key, owners.get(each[key], key)) for key in differ for each in (there, back))
     one, other = next((pair for pair in pairs if pair[0] != pair[1]), (differ[0], None))
@@ -147,7 +147,7 @@ def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: boo
 def _ascending(keys: list[Any]) -> list[Any]:
     try:
         return sorted(keys)
-    except TypeError:  # what can't be compared has no such order
+    except TypeError:  # the keys can't be sorted
         return keys
 
 

@@ -2,7 +2,7 @@
 
 Two workers draw the same indices, each of them twice in a row, in two epochs. Samples that vary
 within a worker are random. If each of them is the same in the other worker, so are the random
-numbers. To find out which source they come from, hold all sources except one, alternating.
+numbers. To find out which source they come from, free one source at a time and hold the others.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _INDICES: Final = 12
 _EPOCH: Final = 3.5  # seconds
 _FEW: Final = 5  # with this many indices or fewer, there's time for one source only
 
-Drawn = list[list[str]]  # of each worker, in order
+Drawn = list[list[str]]  # the digests that each worker delivered, in order
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Which random numbers repeat, in another worker or in the next epoch.
+    """Which random draws repeat in another worker or in the next epoch.
 
     Args:
-        sources: One for each source of random numbers that samples draw from: [name, draws that
-            vary within a worker, how many of these were the same in the other worker, of how many
-            compared, the same in the next epoch, of how many]. The name is "all", or the one source
-            that was free while all others were held.
+        sources: For each source of random numbers: [name, samples that vary within a worker, draws
+            that are the same in the other worker, draws compared with it, draws that are the same
+            in the next epoch, draws compared with that]. The name is "all", or the one source that
+            was free while all others were held.
         own: The paths of the dataset's own generators that samples draw from.
         order: Whether only the order of a stream varies.
     """

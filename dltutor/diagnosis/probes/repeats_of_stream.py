@@ -1,7 +1,7 @@
 """How many of the stream's random draws repeat in another worker or in the next epoch?
 
 W0 runs two epochs. Then two workers are both told that they're W0, so they have the same share. If
-that share is random, it mustn't come out the same in both.
+that share is random, it shouldn't come out the same in both.
 """
 
 from __future__ import annotations

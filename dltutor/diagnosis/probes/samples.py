@@ -1,8 +1,8 @@
 """What are the samples like when main draws them itself?
 
 Iterate a stream. Draw any other dataset's samples in the sampler's order, then some of them again
-with the same seeds and without seeds, and also the one past the end. The collate function joins the
-same samples twice, too.
+with the same seeds and without seeds, and also the one past the end. Let the collate function join
+the same samples twice.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _MOSTLY: Final = 0.5  # of the time of all samples
-_DRAWN: Final = 256  # samples at most
-_LOOKED: Final = 3.0  # seconds for them
-_AGAIN: Final = 24  # of these, drawn again
-_AGAIN_FOR: Final = 2.0  # seconds at most
-_TIMES: Final = 4  # that each of them is drawn again
-_FEW: Final = 5  # things left behind may be a pool or a cache
-_SEEDED: Final = 4  # samples, each after another seed
-_BEYOND: Final = 0.3  # seconds per sample, at most, to try the index past the end
+_DRAWN: Final = 256  # samples to draw, at most
+_LOOKED: Final = 3.0  # seconds for that
+_AGAIN: Final = 24  # samples to draw again
+_AGAIN_FOR: Final = 2.0  # seconds for that, at most
+_TIMES: Final = 4  # times that each one is drawn again
+_FEW: Final = 5  # things left behind; this few may be a pool or a cache
+_SEEDED: Final = 4  # samples to draw, each with a different seed
+_BEYOND: Final = 0.3  # seconds per sample; if it's slower, don't try the index past the end
 _QUICKLY: Final = 0.3  # seconds for a sampler
-_FAILED: Final = 40  # failures that are kept
-_ALIKE: Final = 3  # equal samples, at most; if more are equal, they're meant to be
-_TRACED: Final = 8  # groups of them
+_FAILED: Final = 40  # failures to keep
+_ALIKE: Final = 3  # equal samples; if more are equal, that's intended
+_TRACED: Final = 8  # groups of equal samples to look at
 
 
 @dataclass(frozen=True)
@@ -51,34 +51,35 @@ class Samples:
 
     Args:
         looked: How many were drawn.
-        failed: Those that raised: [index, type, text, line of your code].
+        failed: The samples that raised: [index, type, message, line of your code].
         ended: What cut the drawing short: "died", "hung", "time"; "" for nothing.
         at: The index that was being drawn then.
         code: The exit code of the process, if it died.
-        typical: Seconds that a sample takes: the median.
-        slowest: Seconds that the slowest takes.
-        slowest_at: Its index.
-        again: How many came out differently when drawn twice under the same seeds.
+        typical: Median seconds per sample.
+        slowest: Seconds that the slowest sample takes.
+        slowest_at: The index of the slowest sample.
+        again: How many came out differently when drawn twice with the same seeds.
         random: How many came out differently when drawn twice without seeds.
         joined: Whether the collate function makes different batches of the same samples.
-        overwritten: How many changed when the next one was drawn.
-        beyond: An index past the end that gave a new sample; -1 for none.
-        bytes: Of a sample: the median.
-        read: Bytes that were read from files while they were drawn.
-        of_files: Bytes of all these files together; 0 where they aren't known.
-        opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
+        overwritten: How many samples changed when the next one was drawn.
+        beyond: An index past the end that returned a new sample; -1 if there's none.
+        bytes: Median size of a sample.
+        read: Bytes that were read from files while samples were drawn.
+        of_files: Total size of these files in bytes; 0 if it isn't known.
+        opened: How many descriptors the drawing left open.
         left: What drawing some of them again left behind: [what, how many, after how many draws];
             None if none was drawn again.
-        seeded: The global generators that each sample sets to the same state: their names.
-        seeded_each: Those that each sample sets to a state that depends only on its index.
-        busiest: The line of your code where more than half of their time goes; "" for none.
-        drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
-        dealing: Seconds that the sampler took for their indices.
-        dealing_each: Seconds that it took for each batch after the first.
-        dealt: For an epoch and the next one: [batches that `len()` says right before, batches that
-            the sampler deals]; -1 where there is no `len()`, none if they weren't counted.
-        replaced: Samples that are those of another index, and drew an exception that your code
-            caught: [index, that other index, type, text, line that raised it].
+        seeded: The names of global generators that each sample sets to the same state.
+        seeded_each: The names of those that each sample sets to a state that depends only on its
+            index.
+        busiest: The line of your code where more than half of the time goes; "" if there's none.
+        drawn_by_sampler: How many samples the sampler itself drew from the dataset.
+        dealing: Seconds that the sampler took to deal out the indices.
+        dealing_each: Seconds per batch that it took after the first.
+        dealt: For an epoch and the next one: [batches that `len()` promises, batches that the
+            sampler deals out], with -1 if there's no `len()`; empty if they weren't counted.
+        replaced: Samples that equal another index's, after your code caught an exception: [index,
+            the other index, type, message, line that raised it].
     """
 
     looked: int
@@ -155,7 +156,7 @@ def ask(subject: Subject) -> Samples:
         if previous and len(joined) < (subject.inner.batch_size or 1):
             joined.append(sample)
     subject.mark.set(-1)
-    read, (line, share, _) = reading.told(), busiest.stop()
+    read, (line, share, _) = reading.counts(), busiest.stop()
     keys = record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN]
     before = things_left()
     again, unlike, draws = _again(dataset, keys)
@@ -165,7 +166,7 @@ def ask(subject: Subject) -> Samples:
         if count - before[what] >= draws // 2 > _FEW
     )
     seeded, seeded_each = _seeded(dataset, keys[:_SEEDED])
-    return record.told(
+    return record.samples(
         **read,
         busiest=line if share > _MOSTLY else "",
         drawn_by_sampler=drawn_by_sampler,
@@ -200,7 +201,7 @@ def _dealing_each(subject: Subject) -> float:
 
 
 def _counted(dataset: Any) -> list[None]:
-    # Grows by one whenever a sample is drawn, by whomever.
+    # The list grows by one whenever anything draws a sample.
     draws: list[None] = []
 
     def around(draw: Callable[[], Any]) -> Any:
@@ -253,7 +254,7 @@ class _Record:
         slow = {index for took, index in self.seconds if took > seconds}
         return [key for index, key in self.drawn if index not in slow]
 
-    def told(self, **further: Any) -> Samples:
+    def samples(self, **further: Any) -> Samples:
         slowest = max(self.seconds, default=(0.0, -1))
         return Samples(
             looked=len(self.drawn),
@@ -292,7 +293,7 @@ def _stream(subject: Subject) -> Samples:
         if previous and digest(previous[0]) != previous[1]:
             record.overwritten += 1
         previous = (sample, digest(sample))
-    return record.told(**reading.told())
+    return record.samples(**reading.counts())
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
@@ -300,7 +301,7 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR
-    for seed, key in enumerate(keys):  # what one seed decides, another one decides differently
+    for seed, key in enumerate(keys):  # vary the seed, in case only some seeds show a difference
         if time.monotonic() > until:
             break
         draws += _TIMES
@@ -314,8 +315,8 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # Global generators whose state after a sample doesn't depend on their state before: those that
-    # are in one state after all samples, and those that are in another one after each.
+    # Global generators whose state after a sample doesn't depend on their state before: first those
+    # with the same state after all samples, then those with a different one for each index.
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     with suppress(Exception):
@@ -342,8 +343,8 @@ def _drawn(dataset: Any, key: Any) -> dict[str, str]:
 
 
 def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # How many batches the sampler says it deals, and deals, twice. It costs little, because none is
-    # drawn.
+    # How many batches the sampler promises and deals out, in two epochs. It costs little, because
+    # no sample is drawn.
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
         dealt, said = 0, -1

@@ -39,7 +39,7 @@ class Segments:
         batches: How many batches it held.
         left: How many segments were left; they have been removed.
         in_workers: The sharing strategy of the workers.
-        in_main: That of main.
+        in_main: The sharing strategy of main.
     """
 
     batches: int

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 MANY: Final = 24  # tensors in a batch
-_BATCHES: Final = 6  # of an epoch, at least
+_BATCHES: Final = 6  # batches in an epoch, at least
 
 
 class InOneMessage:
@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
         if type(thing) is torch.Tensor and thing.layout == torch.strided:
             try:
                 return torch.from_numpy, (thing.detach().numpy(),)
-            except (RuntimeError, TypeError):  # a kind that numpy doesn't have
+            except (RuntimeError, TypeError):  # numpy doesn't have this dtype
                 return NotImplemented
         return NotImplemented
 

@@ -30,18 +30,18 @@ PASS: Final = 1.5  # seconds for a pass
 
 @dataclass(frozen=True)
 class Shares:
-    """Which worker delivers what of a stream.
+    """How much of a stream each worker delivers.
 
     Args:
         whole: How many samples one pass has in main.
-        ended: Whether it came to its end.
-        shares: How many each worker drew, all of them, none dropped.
+        ended: Whether that pass came to its end.
+        shares: How many samples each worker drew, including those that the loader drops.
         complete: Whether each worker came to its end.
-        same: How many samples were the same in W0 and W1, place by place, with all random
+        same: How many samples were the same in W0 and W1, at the same position, with all random
             generators held.
         compared: How many were compared.
-        distinct: How many different ones were among these.
-        natural: Whether they are the same with no random generator held, too.
+        distinct: How many of these were distinct.
+        natural: Whether they're also the same with no random generator held.
         random: Whether two passes in one process differ only by random numbers.
     """
 
@@ -97,12 +97,15 @@ def _most(subject: Subject) -> int:
 def in_main(
     subject: Subject, most: int, *, held: bool = False
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
-    """Run two passes in main: return their first samples, the first's length, and if it ended.
+    """Run two passes in main.
 
     Args:
-        subject: Its dataset is a stream.
+        subject: A subject with a stream.
         most: Samples of the first pass, at most.
-        held: Whether random generators are held.
+        held: Whether to hold random generators.
+
+    Returns:
+        The first samples of both passes, the length of the first pass, and whether it ended.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:

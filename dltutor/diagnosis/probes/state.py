@@ -43,9 +43,9 @@ class State:
         steady: Whether two runs of each kind have the same outcome.
         same: Whether the outcome is the same with workers and without.
         content: Whether the batches are the same.
-        paths: What changed without workers only: [path, value with workers, value without].
+        paths: What changed only without workers: [path, value with workers, value without].
         with_workers: The outcome with workers, in words.
-        without: The outcome without, in words.
+        without: The outcome without workers, in words.
     """
 
     steady: bool = False

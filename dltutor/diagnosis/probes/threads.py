@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 COSTLY: Final = 0.001  # seconds per sample; shorter work isn't split among threads
 _LOOKED: Final = 1.2  # seconds
-_BUSY: Final = 0.15  # seconds of computing, at least, by a worker's busiest thread
-_SHARE: Final = 0.2  # of what the busiest computed: a thread above this computes too
+_BUSY: Final = 0.15  # seconds that a worker's busiest thread computes, at least
+_SHARE: Final = 0.2  # of what the busiest thread computes; a thread with more counts, too
 _TURNS: Final = 2
 
 
 @dataclass(frozen=True)
 class Threads:
-    """With how many threads the workers compute.
+    """How many threads the workers compute with.
 
     Args:
-        cores: That this process may use.
-        computing: For each worker, how many of its threads computed a good part of the time.
-        alone: The same with each worker kept to one thread.
-        paces: Seconds for a batch, as it is and kept to one thread: [as is, kept], in turns.
+        cores: How many cores this process may use.
+        computing: For each worker, how many of its threads computed a large part of the time.
+        alone: The same, with each worker kept to one thread.
+        paces: Seconds per batch, alternating: [as it is, kept to one thread].
     """
 
     cores: int

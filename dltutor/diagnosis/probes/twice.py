@@ -31,16 +31,16 @@ _TRIED: Final = 4
 
 @dataclass(frozen=True)
 class Twice:
-    """What becomes of a sample that is drawn twice.
+    """Whether samples change when they're drawn twice.
 
     Args:
-        looked: How many were tried.
-        own: How many came out differently the second time, though the first time does not depend on
+        looked: How many samples were tried.
+        own: How many came out differently the second time, though the first time doesn't depend on
             what was drawn before.
-        paths: What had changed in the dataset by then.
-        index: One of them, as its repr.
-        counter: The path of a number that drawing other samples changes, and that brings the first
-            sample back when it is put back; "" if there is none.
+        paths: What the first draw had changed in the dataset.
+        index: The index of one of these samples, as its repr.
+        counter: The path of a number that drawing other samples changes. Setting it back gives the
+            same sample again. "" if there's none.
     """
 
     looked: int = 0

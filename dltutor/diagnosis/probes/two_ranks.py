@@ -42,10 +42,10 @@ class TwoRanks:
 
     Args:
         drawn: Samples that were compared.
-        alike: How many of them were the same, in the same place.
-        different: How many different ones rank 0 had.
+        alike: How many of them were the same, at the same position.
+        different: How many distinct samples rank 0 had.
         made_for: Paths of attributes that hold a rank or a world size.
-        failed: What it raised when it was told its rank; "" for nothing.
+        failed: What the stream raised when it was told its rank; "" for nothing.
     """
 
     drawn: int = 0
@@ -67,11 +67,11 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> TwoRanks:
     """Draw the first samples on each rank."""
-    told = tuple(
+    made_for = tuple(
         path for path in _numbers(subject.dataset) if path.endswith(("rank", "world_size"))
     )
     if not distributed.is_available() or distributed.is_initialized():
-        return TwoRanks(made_for=told)
+        return TwoRanks(made_for=made_for)
     meeting = os.memfd_create("dltutor-ranks")  # disappears with its processes, however they end
     ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
     try:
@@ -81,18 +81,18 @@ def ask(subject: Subject) -> TwoRanks:
     finally:
         os.close(meeting)
     if None in found:
-        return TwoRanks(made_for=told)
+        return TwoRanks(made_for=made_for)
     failed = next((error for _, error in found if error), "")
     if failed:
-        return TwoRanks(made_for=told, failed=failed[:120])
+        return TwoRanks(made_for=made_for, failed=failed[:120])
     drawn = [samples for samples, _ in found]
     both = min(map(len, drawn))
     alike = sum(a == b for a, b in zip(*drawn, strict=False))
-    return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=told)
+    return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=made_for)
 
 
 def _numbers(dataset: Any) -> list[str]:
-    # In its attributes and its code's globals: what was asked for when they were made.
+    # In its attributes and its code's globals, which may hold a rank or a world size.
     return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
 
 
@@ -107,8 +107,8 @@ def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | N
 
 
 def _join(rank: int, meeting: int) -> bool:
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
-    os.environ.update({name: str(number) for name, number in told.items()})
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
+    os.environ.update({name: str(number) for name, number in variables.items()})
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine is involved
     try:
         distributed.init_process_group(
@@ -119,7 +119,7 @@ def _join(rank: int, meeting: int) -> bool:
             timeout=timedelta(seconds=_MEETING),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # it asks once and remembers for every holder of its state
+        if accelerate is not None:  # it asks for the rank only once, and shares the answer
             warnings.simplefilter("ignore")
             accelerate.PartialState._reset_state()
             accelerate.PartialState(cpu=True)

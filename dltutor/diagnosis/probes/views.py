@@ -26,12 +26,12 @@ _LEAST: Final = 100_000  # bytes
 
 @dataclass(frozen=True)
 class Views:
-    """The same batches kept twice: as they come, and as copies of what they show.
+    """Memory of the same batches, as they arrive and with each tensor copied.
 
     Args:
         batches: How many were kept.
-        as_they_come: MB of shared memory that they take.
-        as_copies: The same, where each tensor had been copied before it was sent.
+        as_they_come: MB of shared memory that they take up.
+        as_copies: MB that they take up if each tensor was copied before it was sent.
     """
 
     batches: int

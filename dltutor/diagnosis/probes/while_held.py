@@ -15,8 +15,6 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-#: The examination forks while one of the locks is held. If none ever is, it doesn't ask.
-
 
 def needed(evidence: Evidence) -> bool:
     """Ask if there are other threads and the forked workers didn't hang."""

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 CHEAP: Final = 0.0003  # seconds per sample
 LONG: Final = 3000  # samples in an epoch
 NO_GAIN: Final = 0.85  # times as long with several workers as without; they should halve it
-_SUSPECT: Final = 0.6  # times as long, in the earlier runs
-SLOWER: Final = 1.5  # times
+_SUSPECT: Final = 0.6  # times as long as without workers, in the earlier runs
+SLOWER: Final = 1.5  # times as long as without workers
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
-_COSTLY: Final = 0.0015  # seconds per sample; above this, sending isn't what counts
-_BATCHES: Final = 20  # of an epoch, at least
+_COSTLY: Final = 0.0015  # seconds per sample; above this, sending hardly matters
+_BATCHES: Final = 20  # batches in an epoch, at least
 _FEW: Final = 8  # batches of costly samples
 
 
@@ -69,7 +69,7 @@ def ask(subject: Subject) -> Paces:
         subject.change(method="fork")
         looks: list[_Look] = []
         took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: looks.append(_look()))
-        # Once they have started, and before one of them has nothing left to do.
+        # Take looks from when all workers had started until one of them exited.
         looks = [each for each in looks[len(looks) // 3 :] if each.workers == workers]
         if len(looks) > 1:
             first, last = looks[0], looks[-1]
@@ -96,7 +96,7 @@ def ask(subject: Subject) -> Paces:
 
 @dataclass(frozen=True)
 class _Look:
-    """For how long the workers together have wanted a processor; when, and how many there were."""
+    """Seconds that all workers wanted a processor, the time of this look, and their number."""
 
     wanted: float
     time: float

@@ -1,8 +1,7 @@
-"""The seven promises: which of them a loader keeps, breaks, or could not be tested for.
+"""The seven promises: find the ones that a loader breaks, even if no failure mode explains why.
 
-A broken promise is a finding even if no failure mode explains it. If one does, the failure mode is
-the finding, because it says why. There's a module for each promise, and each of its functions looks
-for one way to break it that shows in the measurements, whatever the reason.
+If a failure mode does explain it, the failure mode is the finding, because it says why. There's a
+module for each promise, and each of its functions looks for one way to break it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     """Return the broken promises that no other finding explains.
 
     Args:
-        evidence: Of one examination.
+        evidence: The evidence of one examination.
         explained: The promises that other findings break.
     """
     explained = set(explained)
@@ -30,7 +29,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if "ends" not in explained:
         found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
-        found += _each(evidence, same.fetched, same.fields, same.crossed, same.told)
+        found += _each(evidence, same.fetched, same.fields, same.crossed, same.persistent_repeats)
         found += _each(evidence, complete.replaced, complete.reused)
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.collides)
@@ -45,7 +44,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         )
         for look in (*looks, complete.dealt, complete.epochs):
             found = found or [*look(evidence)]
-    if not explained:  # a loop may return what the failure mode does to it
+    if not explained:  # a failure mode may also change what the loop returns
         found = found or [*same.results(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, bounded.opened, bounded.held, bounded.copied, bounded.grows)

@@ -1,4 +1,4 @@
-"""Find memory and descriptors that pile up."""
+"""Find memory and file descriptors that pile up."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
 from dltutor.tables import MB, size
 
-_OPENED: Final = 16  # descriptors still open after some samples; a dataset keeps a few open forever
-_KEPT: Final = 64  # more descriptors in main; batches on their way account for fewer
+_OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
+_KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
 _MUCH: Final = 64 * MB  # bytes that each worker has a copy of
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
 
@@ -58,33 +58,32 @@ def copied(evidence: Evidence) -> Iterator[Finding]:
     for path, held in (each for each in travel.mapped if each[1] >= _MUCH):
         yield Finding(
             "shown",
-            f"`{path}` maps {size(held)} of a file in the main process, but each of the "
-            f"{parts.workers} workers gets its own copy of them, in a pickle of "
-            f"{size(travel.bytes)}.",
+            f"In main, `{path}` maps {size(held)} of a file. Each of the {parts.workers} workers "
+            f"gets its own copy of that, in a pickle of {size(travel.bytes)}.",
             path,
             f"Keep the path of the file in {parts.dataset}, and open the `np.memmap` in each "
             "worker, on first use.",
-            cause="Pickle writes what a `np.memmap` maps, as it does for any other array. A worker "
-            "that isn't forked reads that into its own memory.",
+            cause="Pickle writes the content of an `np.memmap`, as it does for any other array. A "
+            "worker that isn't forked reads that into its own memory.",
             promise="bounded",
         )
 
 
 def grows(evidence: Evidence) -> Iterator[Finding]:
-    """Find worker memory that grows no matter what we change."""
+    """Find worker memory that grows no matter what the doctor changes."""
     memory = evidence.memory
     if memory is None or memory.samples < _ENOUGH:
         return
     late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
     if min(late) < LATE:
-        return  # if one of these stops it, it has a name
-    # Either new samples bring it, or every sample adds to it again.
+        return  # if one of these changes stops the growth, a failure mode explains it
+    # Either only new samples take memory, or every sample does.
     again = memory.late_repeated >= memory.late_as_it_is / 2
     by = "even with the same samples again and again" if again else "only with new samples"
     yield Finding(
         "likely",
         f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
-        f"{memory.late_as_it_is:.0f} MB of that after the first third. It grew {by}.",
+        f"{memory.late_as_it_is:.0f} MB of it after the first third. It grew {by}.",
         evidence.parts.where,
         "Count what your dataset holds before and after some samples (`tracemalloc` names the "
         "lines), and watch a longer run with `dltutor.observe(loader, live=True)`.",

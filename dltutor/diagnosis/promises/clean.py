@@ -17,12 +17,12 @@ def left(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             "shown",
             f"{run.left} {processes} had started kept running after the epoch, when all workers "
-            "had left.",
+            "had exited.",
             f"worker_init_fn={parts.init}" if parts.init else parts.where,
             "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
-            "exitpriority=10)`, or have the child end itself when its standard input closes.",
-            cause="Before Python 3.13, a worker leaves without running `atexit` functions, and a "
-            "child process that nothing else ends goes on without it.",
+            "exitpriority=10)`, or have the child exit when its standard input closes.",
+            cause="Before Python 3.13, a worker exits without running `atexit` functions, and a "
+            "child process that nothing else ends keeps running without it.",
             promise="clean",
         )
     workers = evidence.leftover
@@ -36,9 +36,9 @@ def left(evidence: Evidence) -> Iterator[Finding]:
             f"{workers.alive} workers were still running after your loop had returned, and "
             f"{workers.again} after it had run once more.",
             parts.where if parts.loader == "DataLoader" else parts.loader,
-            "End what holds the iterator when the loop stops early: a reader thread with an "
-            "`Event` that it looks at, a generator with `finally`.",
-            cause="Something that goes on running still holds their iterator, for example a thread "
+            "When the loop stops early, end what holds the iterator: a reader thread with an "
+            "`Event` that it checks, a generator with `finally`.",
+            cause="Something that keeps running still holds their iterator, for example a thread "
             "that reads ahead and waits for room in its queue.",
             promise="clean",
         )
@@ -66,7 +66,7 @@ def left(evidence: Evidence) -> Iterator[Finding]:
             parts.where,
             "Make the folder in the main process, once. Or remove it in the worker with "
             "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
-            cause="Before Python 3.13, a worker leaves without running `atexit` functions or the "
+            cause="Before Python 3.13, a worker exits without running `atexit` functions or the "
             "finalizers of what it still holds, so nothing removes what it made.",
             promise="clean",
         )

@@ -9,13 +9,13 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 
-_FEW: Final = 4  # times as many samples repeat as don't, if they aren't random
+_FEW: Final = 4  # if samples aren't random, at least this many repeat for each one that doesn't
 
 
 def counts(evidence: Evidence) -> Iterator[Finding]:
-    """Find a stream whose epochs have another number of samples with workers.
+    """Find a stream whose epochs differ in length with and without workers.
 
-    Random samples can't be compared, but whole epochs can be counted.
+    Random samples can't be compared, but finished epochs can be counted.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream:
@@ -37,7 +37,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
         "or raises StopIteration, and `drop_last` drops the end of each worker's share. Spawned "
         "workers don't agree on `hash()` of a string, so don't divide by that.",
         cause="Each worker iterates its own copy of the dataset, and how many samples that gives "
-        "depends on how many workers there are. Some samples are lost, or come more than once.",
+        "depends on how many workers there are. Some samples are lost, or arrive more than once.",
         promise="complete",
     )
 
@@ -89,15 +89,15 @@ def announced(evidence: Evidence) -> Iterator[Finding]:
         f"{'with workers and without' if parts.workers else 'every time'}.",
         f"{parts.dataset}.__len__",
         f"Make `{parts.dataset}.__len__` count what `__iter__` yields, or leave it out.",
-        cause="Whatever is planned by `len(loader)` is planned for another number of batches: a "
-        "progress bar, a learning rate schedule, "
+        cause="Anything that relies on `len(loader)` gets the wrong number of batches: a progress "
+        "bar, a learning rate schedule, "
         + ("a loop that stops there and misses the rest." if more else "a step count."),
         promise="complete",
     )
 
 
 def reused(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler that fills one batch of indices again and again."""
+    """Find a sampler that reuses one list for all batches of indices."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.reused or not parts.workers:
         return
@@ -106,16 +106,16 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
         f"A batch of indices that `{parts.sampler}` has dealt out changes when it deals out the "
         "next one.",
         f"{parts.sampler}.__iter__",
-        "Yield a copy: `list(batch)`, or `batch.tolist()` of an array.",
+        "Yield a copy: `list(batch)`, or `batch.tolist()` for an array.",
         cause="It yields the same list or array every time. A queue pickles the indices for a "
-        "worker a little later, so some workers get those of a later batch, and those of this one "
-        "are lost.",
+        "worker a little later, so some workers get the indices of a later batch, and the batch "
+        "they should have made is lost.",
         promise="complete",
     )
 
 
 def replaced(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that stand in for others."""
+    """Find samples that the dataset returns instead of ones that it can't make."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.replaced:
         return
@@ -175,7 +175,8 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         "likely",
         f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} from epoch 0 "
-        f"don't arrive in epoch 1, and {more} others do. The rest are the same.",
+        f"{'does' if missing == 1 else 'do'}n't arrive in epoch 1, and {more} "
+        f"{'other does' if more == 1 else 'others do'}. The rest are the same.",
         parts.where,
         "At the end of `__iter__`, deliver what's still in the buffer: `yield from` it instead of "
         "a `return`.",
@@ -191,8 +192,8 @@ def _used_up(evidence: Evidence) -> Finding:
         "shown",
         f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
-        "Make a new one in `__iter__`.",
-        cause="Something that can be iterated only once is kept from one epoch to the next, such "
-        "as a generator, an iterator, or an open file that was read to its end.",
+        "Make a new one at the start of `__iter__`.",
+        cause="One epoch uses up something that the next one needs, such as a generator, an "
+        "iterator, or an open file that was read to its end.",
         promise="complete",
     )

@@ -14,7 +14,7 @@ def no_batch(evidence: Evidence) -> Iterator[Finding]:
     """Find an epoch that ends without a batch."""
     run, parts = evidence.run, evidence.parts
     if run.end != "finished" or run.batches or not any(run.finished):
-        return  # or the loop hasn't asked for any
+        return  # the loop may not have asked for a batch
     fix = "After the epoch, assert that batches arrived."
     if parts.drop_last and parts.length and (parts.batch_size or 0) > parts.length:
         why = (
@@ -35,7 +35,7 @@ def no_batch(evidence: Evidence) -> Iterator[Finding]:
 
 
 def breaks_off(evidence: Evidence) -> Iterator[Finding]:
-    """Find a run that an error or a death ended, whatever the reason."""
+    """Find a run that ended with an error or a crash, whatever the reason."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if run.end not in _ENDED:
         return
@@ -48,14 +48,14 @@ def breaks_off(evidence: Evidence) -> Iterator[Finding]:
         how = "finishes" if alone.well else f"ends like this, too: {alone.error or alone.end}"
         said += f" Without workers, the loop {how}."
     if words := run.said.strip().splitlines():
-        said += f" The last words were: {words[-1][:160]!r}."
+        said += f" The last message on stderr: {words[-1][:160]!r}."
     where = run.line or run.stood or parts.where
     yield Finding(
         "shown",
         said,
         where,
         "Run it again with `dltutor.observe(loader)`, which keeps what each worker wrote, and look "
-        "for what your code leaves armed or running: a timer, a signal handler, a thread.",
+        "for what your code leaves running: a timer, a signal handler, a thread.",
         cause="Something in the workers ended the run. What they wrote to stderr, and how long a "
         "worker had been idle or busy, narrows it down.",
         promise="ends",
@@ -78,7 +78,7 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     if run.ending < _LATE or not parts.workers or parts.persistent:
         return
     if run.ending < run.first:
-        return  # on a busy machine, an interpreter takes long to start and to exit
+        return  # on a busy machine, an interpreter takes long to start and exit
     if alone is not None and alone.ending > run.ending / 2:
         return  # it's the dataset or the loop
     yield Finding(
@@ -88,8 +88,8 @@ def late(evidence: Evidence) -> Iterator[Finding]:
         "Make your threads daemons, or end them when the worker ends. Read each queue that workers "
         "write to until it's empty, or call its `cancel_join_thread()` in the worker.",
         cause="The workers have nothing left to do, but they don't exit. torch waits 5 s for each "
-        "one, and then kills it. A process can't exit while a thread of it that isn't a daemon is "
-        "running, or while a multiprocessing queue holds something that nobody has read.",
+        "one, and then kills it. A process can't exit while one of its non-daemon threads is "
+        "running, or while a multiprocessing queue holds something that hasn't been read.",
         promise="ends",
     )
 
@@ -108,7 +108,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         said += f" A sample takes {duration(drawn.typical)} in the main process."
     if alone is not None:
         how = "runs fine" if alone.well else f"{alone.end} too"
-        said += f" Without workers the loop {how}."
+        said += f" Without workers, the loop {how}."
     if words := run.said.strip().splitlines():
         said += f" The last message on stderr: {words[-1][:160]!r}."
     waits = evidence.waits.stuck if evidence.waits is not None else ()
@@ -116,10 +116,11 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     cause = "Something that the workers wait for never arrives."
     if alone is not None and alone.well and evidence.parts.method == "fork":
         cause += (
-            " Without workers it does, so a forked worker may lack something that main had running."
+            " Without workers, it does arrive, so a forked worker may lack something that's "
+            "running in main, such as a thread."
         )
     fix = (
-        "Look at the line above. What does it wait for, and which thread or process should bring "
-        "it? With `timeout=60` the loader raises an error instead of waiting forever."
+        "Look at the line above. What does it wait for, and which thread or process should "
+        "provide it? With `timeout=60`, the loader raises an error instead of waiting forever."
     )
     yield Finding("shown", said, where, fix, cause=cause, promise="ends")

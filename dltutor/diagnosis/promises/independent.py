@@ -24,11 +24,11 @@ def seeded(evidence: Evidence) -> Iterator[Finding]:
         "shown",
         f"After each sample, {names} is in the same state, whatever its state was before.",
         parts.where,
-        "Don't seed it, because torch seeds each worker again in each epoch. If you want samples "
+        "Don't seed it, because torch already seeds each worker in each epoch. If you want samples "
         "that are always the same, make a generator from the index: "
         "`np.random.default_rng(index)`.",
         cause="Each sample seeds it with a constant, so all samples draw the same random numbers "
-        "in every epoch. So does any code that draws next in the same process.",
+        "in every epoch. So does any other code in the same process that draws after a sample.",
         promise="independent",
     )
 
@@ -43,7 +43,7 @@ def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
         "likely",
         f"The state of {names} after a sample depends only on which sample it was.",
         parts.where,
-        "If only a part of the sample should stay the same, draw it from a generator of its own, "
+        "If only a part of the sample should stay the same, draw that from a separate generator, "
         "such as `torch.Generator().manual_seed(index)` or `np.random.default_rng(index)`.",
         cause="Each sample seeds it with something like its index. Whatever the sample draws after "
         "that is the same in every epoch, and other code in the process is seeded, too.",
@@ -57,7 +57,7 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
         return
     if parts.method not in ("", "fork"):
-        return  # whether samples are random in such a worker wasn't seen
+        return  # nothing shows whether samples are random in such a worker
     apart = all(run.drawn[:2])
     first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
     if first != second or len(first) < _ENOUGH:
@@ -74,12 +74,12 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
         )
     yield Finding(
         "shown",
-        "Samples are random, because a sample is a different one when it's drawn again. But the "
+        "Samples are random: drawn again, a sample comes out differently. But the "
         f"{first.total()} {'samples' if apart else 'batches'} of the second epoch are exactly "
         "those of the first.",
         f"{parts.sampler}.__iter__" if by_sampler else parts.where,
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
-        "the sampler a generator of its own: `torch.Generator().manual_seed(...)`.",
+        "the sampler its own generator: `torch.Generator().manual_seed(...)`.",
         cause=cause,
         promise="independent",
     )
@@ -115,7 +115,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _by_worker(drawn: tuple[str, ...], size: int, count: int) -> list[tuple[str, ...]]:
-    # Batches come from the workers in turn, as long as all of them have some.
+    # The workers deliver batches in turn, as long as each one has some.
     batches = [drawn[at : at + size] for at in range(0, len(drawn), size)]
     batches = batches[: len(batches) // 2]
     return [tuple(chain(*batches[worker::count])) for worker in range(count)]
@@ -127,7 +127,7 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
     if fetched is None or not fetched.stuck or "sampler" in parts.hooks:
         return
     if len(run.passes) > 1 and not run.begins_again:
-        return  # the loop tells it the epoch some other way
+        return  # the loop tells the sampler the epoch in some other way
     yield Finding(
         "likely",
         f"`{parts.sampler}` draws random numbers (`{fetched.stuck}`), but deals out the same "
@@ -135,7 +135,7 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
         f"{parts.sampler}.__iter__",
         "Make the generator once, in `__init__`. Or seed it from the epoch, in a `set_epoch` that "
         "your loop calls.",
-        cause="It makes a new generator each time, from a constant seed.",
+        cause="The sampler makes a new generator each time, from a constant seed.",
         promise="independent",
     )
 

@@ -12,14 +12,14 @@ from dltutor.diagnosis.words import duration
 from dltutor.tables import size
 
 _KB: Final = 1024
-_REREAD: Final = 3  # times that all the files were read, for a part of the samples
+_REREAD: Final = 3  # times that all files were read, though only some samples were drawn
 _AS_MUCH: Final = 16  # times the bytes of a sample
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
 _BLOCKED: Final = 0.3  # of a worker's time
 _COSTLY: Final = 0.001  # seconds for a sample
 _MOSTLY: Final = 0.35  # of the time
-_FIRST: Final = 4  # batches, at least, for a run to say anything
-_TIMES: Final = 2  # times as long as without workers, before it counts as late
+_FIRST: Final = 4  # batches; a shorter run says nothing
+_TIMES: Final = 2  # times as long as without workers; then the first batch is late
 _SHARE: Final = 0.4  # of the time between two batches
 _REPEATED: Final = 1.6  # times the computing that it takes without workers
 _WAITED: Final = 0.4  # seconds in an epoch
@@ -90,14 +90,14 @@ def pickled(evidence: Evidence) -> Iterator[Finding]:
         f"{parts.dataset}, which {parts.method} workers get as a pickle",
         "Keep a few large arrays instead of many objects, or only the path of a file that the "
         "worker opens."
-        + ("" if parts.persistent else " With `persistent_workers=True` you pay only once."),
+        + ("" if parts.persistent else " With `persistent_workers=True`, you pay only once."),
         cause="A worker that isn't forked gets the dataset as a pickle, object by object.",
         promise="quick",
     )
 
 
 def dealing(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler that works a long time before the first batch."""
+    """Find a sampler that takes a long time, before the first batch or for each one."""
     parts, samples = evidence.parts, evidence.samples
     if samples is None:
         return
@@ -105,8 +105,8 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
     if parts.workers and each > max(_COSTLY, _SHARE * evidence.run.pace) and evidence.run.pace:
         yield Finding(
             "shown",
-            f"For each batch the sampler works for {duration(each)} in main. A batch arrives every "
-            f"{duration(evidence.run.pace)}.",
+            f"For each batch, the sampler works for {duration(each)} in main. A batch arrives "
+            f"every {duration(evidence.run.pace)}.",
             f"{parts.sampler}.__iter__",
             "Compute the order of the epoch once, at the start of `__iter__`, and only slice it "
             "from then on.",
@@ -141,13 +141,13 @@ def scattered(evidence: Evidence) -> Iterator[Finding]:
     ours, ascending = found.seconds / found.looked, found.ascending / found.looked
     yield Finding(
         "shown",
-        f"In the order of the sampler a sample takes {duration(ours)}. The same {found.looked} "
+        f"In the order of the sampler, a sample takes {duration(ours)}. The same {found.looked} "
         f"samples, drawn in ascending order, take {duration(ascending)} each.",
         samples.busiest or parts.where,
         "Store the samples so that each can be read by itself (uncompressed, or compressed one by "
         "one), or shuffle whole blocks and draw each block in order.",
-        cause="The data is laid out for reading from the beginning to the end. In any other order, "
-        "your dataset reads or decompresses the same parts over and over to get to one sample.",
+        cause="The data is laid out for reading from beginning to end. In any other order, your "
+        "dataset reads or decompresses the same parts over and over to get to one sample.",
         promise="quick",
     )
 
@@ -160,8 +160,8 @@ def idle(evidence: Evidence) -> Iterator[Finding]:
     idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
     yield Finding(
         "shown",
-        f"{' and '.join(idle)} delivered nothing, while all {parts.workers} workers together "
-        f"delivered {sum(shares.shares)} samples.",
+        f"Together, the {parts.workers} workers delivered {sum(shares.shares)} samples, but "
+        f"{' and '.join(idle)} delivered none.",
         parts.where,
         "Split the data into at least as many files or shards as there are workers, or deal out "
         "smaller pieces: every `num_workers`-th sample, starting at `id`.",
@@ -179,11 +179,11 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
     cores = "one core" if theirs == 1 else f"{theirs} cores"
     yield Finding(
         "shown",
-        f"All {parts.workers} workers together may use only {cores}, but the main process may use "
+        f"Together, the {parts.workers} workers may use only {cores}, but the main process may use "
         f"{mains}.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
         "Remove the call that pins workers (`os.sched_setaffinity`, `psutil.Process.cpu_affinity`, "
-        "or a variable such as `KMP_AFFINITY`), or give each worker a core of its own.",
+        "or a variable such as `KMP_AFFINITY`), or give each worker its own core.",
         cause="Something sets the CPU affinity of each worker to the same few cores, so the "
         "workers take turns instead of working at the same time.",
         promise="quick",
@@ -191,13 +191,13 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
 
 
 def uneven(evidence: Evidence) -> Iterator[Finding]:
-    """Find a worker that does the work of the others."""
+    """Find a worker that does much more than its equal share of the work."""
     run, parts, samples = evidence.run, evidence.parts, evidence.samples
     if not run.well or parts.workers < 2 or len(run.idle) != parts.workers or samples is None:
         return
     if run.waited_for < max(_WAITED, samples.slowest / _ONE):
         return  # a single sample may have taken most of it
-    # In each half, or it may have been a single batch.
+    # It has to be so in each half of the epoch, because a single batch may explain one half.
     if any(sum(part) / len(part) - min(part) < _UNEVEN for part in zip(*run.idle, strict=True)):
         return
     cause = "Some workers get more data than others, or data that takes longer."
@@ -222,11 +222,11 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
 
 
 def slower(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that make it slower, or no faster although they had a processor."""
+    """Find workers that make the loader slower, or wait so much that it isn't any faster."""
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
         return
-    # They also wait for main to ask them: what counts is waiting inside a sample.
+    # Workers also wait until main asks them. Only waiting inside a sample counts.
     waited = paces.blocked + paces.inside - 1
     in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
     ours, alone = paces.both
@@ -235,19 +235,18 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
     if not slower and not (in_vain and parts.workers > 1):
         return
     cause = (
-        "The workers save less time than it takes to send their batches, or they get in each "
-        "other's way."
+        "The workers save less time than it takes to send their batches, or they block each other."
     )
     fix = "Use `num_workers=0`, or let `dltutor workers` find out how many are worth it."
     said = (
         f"Once {parts.workers} workers have started, a batch takes {duration(ours)}. Without "
-        f"workers it takes {duration(alone)}."
+        f"workers, it takes {duration(alone)}."
     )
     if in_vain:
         said += f" The workers spent {100 * waited:.0f} percent of their time waiting."
     stands = in_vain and paces.share > _MOSTLY
     if stands:
-        said += f" A worker is at {paces.line} {100 * paces.share:.0f} percent of the time."
+        said += f" One was at {paces.line} for {100 * paces.share:.0f} percent of its time."
         cause = (
             "Only one worker at a time gets past this line. They may share a lock, a server, or "
             "something else."
@@ -259,7 +258,7 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
 
 
 def redone(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers of a stream that do each other's work, too."""
+    """Find workers of a stream that all do the same work."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream or parts.workers < 2 or not (run.well and alone.well):
         return
@@ -291,11 +290,11 @@ def starts(evidence: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         "shown",
-        f"The first batch arrived {duration(run.first)} after the loop started. Without workers "
+        f"The first batch arrived {duration(run.first)} after the loop started. Without workers, "
         f"it arrives after {duration(alone.first)}. Each epoch starts new workers and waits again.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
-        "Prepare it once. If it can be shared, do it in main before the workers are forked. If "
-        "not, use `persistent_workers=True`.",
+        "Do this preparation only once. If its result can be shared, do it in main before the "
+        "workers are forked. If not, use `persistent_workers=True`.",
         cause="Each worker prepares something before its first sample, and loses it when the epoch "
         "ends.",
         promise="quick",

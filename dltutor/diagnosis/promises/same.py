@@ -25,7 +25,7 @@ def fetched(evidence: Evidence) -> Iterator[Finding]:
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.differ or not fetched.by:
         return
-    whose = f"Here `__getitems__` is that of {fetched.by}, inside {parts.dataset}."
+    whose = f"Here, {fetched.by}, inside {parts.dataset}, has the `__getitems__` that's called."
     if fetched.by == parts.dataset:
         whose = "The two return different samples."
     yield Finding(
@@ -46,17 +46,17 @@ def fields(evidence: Evidence) -> Iterator[Finding]:
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not (fetched.ragged or fetched.dropped):
         return
-    told = [
-        f"`{name}` has {rows} rows in a batch of {samples}, so row k isn't sample k's"
+    said = [
+        f"`{name}` has {rows} rows in a batch of {samples}, so row k doesn't belong to sample k"
         for name, rows, samples in fetched.ragged
     ]
-    told += [
+    said += [
         f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
         for name, have, samples in fetched.dropped
     ]
     yield Finding(
         "shown" if fetched.ragged else "likely",
-        f"{'; '.join(told[:3])}.",
+        f"{'. '.join(said[:3])}.",
         parts.collate or "default_collate",
         "Give each sample every field, with a placeholder where it has no value and a mask that "
         "marks the placeholder.",
@@ -121,32 +121,35 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     if difference is None or not difference.any or not _steady(evidence, difference):
         return
     if difference.replayed:
-        return  # which samples come once more depends on the workers, and every one has come
+        return  # every sample arrived, and which ones repeat depends on the workers
     count, unit, expected = evidence.parts.workers, difference.unit, difference.expected
     workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":
+        missing, more = difference.missing, difference.more
+        first = "" if difference.whole or difference.epoch else "the first "
+        epoch = f" in epoch {difference.epoch}" if difference.epoch else ""
         said = (
-            f"Of {expected} {unit} that arrive without workers{_which(difference)}, "
-            f"{difference.missing} don't arrive with {workers}, but {difference.more} others do."
+            f"Of {first}{expected} {unit} that arrive without workers{epoch}, {missing} "
+            f"{'does' if missing == 1 else 'do'}n't arrive with {workers}, but {more} "
+            f"{'other does' if more == 1 else 'others do'}."
         )
     else:
         said = (
-            f"Epoch {difference.epoch} has {expected} {unit} without workers, and "
-            f"{difference.came} with {workers}"
+            f"Epoch {difference.epoch} has {expected} {unit} without workers and "
+            f"{difference.came} with {workers}."
         )
         if difference.missing:
-            said += f", because {difference.missing} never arrive"
+            said += f" {difference.missing} never arrive{'s' * (difference.missing == 1)}."
         elif difference.twice:
-            said += f", and {difference.twice} of them arrive more than once"
-        said += "."
+            said += f" {difference.twice} arrive{'s' * (difference.twice == 1)} more than once."
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
     yield Finding("shown", said, where, fix, cause=cause, promise=promise)
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
-    # Where a difference comes from as far as we know, why, and what to do or try.
+    # Return where a difference comes from as far as we know, why, and what to do.
     parts, fetched = evidence.parts, evidence.fetched
     if difference.epoch:
         return (
@@ -187,18 +190,12 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
     )
 
 
-def _which(difference: Difference) -> str:
-    if difference.epoch:
-        return f" in epoch {difference.epoch}"
-    return "" if difference.whole else " first"
-
-
 def _steady(evidence: Evidence, found: Difference) -> bool:
     # Whether the same samples arrive without workers, whatever the random numbers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
     fetched, parts = evidence.fetched, evidence.parts
     if found.epoch and not parts.ordered and (fetched is None or fetched.together):
-        return False  # in another order, samples are padded to other lengths, or batched otherwise
+        return False  # in another order, samples are padded or batched differently
     if not found.epoch and _random_in_workers(evidence.run):
         return False
     if alone is not None and reseeded is not None and not found.epoch:
@@ -211,14 +208,14 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
 
 
 def _random_in_workers(run: Measures) -> bool:
-    # A dataset may draw random numbers in workers only: then epochs differ in most samples.
+    # If a dataset draws random numbers only in workers, epochs differ in most samples.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2
 
 
-def told(evidence: Evidence) -> Iterator[Finding]:
-    """Find epochs that are the same if the workers stay."""
+def persistent_repeats(evidence: Evidence) -> Iterator[Finding]:
+    """Find epochs that are the same only with persistent workers."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.loop or not parts.persistent:
         return
@@ -226,20 +223,20 @@ def told(evidence: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         "shown",
-        "With workers that stay, epochs 0 and 1 have the same samples in the same order. Without "
-        "workers they differ.",
+        "With persistent workers, epochs 0 and 1 have the same samples in the same order. Without "
+        "workers, they differ.",
         parts.where,
         "Keep what changes between epochs in a tensor in shared memory "
         "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
         "`persistent_workers=False`.",
-        cause="A worker that stays keeps the copy of the dataset that it started with, so what "
+        cause="A persistent worker keeps the copy of the dataset that it started with, so what "
         "your loop sets between epochs doesn't reach it.",
         promise="same",
     )
 
 
 def results(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that returns something else with workers, though the samples are the same."""
+    """Find a loop that returns different results with workers, though the samples are the same."""
     run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
     if alone is None or reseeded is None or not evidence.parts.loop:
         return
@@ -249,7 +246,7 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         if not same_input(run, alone, reseeded):
             return
         other = f" With another seed, it returns `{reseeded.returned}` without workers."
-    else:  # it depends on the seed, or it's a time
+    else:  # the result depends on the seed, or is a time
         seeded = evidence.seeded
         if seeded is None or seeded.end != "finished" or not same_input(seeded, reseeded):
             return
@@ -263,8 +260,8 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         "your training loop",
         "Compare one batch with workers to the same batch without, in your loop: types, "
         "attributes, and flags. Return everything that the loop needs in the batch itself.",
-        cause="A batch from a worker is a copy. What your code attached to a tensor as an "
-        "attribute, what it stored in another place while it made the sample, and which objects "
-        "were the same one is lost on the way.",
+        cause="A batch from a worker is a copy. It loses the attributes that your code set on a "
+        "tensor, anything that the sample's code stored elsewhere, and the information that two "
+        "objects were the same one.",
         promise="same",
     )

@@ -13,7 +13,7 @@ from dltutor.observation.signs import LATE
 
 State = Literal["kept", "broken", "not tested"]
 
-_LONG: Final = 60  # characters that needn't be read twice
+_LONG: Final = 60  # characters; a longer reason is given only once
 _FASTER: Final = 0.9  # times as long with workers as without; less counts as faster
 
 
@@ -38,9 +38,9 @@ def verdicts(
     """Give a verdict on each promise.
 
     Args:
-        evidence: Of one examination.
+        evidence: The evidence of one examination.
         found: The promise that each finding breaks.
-        untried: Why questions have no answer.
+        untried: Why some questions have no answer.
     """
     kept = {
         "ends": _ended(evidence),
@@ -119,7 +119,7 @@ def _bounded(evidence: Evidence) -> Answer:
     if not evidence.parts.workers:
         return False, "there's no worker whose memory could grow"
     if memory is not None and memory.late_as_it_is >= 0:
-        return True, "what workers took after their first samples was freed again, or has a limit"
+        return True, "memory that workers took after their first samples was freed, or has a limit"
     if not run.private or not run.well:
         return False, ""
     if max(most - first for first, most in run.private) > LATE:

@@ -1,8 +1,8 @@
 """The rules: which evidence points to which failure mode. One module for each promise.
 
-A rule is a function with the name of its failure mode. It reads the Evidence of one examination,
-and returns a Finding, or None. It has no other access to the loader. If you add a failure mode,
-write its rule into the module of the promise that the mode breaks.
+A rule is a function with the name of its failure mode. Its docstring says what shows the mode. It
+reads the Evidence of one examination, and returns a Finding, or None. It has no other access to the
+loader. If you add a failure mode, write its rule into the module of the promise that it breaks.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def prefetch_budget(evidence: Evidence) -> Finding | None:
         return None  # loading that far ahead makes the loop faster
     why = "because the batches arrive just as fast"
     if slower > _NOISE:
-        why = f"which saves {ahead.held - ahead.held_by_two:.0f} MB and costs {slower:.0%} in speed"
+        why = f"which saves {ahead.held - ahead.held_by_two:.0f} MB and is {slower:.0%} slower"
     return Finding(
         "shown",
         f"With prefetch_factor={parts.prefetch} and {parts.workers} workers, {ahead.held:.0f} MB "
@@ -34,7 +34,7 @@ def prefetch_budget(evidence: Evidence) -> Finding | None:
 
 
 _WORTH: Final = 0.35  # a larger gain in speed is a reason to load that far ahead
-_NOISE: Final = 0.1  # a smaller one is none that we could tell from chance
+_NOISE: Final = 0.1  # a smaller one may be chance
 
 
 def view_of_a_giant(evidence: Evidence) -> Finding | None:
@@ -71,16 +71,16 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
         return None
     path, kind, length, started, ended = memory.read[0]
     copied, share = memory.copied_frozen, ended - started
-    # What it will be once a worker has read everything, going by the part copied so far.
+    # Estimate how much a worker will have copied once it has read everything.
     whole = copied / max(share, 0.01)
     if share < 0.04 or copied < 3 or whole < _MATTERS:
         return None
     return Finding(
         "shown",
         f"Even with the garbage collector off, each worker copied {copied:.0f} MB of main's memory "
-        f"while it drew samples from {evidence.parts.dataset}. At the start, {started:.0%} of the "
-        f"pages with the elements of `{path}` were its own, and at the end {ended:.0%}. It's a "
-        f"{kind} of {length:,} Python objects that the workers read.",
+        f"while it drew samples from {evidence.parts.dataset}. It reads `{path}`, a {kind} of "
+        f"{length:,} Python objects. Of the pages that hold them, it had copied {started:.0%} at "
+        f"the start and {ended:.0%} at the end.",
         f"{path} ({evidence.parts.where})",
         f"Store what's in `{path}` without Python objects: strings as packed bytes with an "
         "array of offsets, numbers as a tensor or a numpy array, tables as Arrow.",
@@ -93,7 +93,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     if memory is None or memory.copied_frozen < 0 or evidence.parts.method != "fork":
         return None
     copied, frozen = memory.copied, memory.copied_frozen
-    if memory.copied_in_loop >= 0:  # your loop may freeze them itself
+    if memory.copied_in_loop >= 0:  # your loop may call gc.freeze() itself
         copied = min(copied, memory.copied_in_loop)
     # A single automatic collection happens by chance.
     least = 10 if memory.collections > 1 else 32
@@ -156,9 +156,9 @@ def growing_cache(evidence: Evidence) -> Finding | None:
 def kept_batches(evidence: Evidence) -> Finding | None:
     """The loop still holds the memory of earlier batches, and of more and more of them."""
     run, parts = evidence.run, evidence.parts
-    if not (parts.loop and parts.workers) or run.kept < 6 or not _goes_on(evidence):
+    if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
-    # A batch that arrives with more memory than it shows is another failure.
+    # A batch that arrives with more memory than it shows is a different failure.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:
@@ -174,7 +174,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     )
 
 
-def _goes_on(evidence: Evidence) -> bool:
+def _keeps_growing(evidence: Evidence) -> bool:
     # A loop that keeps a few batches and then no more of them has a buffer.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
@@ -206,8 +206,8 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
 _ENOUGH: Final = 16  # samples of one worker: with fewer, growth looks like start-up
 
 
-_MUCH: Final = 200.0  # MB that a worker takes in its whole life
-_LEVELED: Final = 0.5  # of what a worker took late in its first epoch
+_MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
+_LEVELED: Final = 0.5  # of the growth late in a worker's first epoch
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
@@ -221,16 +221,16 @@ def heap_growth(evidence: Evidence) -> Finding | None:
     if peak - returned < 24 or returned > 0.4 * peak or late < 10:
         return None
     if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
-        return None  # it's what a sample needs, or it levels off before it matters
+        return None  # a sample needs that much, or growth levels off before it matters
     if 0 <= memory.later_epochs < _LEVELED * late:
-        return None  # the next epochs, in the same workers, take no more
+        return None  # in the next epochs, the same workers hardly grow
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Finding(
         "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, {late:.0f} MB of it after "
         f"the first third. With mallopt(M_MMAP_THRESHOLD, 65536), it grew by {returned:.0f} MB. "
-        "Garbage collection doesn't help, because the memory is freed but isn't used again.",
+        "Garbage collection doesn't help, because the memory is freed but never reused.",
         evidence.parts.where,
         "Call mallopt(M_MMAP_THRESHOLD, 65536) in worker_init_fn, or set "
         "MALLOC_MMAP_THRESHOLD_=65536 in the environment. Or write into buffers that each worker "
@@ -251,7 +251,7 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
     ahead = parts.workers * parts.prefetch
     size = lighter.batch_bytes / MB if lighter is not None else 0
     weighs = f" A batch is {size:.1f} MB, and {ahead} are loaded ahead." if size else ""
-    got = ", and ".join(f"with {way} it got through {count} batches" for way, count in through)
+    got = ", and ".join(f"with {way}, it got through {count} batches" for way, count in through)
     ended = run.error or f"it {run.end}, and a worker wrote that no space was left"
     return Finding(
         "shown",

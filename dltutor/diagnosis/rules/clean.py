@@ -33,7 +33,7 @@ def orphaned_segments(evidence: Evidence) -> Finding | None:
     segments = evidence.segments
     if segments is None or not segments.left:
         return None
-    # Under the other strategy, a process killed before it unlinks the name leaves one, too.
+    # Under file_descriptor, a process that's killed before it unlinks a segment leaves it, too.
     if "file_system" not in (segments.in_workers, segments.in_main):
         return None
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"

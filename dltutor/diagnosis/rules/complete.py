@@ -86,7 +86,7 @@ def _overlap(evidence: Evidence) -> Finding | None:
     )
 
 
-_TAIL: Final = 4  # samples for each one that no worker gets: with fewer, it isn't a tail
+_TAIL: Final = 4  # a tail is at most one in this many samples
 
 
 def lost_tail(evidence: Evidence) -> Finding | None:
@@ -100,7 +100,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
         return None
     came, there = run.counted[0], alone.counted[0]
     if not shares.ended and not len(set(run.counted)) == len(set(alone.counted)) == 1:
-        return None  # it isn't certain how many there are
+        return None  # it's unclear how many there are
     whole = shares.whole if shares.ended else there
     drawn = sum(shares.shares)
     counts = " and ".join(map(str, shares.shares[:4]))
@@ -130,7 +130,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
     return None
 
 
-_WANTED: Final = 20  # times as many samples as `__len__` says: nobody forgets that many
+_WANTED: Final = 20  # with this many times the samples that `__len__` says, the limit is intended
 
 
 def wrong_length(evidence: Evidence) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Read from the evidence what failed and how often, for several failure modes."""
+"""Say what failed and how often, for the rules of several failure modes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dltutor.observation.texts import signal_name
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:
-    """Return what raises in the main process too, if the run ended with that; else None.
+    """Return what raises in main, too, if that's what ended the run; else None.
 
     Args:
         evidence: The evidence of one examination.

@@ -1,4 +1,4 @@
-"""Failure modes in which an epoch doesn't get to its end, and how to tell them apart."""
+"""Failure modes in which an epoch doesn't finish, and how to tell them apart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
     broken = culprit.decoder or (culprit.image and culprit.readable)
     if not (broken or (culprit.mode and culprit.stage == "sample")):
         return None
-    said = f"{culprit.which} raises {culprit.said} in the main process too."
+    said = f"In the main process, too, {culprit.which} raises {culprit.said}."
     if culprit.image:
         said += f" Pillow can't read {culprit.image}. It can read the images of other samples."
     elif not broken:
@@ -83,7 +83,8 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     said += how_many(evidence)
     fix = (
         f"Give {lost} an __init__ that takes a single string. Or catch it in the dataset, where it "
-        "still has its type, and raise one that does, or return the reason with the batch."
+        "still has its type, and raise one that has such an __init__, or return the reason with "
+        "the batch."
     )
     return Finding("shown", said, where, fix)
 
@@ -164,7 +165,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         return Finding("shown", f"{said}{fate(culprit.code)}.", parts.where)
     if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
         return None
-    if (culprit is not None and culprit.stage) or _said_why(evidence):
+    if (culprit is not None and culprit.stage) or _says_why(evidence):
         return None
     number, code = gone[0]
     said = f"W{number} died with {fate(code)}. In the main process, no sample that was tried fails."
@@ -180,8 +181,8 @@ def dead_worker(evidence: Evidence) -> Finding | None:
     return Finding("shown" if shown else "likely", said, parts.where)
 
 
-def _said_why(evidence: Evidence) -> bool:
-    # It ended with an uncaught exception or an exit, so there's more to say than its exit code.
+def _says_why(evidence: Evidence) -> bool:
+    # It ended with an uncaught exception or an exit, which says more than its exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -208,8 +209,8 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
         which, said = f"In a worker, dataset[{index}]", f"{kind}: {text}" if text else kind
     if not which:
         return None
-    evidenced = f"{which} raises {said}, which ends a worker without an error. What the loop got "
-    evidenced += f"is {run.error or run.kind}.{how_many(evidence)}"
+    evidenced = f"{which} raises {said}, which ends a worker without an error. The loop got "
+    evidenced += f"{run.error or run.kind}.{how_many(evidence)}"
     fix = "Raise an ordinary exception there, with the sample's name in its message. If the code "
     fix += "isn't yours, catch SystemExit around it and raise one."
     return Finding("shown", evidenced, where, fix)
@@ -225,13 +226,13 @@ def lost_cause(evidence: Evidence) -> Finding | None:
     if evidence.parts.method != "forkserver" or not gone or run.asked:
         return None
     number, code = gone[0]
-    told = "killed by signal" in run.said or "exit code" in run.said
-    if told or (code > 0 and run.said.strip() != run.error.strip()):
-        return None  # its last words are on stderr
+    says_why = "killed by signal" in run.said or "exit code" in run.said
+    if says_why or (code > 0 and run.said.strip() != run.error.strip()):
+        return None  # the error or stderr says why it died
     if run.well:
         said = f"W{number} died with {fate(code)}, and the loop went on without an error."
     elif run.end == "worker died":
-        said = f"All the loop got is {run.error}, although W{number} died with {fate(code)}."
+        said = f"The loop only got {run.error}, although W{number} died with {fate(code)}."
     else:
         return None
     if samples is not None and not samples.ended and not samples.failed:
@@ -257,13 +258,7 @@ def unpicklable_handle(evidence: Evidence) -> Finding | None:
 
 
 def _remedy_for(path: str, kind: str, error: str) -> str:
-    """Say what to do about a part that can't be pickled.
-
-    Args:
-        path: Its path.
-        kind: Its class, or "lambda", or "function NAME".
-        error: What pickling it raises.
-    """
+    # `kind` is a class, "lambda", or "function NAME".
     if kind == "lambda" or kind.startswith("function"):
         return f"Replace `{path}` with a named function that a module defines."
     if "local object" in error:
@@ -301,7 +296,7 @@ def main_only_class(evidence: Evidence) -> Finding | None:
 _REFUSED: Final = "An attempt has been made to start a new process before"
 
 
-_AGAIN: Final = "_fixup_main_from_path"  # what multiprocessing runs the script with
+_AGAIN: Final = "_fixup_main_from_path"  # multiprocessing's function that runs the script again
 
 
 def missing_main_guard(evidence: Evidence) -> Finding | None:
@@ -327,7 +322,7 @@ def missing_main_guard(evidence: Evidence) -> Finding | None:
 
 
 def global_only_in_parent(evidence: Evidence) -> Finding | None:
-    """Workers in new interpreters do what main does once they're given main's globals."""
+    """Workers in new interpreters behave like main once they get main's globals."""
     run, alone, forked, given = evidence.run, evidence.alone, evidence.forked, evidence.imported
     if alone is None or forked is None or not forked.well or alone.lacks(forked):
         return None
@@ -389,16 +384,10 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
 
 def held_lock(evidence: Evidence) -> Finding | None:
     """A worker waits for a lock that was held when main forked, and goes on once it gets it."""
-    return _lock_not_given_back(evidence, in_matplotlib=False)
+    return _lock_never_released(evidence, in_matplotlib=False)
 
 
-def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
-    """Look for it among matplotlib's locks, or among all others.
-
-    Args:
-        evidence: The evidence of one examination.
-        in_matplotlib: Whether to look at matplotlib's locks.
-    """
+def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("lock") if waits is not None else None
         if waits is None or found is None or ("/matplotlib/" in found[4]) != in_matplotlib:
@@ -411,15 +400,15 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
         said = f"W{worker} was stuck at {line}. `{path}` {when}, and no worker thread held it."
         if waits is evidence.while_held:
             said = (
-                f"Forked while one of your threads held `{path}`, W{worker} got stuck at {line}. "
-                "Forked while no thread held it, it ran."
+                f"W{worker} got stuck at {line} when the doctor forked it while one of your "
+                f"threads held `{path}`. When no thread held it, W{worker} ran."
             )
         said += f" When the doctor released the lock, W{worker} went on."
         fix = (
             ""
             if in_matplotlib
             else (
-                f"In each worker, make `{path}` and what it guards again (worker_init_fn, "
+                f"In each worker, recreate `{path}` and what it guards (worker_init_fn, "
                 "os.register_at_fork), start the workers while no thread holds it, or don't fork."
             )
         )
@@ -439,13 +428,12 @@ def lost_thread(evidence: Evidence) -> Finding | None:
             worker, line, kind, path, _, _ = found
             path = _INSIDE.sub("", path)
             what = "executor" if kind == "executor" else "thread"
-            threads = "no threads" if kind == "executor" else "no such thread"
-            brought = kind == "answer"
-            once = "brought an answer to" if brought else "started it in"
+            missing = "its threads don't" if kind == "executor" else "that thread doesn't"
+            once = "supplied an answer" if kind == "answer" else "started it there"
             said = (
-                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but the "
-                f"worker has {threads}, because a fork copies none. When the doctor {once} "
-                f"W{worker}, the worker went on."
+                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but "
+                f"{missing} exist in the worker, because a fork doesn't copy them. When the doctor "
+                f"{once}, W{worker} went on."
             )
             fix = (
                 f"Start `{path}` in each process that uses it (on first use, or in "
@@ -477,4 +465,4 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:
     """A worker that draws waits for matplotlib's lock, and goes on once it gets it."""
-    return _lock_not_given_back(evidence, in_matplotlib=True)
+    return _lock_never_released(evidence, in_matplotlib=True)

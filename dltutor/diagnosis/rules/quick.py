@@ -6,6 +6,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.words import duration
 
 
 def tiny_tensors(evidence: Evidence) -> Finding | None:
@@ -18,15 +19,15 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
     return Finding(
         "shown",
         f"A batch has {run.tensors:.0f} tensors, and the worker sends them one by one. A batch "
-        f"took {1000 * by_tensor:.3g} ms. With each batch in one message, it took "
-        f"{1000 * in_one:.3g} ms.",
+        f"took {duration(by_tensor)}. With each batch in one message, it took "
+        f"{duration(in_one)}.",
         f"collate_fn={parts.collate}" if parts.collate else parts.where,
         f"Pack what {maker} puts into many tensors into one tensor with offsets for each kind of "
         "thing. In the loop, torch.tensor_split gives you the pieces back.",
     )
 
 
-_CHEAP: Final = 0.001  # seconds: sending a sample takes a tenth of that
+_CHEAP: Final = 0.001  # seconds per sample; sending one takes a tenth of that
 _MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
 
 
@@ -47,9 +48,9 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         "shown",
-        f"A sample takes {1e6 * samples.typical:.2g} µs. A batch takes {1000 * with_workers:.3g} "
-        f"ms with {parts.workers} worker{'s' * (parts.workers > 1)}, start-up not included, and "
-        f"{1000 * without:.3g} ms without workers. In an epoch of {batches} batches, that's "
+        f"A sample takes {duration(samples.typical)}. Not counting start-up, a batch takes "
+        f"{duration(with_workers)} with {parts.workers} worker{'s' * (parts.workers > 1)} and "
+        f"{duration(without)} without workers. In an epoch of {batches} batches, the workers add "
         f"{lost:.1f} s.",
         f"num_workers={parts.workers}",
         f"Set num_workers=0. To go even faster, let {parts.dataset} make a whole batch at once: "
@@ -58,10 +59,10 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
 
 
 def loader_per_step(evidence: Evidence) -> Finding | None:
-    """The loop drops each iterator after a batch or two, and a single one is much faster."""
+    """The loop drops each iterator after a batch or two. Keeping one would be much faster."""
     run, steps = evidence.run, evidence.one_iterator
     if evidence.alone is not None and len(evidence.alone.passes) > len(run.passes):
-        run = evidence.alone  # more of the loop was seen there
+        run = evidence.alone  # that run saw more of the loop
     if steps is None or steps.times < 3:
         return None
     anew, kept = steps.both
@@ -72,8 +73,8 @@ def loader_per_step(evidence: Evidence) -> Finding | None:
     return Finding(
         "shown",
         f"To get {run.batches} batches, your loop began {len(run.passes)} iterations of the "
-        f"loader. A step with a new iterator takes {1000 * anew:.3g} ms with forked workers{more}. "
-        f"With one iterator for all steps, it takes {1000 * kept:.3g} ms.",
+        f"loader. A step with a new iterator takes {duration(anew)} with forked workers{more}. "
+        f"With one iterator for all steps, it takes {duration(kept)}.",
         "in your training loop: next(iter(loader)), or a `for` loop that you leave right away",
         "Make one iterator before the loop and take every batch from it. "
         "`while True: yield from loader` begins the next epoch when one ends.",
@@ -91,17 +92,13 @@ def head_of_line(evidence: Evidence) -> Finding | None:
     which = f"sample {samples.slowest_at}" if parts.stream else f"dataset[{samples.slowest_at}]"
     return Finding(
         "shown",
-        f"{which} takes {samples.slowest:.2g} s, but a typical sample takes "
-        f"{_short(samples.typical)}. It took {in_order:.2g} s until half of the batches around it "
-        f"had arrived, and {in_any:.2g} s with in_order=False.",
+        f"{which} takes {duration(samples.slowest)}, but a typical sample takes "
+        f"{duration(samples.typical)}. It took {duration(in_order)} until half of the batches "
+        f"around it had arrived, and {duration(in_any)} with in_order=False.",
         parts.where,
         f"Set in_order=False if the order of the batches doesn't matter. Otherwise, make {which} "
         "cost about as much as the others: cut long samples into pieces beforehand.",
     )
-
-
-def _short(seconds: float) -> str:
-    return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
 
 
 def oversubscribed(evidence: Evidence) -> Finding | None:
@@ -111,19 +108,19 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
         return None
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # About as fast with one is enough, if that was measured twice and its threads were counted.
+    # If paces were measured twice and threads were counted, being about as fast is enough.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None
     as_is, kept = sorted(threads.paces)[0]
-    told = " and ".join(str(count) for count in threads.computing)
+    counts = " and ".join(str(count) for count in threads.computing)
     return Finding(
         "shown",
-        f"The workers compute with {told} threads on {threads.cores} "
-        f"core{'s' * (threads.cores > 1)}. A batch takes {as_is:.2g} s. With one thread for each "
-        f"worker, it takes {kept:.2g} s.",
+        f"The workers compute with {counts} threads on {threads.cores} "
+        f"core{'s' * (threads.cores > 1)}. A batch takes {duration(as_is)}. With one thread for "
+        f"each worker, it takes {duration(kept)}.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
-        f"Leave each worker with one thread{f', also in {parts.init}' if parts.init else ''}. "
-        "Don't call torch.set_num_threads there. Set OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 "
-        "before Python starts, and call cv2.setNumThreads(0).",
+        f"Leave each worker with one thread. Don't call torch.set_num_threads"
+        f"{f' in {parts.init}' if parts.init else ' in workers'}. Set OPENBLAS_NUM_THREADS=1 and "
+        "OMP_NUM_THREADS=1 before Python starts, and call cv2.setNumThreads(0).",
     )

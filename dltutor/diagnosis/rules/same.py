@@ -1,4 +1,4 @@
-"""Failure modes in which samples arrive that `dataset[i]` doesn't give."""
+"""Failure modes in which samples arrive that differ from `dataset[i]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def global_state(evidence: Evidence) -> Finding | None:
     """The loop's result differs without workers, and so does the state that changed."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
-        return _decides(evidence, twice.counter)
+        return _counter_decides(evidence, twice.counter)
     if state is None or not (state.steady and state.content and state.paths) or state.same:
         return None
     path, along, without = state.paths[0]
@@ -26,15 +26,15 @@ def global_state(evidence: Evidence) -> Finding | None:
     )
 
 
-def _decides(evidence: Evidence, path: str) -> Finding | None:
+def _counter_decides(evidence: Evidence, path: str) -> Finding | None:
     run, alone = evidence.run, evidence.alone
     if alone is None or not (run.well and alone.well) or run.passes == alone.passes:
         return None
     return Finding(
         "shown",
-        f"Drawing samples changes `{path}`, and `{path}` decides what a sample is: if you set it "
-        "back, you get the same sample again. Each worker counts on its own, and the batches "
-        "differ from those without workers.",
+        f"Drawing samples changes `{path}`, and samples depend on `{path}`: if you set it back, "
+        "you get the same sample again. Each worker counts on its own, so the batches differ from "
+        "those without workers.",
         path,
         f"Keep `{path}` in shared memory, or have main set it by epoch or by index.",
     )
@@ -116,7 +116,7 @@ def shared_file_offset(evidence: Evidence) -> Finding | None:
 
 
 def shared_connection(evidence: Evidence) -> Finding | None:
-    """Two workers at once get each other's answers from one connection."""
+    """Two workers at once get each other's answers through a shared connection."""
     handles = evidence.disturbed_by("socket")
     if handles is None:
         return None

@@ -1,1 +1,1 @@
-"""How the loader under test is run, changed, and measured, each time in a process of its own."""
+"""Run, change, and measure the loader under test, each time in its own process."""

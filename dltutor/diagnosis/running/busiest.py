@@ -14,11 +14,11 @@ from typing import Any, Final
 from dltutor.observation.errors import frame, is_yours
 
 _EVERY: Final = 0.004  # seconds
-_LEAST: Final = 20  # looks that tell anything
+_LEAST: Final = 20  # looks; fewer say nothing
 
 
 class Busiest:
-    """Counts the lines where it finds the thread that made it, from a thread of its own.
+    """A thread that counts the lines where it finds the thread that made it.
 
     Args:
         file: Where it writes its findings now and then, because a worker may be killed.
@@ -36,13 +36,15 @@ class Busiest:
         threading.Thread(target=self._look, name="dltutor-busiest", daemon=True).start()
 
     def stop(self) -> tuple[str, float, float]:
-        """Stop looking, and return the same as `told`."""
+        """Stop looking, and return the same as `found`."""
         self._over.set()
-        return self.told()
+        return self.found()
 
-    def told(self) -> tuple[str, float, float]:
-        """The line it was at most, the share of looks that found it there, and the share that
-        found it in any line of yours; "" where that isn't known.
+    def found(self) -> tuple[str, float, float]:
+        """Return the line where the thread was most often, or "" if that isn't known.
+
+        Then the share of looks that found it there, and the share that found it in any of your
+        lines.
         """
         if self._looks < _LEAST or not self._seen:
             return "", 0.0, 0.0
@@ -52,7 +54,7 @@ class Busiest:
 
     @staticmethod
     def read(folder: str) -> tuple[str, float, float]:
-        """Return the same as `told`, of the thread with the busiest line that wrote here."""
+        """Return the same as `found`, for the thread with the busiest line that wrote here."""
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
             with suppress(ValueError):  # it was just being written
@@ -69,4 +71,4 @@ class Busiest:
                     self._seen[each.f_code.co_filename, line, each.f_code.co_name] += 1
                     break
             if self._file is not None and self._looks % _LEAST == 0:
-                self._file.write_text(json.dumps(self.told()))
+                self._file.write_text(json.dumps(self.found()))

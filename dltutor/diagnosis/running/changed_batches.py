@@ -1,4 +1,4 @@
-"""Batches changed in the worker that made them, before they are sent."""
+"""Change batches in the worker that made them, before it sends them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dltutor.diagnosis.running.subject import Subject
 
 
 def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> None:
-    """Change each tensor of a batch in the worker, and fork the workers from now on.
+    """Change each tensor of a batch in the worker. The workers are forked from now on.
 
     Args:
         subject: The loader.
-        change: Returns what is sent for a tensor.
+        change: Given a tensor, returns what to send instead.
     """
 
     def changed(leaf: Any) -> Any:
@@ -44,8 +44,9 @@ def _wrap(cls: Any, changed: Callable[[Any], Any]) -> None:
 
 
 class _InOrdinaryMemory:
-    """A collate function that takes itself to be in main: in a worker, torch's own makes the batch
-    in shared memory.
+    """A collate function that believes it's in main.
+
+    In a worker, torch's own would make the batch in shared memory.
     """
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:

@@ -1,6 +1,6 @@
-"""Calls a function in a fork of the subject's process, and kills the fork with all its children.
+"""Call a function in a fork of the subject's process, and kill the fork with all its children.
 
-So every attempt begins in the same state, and nothing that one of them does reaches the next.
+This way, every attempt begins in the same state, and none of them affects the next.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dltutor.system.processes import end, known
 
 
 class NoAnswer(Exception):
-    """A fork died, hung or raised."""
+    """A fork died, hung, or raised."""
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
     """Call a function in a fork of this process, then kill the fork and its children.
 
     Args:
-        work: Returns what can be pickled.
+        work: Returns something that can be pickled.
         seconds: How long it may take.
 
     Raises:
@@ -39,7 +39,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
     """Call several functions at once, each in its own fork, as `in_fork` does.
 
     Args:
-        works: Each returns what can be pickled.
+        works: Each returns something that can be pickled.
         seconds: How long they may take together.
 
     Raises:
@@ -51,16 +51,16 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
     try:
         for work in works:
             begun.append(_begin(work))
-        told = [_read(read, until) for _, read in begun]
+        received = [_read(read, until) for _, read in begun]
     finally:
-        # Their children too: they may hold what the next fork needs.
+        # Also end their children, because they may hold what the next fork needs.
         end(*(known(pid) for pid, _ in begun))
         own_files.put_back(positions)
-    return [_answer(each) for each in told]
+    return [_answer(each) for each in received]
 
 
 def _begin(work: Callable[[], Any]) -> tuple[int, int]:
-    # The fork's pid, and where it says what it has got.
+    # Return the fork's pid, and the pipe that its answer arrives in.
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -69,17 +69,17 @@ def _begin(work: Callable[[], Any]) -> tuple[int, int]:
             answer = pickle.dumps(_attempt(work))
             with os.fdopen(write, "wb") as pipe:
                 pipe.write(answer)
-            time.sleep(60)  # it is killed: its children are known as long as it lives
+            time.sleep(60)  # until it's killed, because its children are known while it lives
         finally:
             os._exit(0)
     os.close(write)
     return pid, read
 
 
-def _answer(told: bytes) -> Any:
-    if not told:
-        raise NoAnswer("it died, or did not come to its end")
-    answer, error = pickle.loads(told)
+def _answer(received: bytes) -> Any:
+    if not received:
+        raise NoAnswer("it died, or didn't finish")
+    answer, error = pickle.loads(received)
     if error:
         raise NoAnswer(error)
     return answer
@@ -88,28 +88,28 @@ def _answer(told: bytes) -> Any:
 def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return work(), ""
-    except BaseException as error:  # also SystemExit
+    except BaseException as error:  # even SystemExit
         return None, said(error)
 
 
 def _read(descriptor: int, until: float) -> bytes:
-    told = b""
+    received = b""
     with os.fdopen(descriptor, "rb", buffering=0) as pipe, selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
-        # The end is known by pickle's own: workers that live on keep the pipe open.
+        # Look for the pickle's end, because workers that are still alive keep the pipe open.
         while time.monotonic() < until:
             if ready.select(0.05):
                 got = pipe.read(1 << 16)
-                told += got or b""
-                if not got or _whole(told):
-                    return told if _whole(told) else b""
+                received += got or b""
+                if not got or _whole(received):
+                    return received if _whole(received) else b""
     return b""
 
 
-def _whole(told: bytes) -> bool:
-    if not told.endswith(b"."):
+def _whole(received: bytes) -> bool:
+    if not received.endswith(b"."):
         return False
     with suppress(Exception):
-        pickle.loads(told)
+        pickle.loads(received)
         return True
     return False

@@ -1,4 +1,4 @@
-"""A worker kept to one computing thread: torch's, OpenCV's, and those under numpy."""
+"""Keep a worker to one computing thread, in torch, OpenCV, and the libraries under numpy."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _OPENBLAS: Final = (
 
 
 def keep_to_one_thread(worker: int = 0) -> None:
-    """Compute with one thread in this process from now on, whatever its code says.
+    """Compute with one thread in this process from now on, whatever its code sets.
 
     Args:
-        worker: Ignored; as a `worker_init_fn` has it.
+        worker: Ignored. A `worker_init_fn` gets it.
     """
     own = torch.set_num_threads
     own(1)
-    for module in list(sys.modules.values()):  # also where it was imported by its name
+    for module in list(sys.modules.values()):  # other modules may have imported it by name
         for name, thing in attributes_of(module).items():
             if thing is own:
                 with suppress(Exception):

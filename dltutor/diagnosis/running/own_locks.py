@@ -21,7 +21,7 @@ class OwnLocks:
     """The locks of a dataset, in a process that may replace them.
 
     Args:
-        things: The dataset, and what else its workers have.
+        things: The dataset, and whatever else its workers get.
     """
 
     def __init__(self, *things: Any) -> None:
@@ -33,6 +33,6 @@ class OwnLocks:
         ]
 
     def renew(self) -> None:
-        """Replace each lock with a new one in the state that it had at first."""
+        """Replace each lock with a new one in the lock's first state."""
         for lock, kind, value, most in self._locks:
             SemLock.__init__(lock, kind, value, most, ctx=multiprocessing.get_context("fork"))

@@ -1,7 +1,6 @@
-"""How fast a loader delivers, once its workers are at work: timed in turns with a changed one.
+"""Time a loader against the same loader with one change, alternating, once its workers run.
 
-Other programs run meanwhile. What they take, they take from both: only ratios are read, and only
-what every turn shows.
+Other programs slow down both, so only ratios count, and only if every turn shows them.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from dltutor.observation.time_limits import deadline as time_limit
 
 @dataclass(frozen=True)
 class Paces:
-    """How long the loader took as it is, and changed in one respect, timed in turns.
+    """How long the loader takes as it is and with one change, alternating.
 
     Args:
-        as_is: Seconds, in each turn.
-        changed: Seconds of the changed one, in each turn.
-        blocked: The part of their time in which the workers wanted no processor, as it is: in the
-            turn with least.
-        line: Where the workers were most of the time, as it is; "" where that isn't known.
-        share: How much of the time.
-        inside: How much of the time they were in any line of yours.
+        as_is: Seconds as it is, in each turn.
+        changed: Seconds with the change, in each turn.
+        blocked: The share of their time that unchanged workers waited for something other than a
+            processor, in the turn where that's least.
+        line: The line where an unchanged worker was most of the time; "" if that isn't known.
+        share: The share of its time that it was there.
+        inside: The share of its time that it was in any of your lines.
     """
 
     as_is: tuple[float, ...] = ()
@@ -47,13 +46,13 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """How many times as long it took as it is, by its least turn; 0 for one turn."""
+        """How many times as long it takes as it is, at least; 0 if there was only one turn."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
     @property
     def both(self) -> tuple[float, float]:
-        """The median seconds of each."""
+        """The median seconds as it is, and with the change."""
         return _middle(self.as_is), _middle(self.changed)
 
     def __str__(self) -> str:
@@ -72,13 +71,13 @@ Timed = Callable[[], float | None]
 
 
 def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS) -> Paces:
-    """Time two things several times, alternating.
+    """Time the loader several times, as it is and with a change, alternating.
 
     Args:
-        as_is: Times the loader as it is; None where that tells nothing.
-        changed: The same of the changed one.
-        seconds: Of the experiment; turns that do not fit are left out.
-        turns: How many.
+        as_is: Returns the seconds as it is, or None if there's nothing to measure.
+        changed: Returns the seconds with the change, or None.
+        seconds: The time for the experiment. Turns that don't fit are left out.
+        turns: How many turns to time.
     """
     pairs: list[tuple[float, float]] = []
     with suppress(DeadlinePassed), time_limit(left(seconds)):
@@ -101,14 +100,14 @@ def left(seconds: float) -> float:
 def of_a_batch(
     loader: DataLoader[Any], *, seconds: float, take: Callable[[Any], object] | None = None
 ) -> float | None:
-    """Return the seconds for a batch once the workers have started; None with too few batches.
+    """Return the seconds per batch once the workers have started; None if there are too few.
 
     Args:
-        loader: Is iterated, one epoch at most.
-        seconds: After them it is left.
-        take: Is called with each batch, within the time.
+        loader: The loader. It's iterated for one epoch at most.
+        seconds: When to stop.
+        take: Called with each batch. Its time counts, too.
     """
-    # What they made ahead, while main waited for the first, is not counted.
+    # Don't count the batches that workers made ahead while main waited for the first one.
     ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
     arrived: list[float] = []
     with left_at_once(loader) as iterator:
@@ -129,7 +128,7 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
     """Make an iterator of a loader, and end its workers after the block.
 
     Raises:
-        Unanswered: The loader raised in the block. One that sometimes fails may run well at first.
+        Unanswered: The loader raised in the block, for example because it fails only sometimes.
     """
     iterator = iter(loader)
     try:
@@ -146,7 +145,7 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def forked(subject: Subject) -> DataLoader[Any]:
-    """Return the subject's DataLoader, with forked workers that don't stay."""
+    """Return the subject's DataLoader, with forked workers that aren't persistent."""
     subject.change(method="fork", persistent_workers=False)
     return subject.inner
 

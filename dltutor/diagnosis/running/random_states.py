@@ -1,8 +1,7 @@
-"""Random generators held at one place while a sample is drawn, so that samples can be compared.
+"""Hold random generators in one state while a sample is drawn, so that samples can be compared.
 
-There are four sources: the global generators of torch, numpy and Python, and the dataset's own.
-Those that are pinned start each draw from the same state, and go on afterwards as if nothing had
-been drawn.
+There are four sources: the global generators of torch, numpy, and Python, and the dataset's own. A
+source that's held starts each draw in the same state. After the draw, it's back where it was.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dltutor.diagnosis.objects.walking import walk
 from dltutor.observation.foreign import is_a
 
 SOURCES: Final = ("torch", "numpy", "random", "own")
-#: How a person calls them.
+#: What people call them.
 SAID: Final = {
     "torch": "torch's global generator",
     "numpy": "numpy's global generator",
@@ -32,7 +31,7 @@ class Pins:
     """The generators that a dataset may draw from.
 
     Args:
-        dataset: Its own generators are looked for now.
+        dataset: The dataset. Its own generators have to exist already.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -41,7 +40,7 @@ class Pins:
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
-        """Hold all sources in the block, except the one that is named."""
+        """Hold all sources in the block, except `free`."""
         with ExitStack() as undo:
             if free != "torch":
                 undo.callback(torch.set_rng_state, torch.get_rng_state())
@@ -60,7 +59,6 @@ class Pins:
 
 
 def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
-    """Return the random generators that a dataset reaches, each with its path."""
     kinds = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
     of_torch = torch.default_generator
     return [
@@ -76,8 +74,8 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
     """Return the paths of the dataset's own generators that drawing samples advances.
 
     Args:
-        dataset: In a process where it may be used at will.
-        draw: Draws them.
+        dataset: The dataset, in a process where experiments may use it.
+        draw: Draws the samples.
     """
     before = [(path, each, digest(_state(each))) for path, each in _own_generators(dataset)]
     with suppress(Exception):
@@ -100,15 +98,15 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     """Draw each sample of a dataset through `around`, in this process from now on.
 
     Args:
-        dataset: Map-style or a stream; other objects of its class are left alone. A list, or
-            anything else whose class can't be changed, has no code to draw through.
-        around: Given a function that draws; returns what it returns, or raises what it raises.
+        dataset: Map-style or a stream. Other objects of its class aren't affected. If its class
+            can't be changed, such as list, nothing happens.
+        around: Gets a function that draws. Returns what that returns, or raises what that raises.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
         for name in ("__getitem__", "__getitems__"):
             if hasattr(cls, name):
-                with suppress(TypeError):  # a class of Python's own, or of an extension
+                with suppress(TypeError):  # the class is built in, or from an extension
                     setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
     if is_a(dataset, torch.utils.data.IterableDataset):
         own = cls.__iter__
@@ -146,7 +144,7 @@ def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Itera
 
 
 def seed_all(seed: int = 0) -> None:
-    """Set the global generators to one seed, for good."""
+    """Seed all global generators."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)

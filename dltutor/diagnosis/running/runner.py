@@ -1,4 +1,4 @@
-"""Run the loader on the subject once: what arrived, and how it ended."""
+"""Run the subject's loader once, and return what arrived and how it ended."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds without a batch until a forked worker counts as hanging
 STARTING: Final = 14.0  # the same, if workers import torch first
-_NUMBERS: Final = 64  # of what a loop returns
-_YOURS: Final = ("...", "your cell")  # how the file of a frame starts that belongs to no library
+_NUMBERS: Final = 64  # numbers of a loop's result to keep
+_YOURS: Final = ("...", "your cell")  # how a frame's file starts if it isn't a library's
 
 
 def run(
@@ -40,20 +40,20 @@ def run(
     epochs: int | None = None,
     own_loop: bool = False,
     seed: int | None = None,
-    told: bool = False,
+    set_epochs: bool = False,
 ) -> Measures:
     """Run the loader of a subject.
 
     Args:
         subject: The loader, and its loop.
         seconds: After this time, the run ends at the next batch.
-        patience: Seconds that may pass without a batch. The default depends on the start method.
-            It's more if the samples are known to take long.
+        patience: Seconds that may pass without a batch. The default depends on the start method,
+            and is longer if samples are known to take long.
         content: Whether to take digests of what arrives.
-        epochs: How many times to run; the subject's number by default.
-        own_loop: Whether to iterate plainly even if there's a training loop.
-        told: Whether to tell the dataset and sampler the epoch, as a training loop does.
-        seed: For all random numbers that a seed from outside can reach; None leaves them alone.
+        epochs: How many epochs to run. The default is the subject's number.
+        own_loop: Whether to use a plain loop even if there's a training loop.
+        set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
+        seed: The seed for `Subject.seed`; None for no seeding.
     """
     if seed is not None:
         subject.seed(seed)
@@ -65,16 +65,20 @@ def run(
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content)
     loop = subject.loop
-    state: dict[str, Any] = {"result": None, "enough": False, "told": 0, "asked": False}
+    state: dict[str, Any] = {"result": None, "enough": False, "epochs_told": 0, "asked": False}
 
     def plainly(loader: Any, epoch: int) -> None:
-        if told:
+        if set_epochs:
             _tell(subject, epoch)
         for _ in loader:
             pass
 
     def whole(loader: Any) -> None:
-        with counting(loader, watch.begin), _epochs_counted(subject, state), _deaths_asked(state):
+        with (
+            counting(loader, watch.begin),
+            _epochs_counted(subject, state),
+            _exit_code_reads_noted(state),
+        ):
             try:
                 for epoch in range(epochs or subject.epochs):
                     if epoch and time.monotonic() > watch.until:
@@ -94,7 +98,7 @@ def run(
             f"after {seconds + patience:.0f} s the workers hadn't all started. Each gets a pickle "
             "of the dataset, and imports what it needs. A longer deadline would tell"
         )
-    return _written(seen, watch, state)
+    return _measures(seen, watch, state)
 
 
 def _patience(subject: Subject, patience: float) -> float:
@@ -128,7 +132,7 @@ def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
         return
 
     def set_epoch(epoch: int) -> None:
-        state["told"] += 1
+        state["epochs_told"] += 1
         own(epoch)
 
     sampler.set_epoch = set_epoch
@@ -139,7 +143,7 @@ def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
+def _exit_code_reads_noted(state: dict[str, Any]) -> Iterator[None]:
     own: Any = vars(BaseProcess)["exitcode"]
 
     def exitcode(self: Any) -> int | None:
@@ -155,7 +159,7 @@ def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
         BaseProcess.exitcode = own  # type: ignore[method-assign]
 
 
-def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures:
+def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures:
     words = "\n".join([*(f"{kind}: {text}" for kind, text in seen.chain), seen.stderr, *seen.notes])
     kind, text = seen.chain[0] if seen.chain else ("", "")
     error = tidy(said(kind, text)) if seen.chain else ""
@@ -185,11 +189,11 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
         storage_bytes=watch.storage_bytes,
         private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
-        epochs_told=state["told"],
+        epochs_told=state["epochs_told"],
         asked=state["asked"],
         first=seen.first_batch_seconds or 0.0,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
-        stood=_stood(seen),
+        stood=_where_stuck(seen),
         left=seen.left,
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
@@ -200,7 +204,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
     )
 
 
-def _stood(seen: Observation) -> str:
+def _where_stuck(seen: Observation) -> str:
     # The innermost line of your code, or else the innermost line.
     if seen.end != "hung":
         return ""
@@ -219,7 +223,7 @@ def _comparable(result: object) -> bool:
 def _numbers(result: object) -> tuple[float, ...]:
     found: list[float] = []
     for _, leaf in leaves(result):
-        with suppress(Exception):  # what isn't a number
+        with suppress(Exception):  # it isn't a number
             found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
     return tuple(found[:_NUMBERS])
 

@@ -1,4 +1,4 @@
-"""What drawing samples reads, opens and leaves, and which exceptions your code catches."""
+"""Find what drawing samples reads, opens, and leaves behind, and what exceptions it catches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import psutil
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import message_of
 
-_MOST: Final = 50_000  # of them are counted
+_MOST: Final = 50_000  # temporary files to count
 _DEEP: Final = 12
-_OTHERS: Final = ("dlt", "pymp-")  # the instruments' own folders, and those of torch's workers
+_OTHERS: Final = ("dlt", "pymp-")  # folders of the instruments and of multiprocessing
 
 
 class Reading:
-    """Counts what this process reads from files, from now on. In the sandbox: it can't be ended."""
+    """Counts what this process reads from files. It can't be stopped, so use it in the sandbox."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[int, int], int] = {}
@@ -32,7 +32,7 @@ class Reading:
         self._before = _read()
         sys.addaudithook(self._note)
 
-    def told(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Return the fields `read`, `of_files`, and `opened` of Samples."""
         read = _read() - self._before
         now = self._descriptors()
@@ -43,7 +43,7 @@ class Reading:
         }
 
     def _descriptors(self) -> set[int]:
-        # A library may open files past Python's audit hooks, and keep them.
+        # A library may open files without Python's audit hooks seeing it, and keep them.
         found = set()
         with suppress(OSError):
             for name in os.listdir("/proc/self/fd"):
@@ -53,7 +53,7 @@ class Reading:
         return found
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        # What a hook raises, `open` raises; and a path may be anybody's object.
+        # If a hook raises, so does `open`. And a path may be any object.
         if event == "open":
             with suppress(Exception):
                 self._take(os.stat(given[0]))
@@ -99,7 +99,7 @@ def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
         draw: Draws a sample.
 
     Returns:
-        Its type, the first line of its text, and your line; None for none.
+        Its type, the first line of its message, and your line; None if there's no exception.
     """
     seen: list[tuple[str, str, str]] = []
 

@@ -1,4 +1,4 @@
-"""Small loaders of the subject's dataset, one sample at a time, with workers that are prepared."""
+"""Small loaders of the subject's dataset, one sample at a time, with prepared workers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
-_hung: list[Any] = []  # iterators: without them, torch waits seconds for each of their workers
+_hung: list[Any] = []  # iterators to keep, because freeing one waits seconds for each worker
 
 
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
-    """Make a `worker_init_fn` for a forked worker that has what a real one would have.
+    """Return a `worker_init_fn` that gives a forked worker what a real worker would have.
 
     Args:
-        subject: Its `worker_init_fn` is called first, as in a real worker.
-        prepare: Called with the worker's number.
+        subject: Its own `worker_init_fn` is called first, as in a real worker.
+        prepare: Called with the worker's number after that.
     """
     travels = subject.method in ("spawn", "forkserver")
     before = partial(_as_if_pickled, subject.dataset) if travels else None
@@ -32,10 +32,10 @@ def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
 
 
 def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
-    """Prepare each process that draws samples: forked workers as they start, or else this one.
+    """Prepare each process that draws samples: forked workers or, if there are none, this one.
 
     Args:
-        subject: Its sampler deals the same order in each run from now on.
+        subject: From now on, its sampler deals out the same order in each run.
         prepare: Called with the worker's number, or 0.
     """
     subject.seed_sampler()
@@ -47,7 +47,7 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
 
 
 def _as_if_pickled(dataset: Any, worker: int) -> None:
-    # A worker that is not forked has what pickle makes of the dataset.
+    # A worker that isn't forked gets a pickled copy of the dataset.
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(dataset))
         dataset.__dict__.clear()
@@ -55,7 +55,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """Return which worker drew a sample, and its digest; a collate function."""
+    """Collate samples into the number of the worker (-1 for main) and a digest."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
@@ -73,11 +73,11 @@ def small_loader(
     """Make a loader of one sample at a time.
 
     Args:
-        subject: Its dataset, worker_init_fn and generator are used.
+        subject: The loader uses its dataset, worker_init_fn, and generator.
         prepare: Called in each worker after the user's own worker_init_fn.
-        workers: How many.
-        indices: What is drawn, dealt out in turn; None for a stream.
-        collate: What becomes of each.
+        workers: How many workers it has.
+        indices: The samples to draw, dealt out to the workers in turn; None for a stream.
+        collate: The collate function.
         prefetch: How many samples each worker draws ahead.
         persistent: Whether the workers stay between epochs.
     """
@@ -100,9 +100,9 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
     """Yield what a small loader delivers, or the exception if a sample raised one.
 
     Args:
-        loader: As `small_loader` makes it.
-        seconds: After these no more is taken.
-        most: How many at most.
+        loader: A loader from `small_loader`.
+        seconds: When to stop.
+        most: How many to yield, at most.
     """
     until = time.monotonic() + seconds
     iterator = iter(loader)

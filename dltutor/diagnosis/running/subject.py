@@ -1,6 +1,6 @@
-"""The subject: a loader in a process of its own, where it may be run and changed at will.
+"""The subject: a loader in its own process, where experiments may run and change it.
 
-Everything here runs in the sandbox. What the experiments change dies with the process.
+Everything here runs in the sandbox. Any changes disappear with the process.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ class Unanswered(Exception):
 
 
 class Mark:
-    """A number that outlives the process that writes it: what it was doing when it died."""
+    """A number that outlives the process that writes it, to say what it was doing when it died."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 16)
         self.set(-1)
 
     def set(self, number: int) -> None:
-        """Write down what comes next, such as an index."""
+        """Write a number, such as the index that's drawn next."""
         self._memory[:8] = struct.pack("q", number)
 
     def get(self) -> int:
-        """Return what was written last; -1 for nothing."""
+        """Return the number that was written last, or -1."""
         number: int = struct.unpack("q", self._memory[:8])[0]
         return number
 
 
 @dataclass
 class Subject:
-    """A loader, its training loop, and the means to change it.
+    """A loader with its training loop, and methods to change it.
 
     Args:
-        loader: What is diagnosed: a DataLoader, or a wrapper of some.
+        loader: A DataLoader, or a wrapper around DataLoaders.
         loop: The training loop, or None.
         epochs: How many times the loop runs.
-        seconds: How long the experiment at hand may take.
-        mark: Numbers that outlive this process.
-        known: What earlier experiments found out, or None.
+        seconds: How long this experiment may take.
+        mark: A number that outlives this process.
+        known: The evidence so far, or None.
         threads: The other threads of the process that this one was forked from.
         own_locks: The locks that its workers share, once `take_over` has replaced them.
     """
@@ -79,7 +79,7 @@ class Subject:
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
-        """Replace the locks that this process shares with the one it was forked from."""
+        """Replace the locks that this process shares with the process it was forked from."""
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
         self.own_locks = OwnLocks(self.dataset, self.loop, *around)
@@ -87,29 +87,27 @@ class Subject:
 
     @property
     def inner(self) -> DataLoader[Any]:
-        """The DataLoader that starts the workers; of several the first."""
+        """The DataLoader that starts the workers, or the first of several."""
         return next(iter(inner_loaders(self.loader).values()))
 
     @property
     def dataset(self) -> Any:
-        """Its dataset."""
         return self.inner.dataset
 
     @property
     def stream(self) -> bool:
-        """Whether it is an IterableDataset."""
         return is_a(self.dataset, IterableDataset)
 
     @property
     def method(self) -> str:
-        """The start method of its workers; "" without workers."""
+        """The start method of the workers, or "" if there are none."""
         return _method_of(self.inner)
 
     def change(self, **settings: Any) -> None:
-        """Change settings of every DataLoader inside, also those that torch lets nobody change.
+        """Change settings of every DataLoader inside, even those that torch protects.
 
         Args:
-            settings: Of a DataLoader's `__init__`, by name.
+            settings: Arguments of `DataLoader`, by name, and `method` for the start method.
         """
         if self.own_locks is not None:
             self.own_locks.renew()  # a killed worker of the last run may have held one
@@ -126,28 +124,24 @@ class Subject:
                 each.multiprocessing_context = method
 
     def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
-        """Call something in each worker when it starts, instead of what was asked for last.
+        """Have each worker call a function when it starts. The last call of this method counts.
 
         Args:
             after: Called with the worker's number after the user's own `worker_init_fn`.
-            before: The same before it.
+            before: Called with the worker's number before it.
         """
         self.change()
         for each in inner_loaders(self.loader).values():
             vars(each)["worker_init_fn"] = WorkerInit(own_init(each), before=before, after=after)
 
     def seed_sampler(self) -> None:
-        """Make the sampler deal the same order in each run, if it has a generator."""
+        """Make the sampler deal out the same order in each run, if it has a generator."""
         sampler: Any = self.inner.sampler
         if has(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
 
     def seed(self, seed: int) -> None:
-        """Set the global random generators, and those that the loader and its sampler were given.
-
-        Args:
-            seed: For each of them.
-        """
+        """Seed the global random generators, and the generators of the loader and its sampler."""
         seed_all(seed)
         for each in (self.inner, self.inner.sampler):
             if is_a(generator := attribute(each, "generator"), torch.Generator):
@@ -163,8 +157,8 @@ class Subject:
     def epochs_to_run(self) -> int:
         """How often to run: at least twice if a second epoch may repeat or miss something.
 
-        That's so without a training loop, and with one that may be called once per epoch while
-        the workers stay.
+        That's the case without a training loop. With a loop, it's the case if workers are
+        persistent, because the loop may be called once per epoch.
         """
         again = self.loop is None or self.inner.persistent_workers
         return max(self.epochs, 2) if again else self.epochs
@@ -175,10 +169,10 @@ class Subject:
             set_epoch(epoch)
 
     def indices(self) -> list[int]:
-        """Return the indices of an epoch as the sampler deals them, at most a thousand."""
+        """Return the indices of an epoch in the sampler's order, a thousand at most."""
         found: list[int] = []
         for each in self.dealer:
-            # A batch may be an array too, or a generator.
+            # A batch may also be an array or a generator.
             batch = self.inner.batch_sampler is not None or is_a(each, (list, tuple))
             found += [*each] if batch else [each]
             if len(found) >= 1000:
@@ -187,7 +181,6 @@ class Subject:
 
 
 def _method_of(loader: DataLoader[Any]) -> str:
-    """Return the start method of a loader's workers; "" without workers."""
     if not loader.num_workers:
         return ""
     context = loader.multiprocessing_context

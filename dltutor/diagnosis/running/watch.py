@@ -1,4 +1,4 @@
-"""Watches one run: what the loader delivers, what the loop keeps, what memory workers take."""
+"""Watch one run: what the loader delivers, what the loop keeps, how much memory workers take."""
 
 from __future__ import annotations
 
@@ -27,85 +27,81 @@ from dltutor.observation.counting import Counted
 from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
-_SEEN: Final = 2000  # batches of one iteration whose content is taken
-_HELD: Final = 4000  # storages that are followed
+_SEEN: Final = 2000  # batches of one iteration that get a digest
+_HELD: Final = 4000  # storages to follow
 
 
 class Enough(BaseException):
-    """Ends a run whose time is up."""
+    """Raised to end a run whose time is up."""
 
 
 class Watch:
-    """Writes down what a loader delivers, while a loop runs.
+    """Records what a loader delivers while a loop runs.
 
     Args:
         subject: The loader.
-        seconds: After these it ends the run, by Enough.
-        content: Whether to take digests of what comes.
+        seconds: When to end the run by raising Enough.
+        content: Whether to take digests of batches and samples.
     """
 
     def __init__(self, subject: Subject, seconds: float, content: bool) -> None:
         self.subject = subject
         self.content = content
         self.until = time.monotonic() + seconds
-        self.least = seconds / 2  # seconds from the first batch on: workers may start slowly
+        self.least = seconds / 2  # seconds after the first batch, since workers may start slowly
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.counted: list[int] = []
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
-        self._last: dict[int, float] = {}  # when each iteration began, or its last batch came
-        self._asked: dict[int, float] = {}  # when each iteration was asked last
-        self.ending = 0.0  # seconds between the last batch and the end: the most of any iteration
+        self._last: dict[int, float] = {}  # when each iteration began or its last batch arrived
+        self._asked: dict[int, float] = {}  # when each iteration was last asked for a batch
+        self.ending = 0.0  # seconds between the last batch and the end of an iteration, at most
         self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0
         self.kept = self.kept_bytes = 0
         self.kept_then: list[tuple[int, int]] = []
-        self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
-        self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
-        # For each batch of the first iteration but the first batch: how long the loop waited for
-        # it, and the workers that had nothing left to do then.
+        self.memory: dict[int, list[float]] = {}  # MB of each worker's own memory, by pid
+        self.computed: dict[int, float] = {}  # seconds that each worker computed, by pid
+        # For each batch of the first iteration except the first batch: how long the loop waited for
+        # it, and which workers had nothing left to do at its arrival.
         self.waits: list[tuple[float, set[int]]] = []
-        self._cores: dict[int, set[int]] = {}  # that each worker may use, by its pid
+        self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
         self.files: list[int] = []
-        # Files and folders at the end of the first two whole iterations.
+        # Temporary files and folders at the end of the first two finished iterations.
         self.temporary: list[int] = []
         self.others = set(multiprocessing.active_children())
-        self._memory: dict[int, _Kept] = {}  # of the batches, by address
+        self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
         self._looked = 0.0
         self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with its pass
-        self._displaced: set[int] = set()  # passes whose iterator was begun anew
+        self._displaced: set[int] = set()  # passes whose iterator was restarted
 
     @property
     def cores(self) -> set[int]:
-        """The cores that some worker may use, as of the last look: it starts with main's."""
+        """The cores that any worker may use. Workers start with main's and may change that."""
         return set().union(*self._cores.values())
 
     def begin(self, iterator: Any) -> Iterator[Any]:
-        """Take note of an iteration of the loader."""
+        """Record that an iteration of the loader begins, and return its watched iterator."""
         own = _innermost(iterator)
         number = next((number for each, number in self._open if each() is own), None)
         if number is not None and not self.finished[number]:
-            self._displaced.add(number)  # one iterator, begun anew before its end
+            self._displaced.add(number)  # its iterator was restarted before the end
         self.passes.append([])
         self.drawn.append([])
         self.counted.append(0)
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        with suppress(TypeError):  # some have no weak references, and are of one iteration
+        with suppress(TypeError):  # one without weak references serves a single iteration
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
-        """Write down one batch.
+        """Record one batch of an iteration.
 
-        Args:
-            number: Of the iteration.
-            batch: The batch.
-            samples: How many are in it, if known. Else its shape has to do: what counts is that
-                two runs of one loader are counted alike.
+        If its number of samples isn't known, its shape decides, which is enough to compare runs.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -123,7 +119,7 @@ class Watch:
         self._weigh(batch)
         if self.batches & (self.batches - 1):
             self._look(now)
-        else:  # each time that their number has doubled
+        else:  # each time the number of batches has doubled
             self._look(0)
             self.kept_then.append((self.batches, self.kept))
         self._last[number] = time.monotonic()
@@ -131,14 +127,12 @@ class Watch:
             raise Enough
 
     def ask(self, number: int) -> None:
-        """Write down that an iteration is asked for a batch."""
         self._asked[number] = time.monotonic()
         if number in self._displaced:
             self._displaced.discard(number)
             self.resumed += 1
 
     def end(self, number: int) -> None:
-        """Write down that an iteration came to its end."""
         self.finished[number] = True
         self.ending = max(self.ending, time.monotonic() - self._asked[number])
         if len(self.temporary) < 2:  # the second epoch is compared with the first
@@ -176,7 +170,7 @@ class Watch:
         if own > self.batch_bytes:
             self.batch_bytes = own
         self.storage_bytes = max(self.storage_bytes, size)
-        # What was delivered three batches ago or earlier, and still is in somebody's hands.
+        # What was delivered three or more batches ago, and is still referenced.
         self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
         old = [each for each in self._memory.values() if each.batch < self.batches - 2]
         self.kept = max(self.kept, len({each.batch for each in old}))
@@ -184,14 +178,14 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # one that all batches share is of the first
+                self._memory.setdefault(at, kept)  # shared by all batches, it counts for the first
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
                 self._memory.setdefault(array.ctypes.data, kept)
 
     def _look(self, now: float) -> None:
-        # Reading memory takes a millisecond or two for each worker: not at every batch.
+        # Don't do this for every batch, because it takes a millisecond or two for each worker.
         if now and self.files and now - self._looked < 0.03:
             return
         self._looked = now
@@ -207,7 +201,7 @@ class Watch:
 
 
 def cores_of(pid: int) -> set[int]:
-    """Return the cores that a process may use, or 0 for this one; none where that isn't known."""
+    """Return the cores that a process may use; none if that isn't known. Pid 0 is this one."""
     if sys.platform != "linux":
         return set()
     return os.sched_getaffinity(pid)
@@ -225,7 +219,7 @@ def _gone(reference: weakref.ref[Any]) -> bool:
 
 
 def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
-    # Of a view, the array whose memory it shows.
+    # For a view, the array that owns the memory.
     found = []
     for _, leaf in leaves(batch):
         if is_a(leaf, np.ndarray):
@@ -236,7 +230,7 @@ def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _innermost(iterator: Any) -> Any:
-    # An iteration that is counted has an object of its own; a kept iterator is the one inside.
+    # Counting wraps each iteration. The iterator inside is the one that the loader may reuse.
     while isinstance(iterator, Counted):
         iterator = iterator._iterator
     return iterator

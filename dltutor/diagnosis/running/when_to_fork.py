@@ -1,8 +1,8 @@
-"""The moment of a fork: chosen by whether one of the user's locks is held.
+"""Choose the moment of a fork by whether one of the user's locks is held.
 
-A thread of the user's process may hold a lock now and then. The fork of an experiment would copy
-it as it is at that moment, by luck. So the sandbox waits a little before it forks, until all of
-them are free; and for one experiment, until one of them is held.
+A thread of the user's process may hold a lock now and then, and a fork copies the lock in that
+state. So that this doesn't depend on luck, the sandbox waits a moment before it forks: until all
+locks are free or, for one experiment, until one of them is held.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final
 from dltutor.diagnosis.probes.waits.causes import held as held_lock
 
 WAITS: Final = 0.3  # seconds at most
-_LOOKS: Final = 0.0005
+_LOOKS: Final = 0.0005  # seconds between two looks
 
 
 def ever_held(locks: list[Any]) -> bool:
-    """Say whether another thread holds one of the locks within a moment."""
+    """Return whether another thread holds one of the locks at some time in the next moment."""
     return wait(locks, held=True)
 
 
 def others() -> tuple[threading.Thread, ...]:
-    """Return the other threads of this process, without those of the instruments."""
+    """Return the other threads of this process, except the instruments' threads."""
     mine = threading.current_thread()
     return tuple(
         each
@@ -33,15 +33,7 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait a moment until a lock is held, or until none is.
-
-    Args:
-        locks: That are looked at.
-        held: Whether to wait for one that is held; otherwise until all are free.
-
-    Returns:
-        Whether that came about.
-    """
+    """Wait a moment until a lock is held, or until all are free; return whether that happened."""
     until = time.monotonic() + WAITS
     while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""What is done in each worker as it starts: the one way in which experiments get inside."""
+"""Run code in each worker as it starts. This is how experiments get into workers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ InWorker = Callable[[int], object]
 
 
 class WorkerInit:
-    """A `worker_init_fn`: something, then the user's own, then something else.
+    """A `worker_init_fn` that wraps the user's own.
 
     Args:
-        own: The user's; None without one.
+        own: The user's own; None if there isn't one.
         before: Called with the worker's number before the user's own; None for nothing.
-        after: The same after it.
+        after: Called with the worker's number after it; None for nothing.
     """
 
     def __init__(
@@ -31,6 +31,6 @@ class WorkerInit:
 
 
 def own_init(loader: Any) -> Any:
-    """Return the user's own `worker_init_fn` of a DataLoader; None without one."""
+    """Return the user's own `worker_init_fn` of a DataLoader, or None."""
     init = loader.worker_init_fn
     return init.own if isinstance(init, WorkerInit) else init

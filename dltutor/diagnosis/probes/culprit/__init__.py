@@ -30,30 +30,30 @@ _OTHERS: Final = 6  # samples drawn to compare with the one that failed
 
 @dataclass(frozen=True)
 class Culprit:
-    """What fails where samples are drawn and made into batches in a main process.
+    """What fails when main draws the samples and makes the batches.
 
     Args:
-        stage: What failed: "sample", "collate" (the batch could not be made), "transport" (it could
-            not be pickled), "sampler"; "died" or "hung" if the process did; "" for nothing.
-        which: In words: "dataset[9]", "batch 2".
+        stage: What failed: "sample", "collate" (making the batch), "transport" (pickling it), or
+            "sampler"; "died" or "hung" if the process did; "" for nothing.
+        which: In words, such as "dataset[9]" or "batch 2".
         kind: The type that was raised.
-        text: The first line of its text.
+        text: The first line of its message.
         at: The innermost line of your code.
-        arrives: The type that torch makes of it in main, if a worker raises it; "" for none.
-        unsent: Why the exception's class or the batch cannot be pickled; "" if it can.
-        part: The path of the part that cannot be pickled, and its class.
+        arrives: The type that torch raises in main if a worker raises this; "" for none.
+        unsent: Why the exception's class or the batch can't be pickled; "" if it can.
+        part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
-        decoder: The library that could not decode an image; "" for any other failure.
-        image: The image file that cannot be read, and why.
-        mode: The mode of the image file, if the others have another one and the sample can be
-            drawn with that.
+        decoder: The library that couldn't decode an image; "" for any other failure.
+        image: The image file that can't be read, and why.
+        mode: The mode of the image file, if the others have another mode, and the sample can be
+            drawn in that.
         readable: How many other image files could be read.
-        blame: Why the batch could not be made: "none" (a sample is None), "ragged" (they differ in
-            shape), "" for something else. Without these samples a batch can be made.
+        blame: Why the batch couldn't be made: "none" (samples are None), "ragged" (they differ in
+            shape), "" for something else. Without these samples, a batch can be made.
         told: Which samples these are, in words.
         made: How many batches were made before.
-        empty: How many of them were None.
-        skipped: Whether the loop gets to its end when these are left out.
+        empty: How many of these were None.
+        skipped: Whether the loop gets to its end without the batches that are None.
     """
 
     stage: str
@@ -77,12 +77,16 @@ class Culprit:
 
     @property
     def said(self) -> str:
-        """What was raised, as the last line of a traceback has it."""
+        """What was raised, as in the last line of a traceback."""
         return f"{self.kind}: {self.text}" if self.text else self.kind
 
     def __str__(self) -> str:
-        blamed = f"`{self.which}`" if self.which else f"The {self.stage}"
-        return f"{blamed}: {self.said}." if self.stage else "None of them fails there."
+        if not self.stage:
+            return "None of them fails."
+        if self.stage in ("died", "hung"):
+            how = "ended the process" if self.stage == "died" else "didn't finish"
+            return f"Making {self.which or 'the first batch'} {how}."
+        return f"`{self.which}`: {self.said}."
 
 
 def needed(evidence: Evidence) -> bool:
@@ -149,7 +153,7 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Make one batch."""
+        """Make one batch, and return what fails; None if nothing does."""
         samples = []
         for index in indices:
             drawn = self.draw(index)
@@ -164,7 +168,7 @@ class _Search:
             try:
                 batch = self.collate(samples[0] if self.single else samples)
             except BaseException as error:  # even SystemExit, because that's what we look for
-                return self.unmade(number, indices, samples, error, paths)
+                return self.failed_batch(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
         self.whole = next((each for each in samples if not uncollatable.nones(each)), self.whole)
@@ -185,12 +189,12 @@ class _Search:
                 sample = self._next() if self.subject.stream else self._item(index)
             except _Failed:
                 raise
-            except BaseException as error:  # also SystemExit
-                raise _Failed(self.failed(index, error, list(paths))) from None
+            except BaseException as error:  # even SystemExit
+                raise _Failed(self.failed_sample(index, error, list(paths))) from None
         self._remember(list(paths))
         return sample
 
-    def failed(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
+    def failed_sample(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
         """Describe a sample that raises."""
         empty = ", ".join(self.opened.empty)
         which = f"sample {index} of the stream" if self.subject.stream else f"dataset[{index!r}]"
@@ -213,7 +217,7 @@ class _Search:
             empty=self.empty,
         )
 
-    def unmade(
+    def failed_batch(
         self,
         number: int,
         indices: list[Any],
@@ -258,7 +262,7 @@ class _Search:
             self.modes.append(unreadable.mode_of(paths))
 
     def _drawn_as(self, mode: str, index: Any) -> bool:
-        # Whether the sample can be drawn once its image has the same mode as the others.
+        # Return whether the sample can be drawn if its image has the same mode as the others.
         if self.subject.stream:
             return False
         with suppress(BaseException), unreadable.opened_as(mode):

@@ -1,4 +1,4 @@
-"""Why samples cannot be made into a batch: one is None, or they differ in shape."""
+"""Find out why samples can't be made into a batch: one is None, or they differ in shape."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TRIED: Final = 8  # pairs of samples
 def blame(
     collate: Callable[[Any], Any], samples: list[Any], indices: list[Any], whole: Any
 ) -> tuple[str, str]:
-    """Find out by trying why samples can't be joined.
+    """Find out why samples can't be joined, by trying.
 
     Args:
-        collate: Raises when it is given them.
+        collate: The collate function, which raises for these samples.
         samples: The samples.
-        indices: Theirs.
-        whole: A sample from elsewhere that holds no None, or None.
+        indices: Their indices.
+        whole: A sample from another batch that holds no None; None if there isn't one.
 
     Returns:
-        "none", "ragged" or "" for something else; and what was found, in words.
+        "none", "ragged", or "" for something else, and what was found, in words.
     """
     makes = _Trial(collate, len(samples))
     missing = [number for number, each in enumerate(samples) if nones(each)]
@@ -61,7 +61,7 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """Whether a batch of the same size can be made of one sample and copies of another."""
+    """Tries to make a batch of the same size from one sample and copies of another."""
 
     def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
         self._collate, self._count = collate, max(count, 2)
@@ -84,7 +84,6 @@ def nones(sample: Any) -> bool:
 
 
 def _without_none(sample: Any) -> Any:
-    """Return a sample without the parts that are None."""
     if is_a(sample, Mapping):
         return {key: _without_none(each) for key, each in sample.items() if each is not None}
     if is_a(sample, (list, tuple)) and not hasattr(sample, "_fields"):
@@ -102,7 +101,7 @@ def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | N
         return None
     if is_a(one, Mapping) or is_a(other, Mapping):
         if {name for name, _ in parts} != {name for name, _ in others}:
-            return None  # other keys: a matter of content
+            return None  # they differ in their keys, not in shape
     elif len(parts) != len(others):
         return path, f"of length {len(parts)}", f"of length {len(others)}"
     found = dict(others)
@@ -119,7 +118,7 @@ def _shape(thing: Any) -> list[int] | None:
 
 
 class _WithoutNone:
-    """A loader whose batches that are None are left out."""
+    """A loader without the batches that are None."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

@@ -1,4 +1,4 @@
-"""Whether an exception is about an image that cannot be read: who raised it, and of which file."""
+"""Find out whether an exception is about an unreadable image, from which decoder and which file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dltutor.observation import errors
 from dltutor.observation.foreign import attributes_of, is_a
 from dltutor.observation.texts import tidy
 
-# Libraries that decode images. What Pillow raises elsewhere is about what it was asked to do.
+# Libraries that decode images. Pillow's other exceptions are about what it was asked to do.
 _DECODERS: Final = re.compile(
     r"(?:^|[/\"])(?:(PIL)/(?:ImageFile|\w+ImagePlugin)\.py"
     r"|(torchvision)/io/image\.py"
@@ -36,18 +36,18 @@ _MAGIC: Final = (
     b"P5",
     b"P6",
 )
-_MOST: Final = 64  # paths that are kept of one sample
+_MOST: Final = 64  # paths to keep for one sample
 _TYPES: Final = (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError)
 
 
 class Opened:
-    """The files that this process opens, and what cv2 could not read."""
+    """The files that this process opens, and what cv2 couldn't read."""
 
     def __init__(self) -> None:
         self._on = False
         self.paths: list[str] = []
         self.empty: list[str] = []
-        sys.addaudithook(self._heard)  # for good: in a process of the doctor's
+        sys.addaudithook(self._heard)  # it can't be removed, but this is the doctor's own process
         self._watch_cv2()
 
     @contextmanager
@@ -65,14 +65,14 @@ class Opened:
                 self.paths.append(os.fsdecode(details[0]))
 
     def _watch_cv2(self) -> None:
-        # It reports nothing: an image that it cannot read is None.
+        # cv2 doesn't raise an error if it can't read an image. It returns None.
         cv2 = sys.modules.get("cv2")
         for name in ("imread", "imdecode"):
             own = attributes_of(cv2).get(name)
             if own is not None:
-                setattr(cv2, name, self._told(own))
+                setattr(cv2, name, self._noted(own))
 
-    def _told(self, own: Any) -> Any:
+    def _noted(self, own: Any) -> Any:
         def read(source: Any, *args: Any, **options: Any) -> Any:
             image = own(source, *args, **options)
             if self._on:
@@ -103,7 +103,7 @@ def decoder_of(error: BaseException) -> str:
 
 
 def decoder_in(said: str) -> str:
-    """Return the same for a traceback that is text."""
+    """Return the same as `decoder_of` for the text of a traceback."""
     if any(each.__name__ in said for each in _TYPES):
         return ""
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)
@@ -123,7 +123,7 @@ def image_in(error: BaseException, paths: list[str]) -> str:
     """Say what can't be read as an image, and why; "" for nothing.
 
     Args:
-        error: What was raised; the variables of your lines may name the file, or hold its bytes.
+        error: What was raised. Local variables of your code may name the file, or hold its bytes.
         paths: The files that were opened before it.
     """
     for thing in (*_named(error), *paths):
@@ -133,7 +133,7 @@ def image_in(error: BaseException, paths: list[str]) -> str:
 
 
 def mode_of(paths: list[str]) -> str:
-    """Return the mode of the last of these files that is an image; "" without one."""
+    """Return the mode of the last image among these files; "" if there's none."""
     for path in reversed(paths):
         if _image_by_name(path):
             with suppress(Exception), Image.open(path) as image:
@@ -143,7 +143,7 @@ def mode_of(paths: list[str]) -> str:
 
 @contextmanager
 def opened_as(mode: str) -> Iterator[None]:
-    """Have Pillow convert whatever it opens in the block to this mode."""
+    """Make Pillow convert whatever it opens in the block to this mode."""
     own = Image.open
 
     def converted(*args: Any, **options: Any) -> Any:
@@ -176,7 +176,7 @@ def _unreadable(thing: Any) -> str:
         thing = io.BytesIO.getvalue(thing)
     if is_a(thing, (bytes, bytearray)) and bytes(thing[:4]).startswith(_MAGIC):
         reason = _reason(io.BytesIO(bytes(thing)))
-        return f"{len(thing)} bytes that begin as an image: {reason}" if reason else ""
+        return f"{len(thing)} bytes that begin like an image: {reason}" if reason else ""
     if is_a(thing, (str, Path)) and len(str(thing)) < 4096 and _image_by_name(str(thing)):
         reason = _reason(str(thing))
         return f"{Path(thing).name}: {reason}" if reason else ""
@@ -194,7 +194,7 @@ def _reason(source: Any) -> str:
     try:
         with Image.open(source) as image:
             image.load()
-    except Exception as error:  # Pillow: OSError, and at times SyntaxError or ValueError
+    except Exception as error:  # Pillow raises OSError, and sometimes SyntaxError or ValueError
         text = str(error)
         if "cannot identify" in text:
             return "not an image that Pillow knows"

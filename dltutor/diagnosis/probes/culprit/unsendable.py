@@ -1,7 +1,7 @@
-"""Whether a worker could send a thing to main: pickled as its queue does it, sharing no tensor.
+"""Find out whether a worker could send a thing to main, by pickling it the way its queue does.
 
-What a worker does with tensors (a segment of shared memory, a socket that serves its descriptor) is
-left out: that would leave files behind.
+Tensors aren't shared as a worker would do it, with a segment of shared memory and a socket that
+serves its descriptor, because that would leave files behind.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def why_not(thing: Any) -> str:
 
 
 def arrives(error: BaseException) -> str:
-    """Return the type that torch makes of an exception in main; "" for one that no worker sends."""
+    """Return the type that main gets if a worker raises this; "" if workers don't send it."""
     if not isinstance(error, Exception):
         return ""
     try:

@@ -35,12 +35,12 @@ class Handles:
     """What workers share that was open before they started, and whether they disturb each other.
 
     Args:
-        kind: What they are: "file" or "socket" (also for a pipe); "" where samples use none.
-        paths: Who holds them.
+        kind: "file", or "socket" (also for a pipe); "" if samples use neither.
+        paths: The paths to these handles.
         looked: Samples that were right in main, with one worker, and with two taking turns.
         wrong: How many of these were wrong with two workers at once, in slow motion.
-        said: What was raised in place of one; "" where they were silently wrong.
-        lazy: The path of a handle that the dataset opens again where it is missing; "" for none.
+        said: What was raised instead of a sample; "" if they were silently wrong.
+        lazy: The path of a handle that the dataset reopens if it's missing; "" for none.
     """
 
     kind: str = ""
@@ -52,7 +52,7 @@ class Handles:
 
     @property
     def disturbed(self) -> bool:
-        """Whether two workers at once went wrong where nothing else did."""
+        """Whether samples went wrong only with two workers at once."""
         return self.looked > 1 and (self.wrong > 1 or bool(self.said))
 
     @property
@@ -60,7 +60,7 @@ class Handles:
         """What was seen, in two sentences."""
         how = f", one with {self.said}" if self.said else ""
         if self.said.startswith("no answer"):
-            how = ", and one never came"
+            how = ", and one never arrived"
         return (
             f"Of {self.looked} samples, {self.wrong} came out wrong with two workers at once, in "
             f"slow motion{how}. With one worker, and with two taking turns, none did."

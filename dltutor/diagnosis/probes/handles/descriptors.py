@@ -1,7 +1,6 @@
-"""The open descriptors of this process: which of them a dataset uses, and how to slow its use.
+"""Find the open descriptors of this process that a dataset uses, and slow down their use.
 
-A descriptor that was open before the workers started is shared by all of them: one read position,
-one connection.
+All workers share a descriptor that was open before they started: one read position, one connection.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _ACTS: Final = frozenset(
         *("recv", "recv_into", "recvfrom"),
     )
 )
-#: Functions of modules: what descriptor they are called with cannot be seen.
+#: Functions of modules, where the profiler doesn't see the descriptor.
 _PLAIN: Final = frozenset({"lseek", "fromfile"})
-_PAUSES: Final = (0.0005, 0.008)  # seconds, from and to: two workers must not fall into step
+_PAUSES: Final = (0.0005, 0.008)  # seconds; random, so that two workers don't fall into step
 _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
 
 
@@ -57,12 +56,12 @@ _TESTS: Final[tuple[tuple[str, Callable[[int], bool]], ...]] = (
 
 
 def _only_written(descriptor: int) -> bool:
-    # A log file: workers write to it side by side, and no sample comes from it.
+    # A log file, for example. Several workers may write to it, and no sample comes from it.
     return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
 
 
 def standing(of: dict[int, str]) -> dict[int, object]:
-    """Return how far each is: the position of a file, the bytes that a connection has carried."""
+    """Return the position of each file, and the byte counts of each connection."""
     found: dict[int, object] = {}
     for descriptor, kind in of.items():
         with suppress(OSError):
@@ -90,12 +89,12 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Return their paths, and those of private parts only if there are no others."""
+    """Return the paths of handles. Those of private parts count only if there are no others."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
 def drain(of: dict[int, str]) -> None:
-    """Read answers from connections that nobody is waiting for anymore."""
+    """Read and discard the answers left in connections, because nothing waits for them anymore."""
     for descriptor, kind in of.items():
         with suppress(OSError):
             while kind != "file" and select.select([descriptor], [], [], 0.1)[0]:
@@ -104,11 +103,11 @@ def drain(of: dict[int, str]) -> None:
 
 
 class Listener:
-    """Notices which descriptors are used by Python's own functions, and may slow them down.
+    """Notices when Python's own functions use a descriptor, and may slow them down.
 
     Args:
-        of: The descriptors that it listens for.
-        budget: Seconds of pauses in all; 0 to listen only.
+        of: The descriptors to listen for.
+        budget: Seconds of pauses in total; 0 to only listen.
     """
 
     def __init__(self, of: dict[int, str], budget: float = 0.0) -> None:
@@ -145,7 +144,7 @@ class Listener:
 def _descriptor(owner: Any) -> int | None:
     if is_a(owner, (io.BytesIO, io.StringIO)):
         return -1
-    for each in (owner, attribute(owner, "owner")):  # the second: of an ssl object
+    for each in (owner, attribute(owner, "owner")):  # an ssl object has an owner
         with suppress(Exception):
             return int(each.fileno())
     return None

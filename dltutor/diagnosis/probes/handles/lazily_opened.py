@@ -1,4 +1,4 @@
-"""Whether a dataset opens its file or connection again when it finds none."""
+"""Find out whether a dataset reopens its file or connection if it's missing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dltutor.observation.foreign import is_a
 
 
 def lazily_opened(subject: Subject, held: list[Found]) -> str:
-    """Return the path of a handle that the dataset opens again if it is missing; "" for none.
+    """Return the path of a handle that the dataset reopens if it's missing; "" for none.
 
     Args:
-        subject: With the dataset.
-        held: Where handles were found.
+        subject: The subject.
+        held: Where its handles were found.
     """
-    for path in _ways(subject.dataset, held):
+    for path in _holders_of(subject.dataset, held):
 
         def forget(path: Found = path) -> bool:
             return _opens_again(subject, path)
@@ -31,8 +31,8 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
     return ""
 
 
-def _ways(dataset: Any, held: list[Found]) -> list[Found]:
-    # The handle itself, and what it lies in on the way.
+def _holders_of(dataset: Any, held: list[Found]) -> list[Found]:
+    # The handle itself, and whatever contains it along the path.
     known = {each.path: each for each in walk(dataset)}
     return [
         each

@@ -1,4 +1,4 @@
-"""Two workers that draw at once, in slow motion, against workers that cannot disturb each other."""
+"""Compare two workers that draw at once, in slow motion, with ones that take turns."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
-_DRAWN: Final = 24  # samples, at first
+_DRAWN: Final = 24  # samples; more if they're drawn quickly
 _MOST: Final = 240
-_NATURAL: Final = 1.0  # seconds for more of them, without pauses
+_NATURAL: Final = 1.0  # seconds of drawing without pauses
 _PAUSES: Final = 1.2  # seconds of pauses in each worker
-_RUN: Final = 8.0  # seconds for a run at most; the wait for one that hangs is in it
+_RUN: Final = 8.0  # seconds for a run, including the wait for a worker that hangs
 
 Content = dict[Any, str]
 
@@ -29,11 +29,14 @@ Content = dict[Any, str]
 
 
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Count the samples that are right, and those of them that go wrong with two workers at once.
+    """Count the samples that are right, and how many of them go wrong with two workers at once.
 
     Args:
-        subject: Its dataset is map-style.
+        subject: A subject with a map-style dataset.
         inherited: The descriptors that were open before any worker started.
+
+    Returns:
+        Both counts, and what was raised, or "".
     """
     order = list(dict.fromkeys(subject.indices()))[:_MOST]
     began = time.monotonic()
@@ -52,7 +55,7 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
     }
     both = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=True))
     differ = [index for index in order if index in right and both.get(index) != expected[index]]
-    # What never came was waited for in vain; one that did not come in time is no sign of anything.
+    # Only samples that arrived count as wrong. One that's late says nothing.
     raised = [each for index in differ if (each := both.get(index, "")).startswith("!")]
     came = [index for index in differ if index in both]
     return len(right & set(both)), len(came), raised[0][1:] if raised else ""
@@ -186,7 +189,7 @@ def _by_two(subject: Subject, inherited: dict[int, str], only: int | None) -> di
     found: dict[int, list[str]] = {0: [], 1: []}
     for answer in answers(loader, _RUN - 4.0, most=4 * _DRAWN):
         if isinstance(answer, Exception):
-            # Which worker raised stands in the text of the exception.
+            # The exception's message says which worker raised it.
             found[1 if "worker process 1" in str(answer) else 0].append(_said(answer))
         elif len(found[answer[0]]) < 2 * _DRAWN:
             found[answer[0]].append(answer[1])

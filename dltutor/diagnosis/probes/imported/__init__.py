@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """How new interpreters do as workers once they are given main's globals.
+    """How workers in new interpreters do once they get main's globals.
 
     Args:
         end: How the run ended.
         unlike: How many of its samples differed from those without workers.
-        batches: How many batches came.
-        names: The globals and class attributes that were different in the worker.
+        batches: How many batches arrived.
+        names: The globals and class attributes that had been different in the workers.
     """
 
     end: str
@@ -37,11 +37,24 @@ class Imported:
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"New workers that got main's globals: {self.end}."
+        if self.end not in ("finished", "enough"):
+            how = _ENDED.get(self.end, self.end)
+            return f"Even with main's globals, workers in new interpreters {how}."
+        if self.unlike:
+            return f"Even with main's globals, {self.unlike} samples differed from main's."
+        return f"With main's globals, the workers ran, and {self.batches} batches arrived."
+
+
+_ENDED: Final = {
+    "raised": "raised an error",
+    "hung": "hung",
+    "worker died": "died",
+    "main died": "ended main",
+}
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if new workers behave differently from main, and forked ones don't."""
+    """Ask if workers in new interpreters behave differently from main, and forked ones don't."""
     return evidence.forked is not None and evidence.forked.well
 
 

@@ -1,4 +1,4 @@
-"""What main holds in modules and classes, pickled so that a new interpreter can be given it."""
+"""Pickle what main holds in modules and classes, and set it in a new interpreter."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _HEAVY: Final = 16 * MB
 _MOST: Final = 3000
 _CODE: Final = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, property)
 
-#: Module, class or "", name.
+#: Module, class (or ""), name.
 Key = tuple[str, str, str]
 
 
 class Given:
-    """Puts main's values where a worker has others; called as it starts.
+    """Sets main's values in a worker that has different ones. Called when the worker starts.
 
     Args:
-        packed: The values, each pickled.
-        folder: Where each worker writes the names of those that differed.
+        packed: The pickled values.
+        folder: Where each worker writes the names of values that differed.
     """
 
     def __init__(self, packed: dict[Key, bytes], folder: str) -> None:
@@ -74,7 +74,7 @@ def _values(subject: Subject) -> Iterator[tuple[Key, Any]]:
                 modules[module_of(cls)] = classes[cls] = None
         if is_a(thing, (types.FunctionType, type)) and _mine(module_of(thing)):
             modules[module_of(thing)] = None
-    for name in list(modules):  # and the modules that these know by name
+    for name in list(modules):  # and the modules that these import
         for each in attributes_of(sys.modules[name]).values():
             known = attributes_of(each).get("__name__") if is_a(each, types.ModuleType) else None
             if type(known) is str and _mine(known):
@@ -111,7 +111,7 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
     if not missing and digest(vars(target)[name]) == digest(value):
         return False
     setattr(target, name, value)
-    if not cls:  # functions of a script that was run again have a dict of their own
+    if not cls:  # if a script was run again, its functions have their own globals
         for each in attributes_of(held).values():
             inside = attributes_of(each).values() if is_a(each, type) else ()
             for function in (each, *inside):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LONG: Final = 2.0  # seconds of a run
 _SOME: Final = 6.0  # MB of growth that make another run worth its time
-_START: Final = 24.0  # MB of its own, more than an ordinary loader's worker has
+_START: Final = 24.0  # MB of private memory; an ordinary loader's worker has less
 _SETTLED: Final = 4  # batches until a worker has what it needs
 
 Curve = list[dict[str, Any]]
@@ -34,34 +34,34 @@ Curve = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Memory:
-    """What became of the memory of forked workers, measured in them between two batches, in MB.
+    """The memory of forked workers in MB, measured inside them between two batches.
 
-    The figures of the worker that had most; -1 for a run that was not made. "peak" is what a worker
-    took on top of what it had before its first sample, "late" what it took after a third of its
-    samples. The runs are compared after the same number of samples.
+    The numbers are those of the worker with the most; -1 for a run that wasn't made. "peak" is
+    growth since before the first sample, "late" is growth after the first third of the samples. All
+    runs are compared after the same number of samples.
 
     Args:
-        copied: Pages of main that were copied; -1 where no worker could be measured.
-        copied_frozen: The same with main's objects hidden from the garbage collector.
-        copied_in_loop: `copied`, with the training loop.
-        collections: Full collections in one worker.
+        copied: Pages of main that were copied; -1 if no worker could be measured.
+        copied_frozen: The same, with main's objects hidden from the garbage collector.
+        copied_in_loop: The same as `copied`, with the training loop.
+        collections: Full garbage collections in one worker.
         collected_at: The line that made the last of them.
-        read: Large containers of Python objects: [path, class, length, and the share of its
-            elements' pages that a worker had copied before its first sample, and at the end].
-        samples: How many samples the worker had made where the runs are compared.
-        late_samples: How many of them came after a third.
+        read: Large containers of Python objects: [path, class, length, share of its elements' pages
+            that a worker had copied before its first sample, the same at the end].
+        samples: How many samples the worker had made when the runs are compared.
+        late_samples: How many of them came after the first third.
         peak_as_it_is: Growth with nothing changed.
-        peak_collected: With a collection after each batch.
-        peak_returned: With large blocks returned to the system.
-        peak_repeated: With the same samples again and again.
-        late_as_it_is: The same, after a third of the samples.
-        late_collected: The same, after a third of the samples.
-        late_returned: The same, after a third of the samples.
-        late_repeated: The same, after a third of the samples.
-        later_epochs: Growth in later epochs with nothing changed, in workers that stay; -1 if none
-            were seen.
-        grown: Containers that grew with new samples: [path, class, elements for each sample,
-            bound: None for none, 0 for one that was not known until it was full].
+        peak_collected: Growth with a garbage collection after each batch.
+        peak_returned: Growth with large blocks returned to the operating system.
+        peak_repeated: Growth with the same samples again and again.
+        late_as_it_is: The same as `peak_as_it_is`, after the first third.
+        late_collected: The same as `peak_collected`, after the first third.
+        late_returned: The same as `peak_returned`, after the first third.
+        late_repeated: The same as `peak_repeated`, after the first third.
+        later_epochs: Growth after the first epoch in persistent workers with nothing changed; -1 if
+            there was no later epoch.
+        grown: Containers that grew with new samples: [path, class, elements per sample, bound]. The
+            bound is None for none, or 0 if it only showed when the container was full.
     """
 
     copied: float = -1.0
@@ -95,7 +95,7 @@ class Memory:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a worker grew, or had a lot of memory of its own from the start."""
+    """Ask if a worker grew, or had a lot of private memory from the start."""
     if not evidence.parts.workers:
         return False
     run = evidence.run
@@ -108,7 +108,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Memory:
-    """Run it as it is, then with the changes that would say something."""
+    """Run the loader as it is, then with the changes that may explain its memory."""
     until = time.monotonic() + subject.seconds - 1
     large = containers.large(
         [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -178,7 +178,7 @@ class _Runs:
         batches: int = 1_000_000,
         stay: bool = False,
     ) -> list[Curve]:
-        """Return what the workers wrote down in one run that only takes the batches."""
+        """Return the workers' measurements in one run that only takes the batches."""
         if time.monotonic() > self.until - 0.5:
             return []
         probe = self._put(change, large, named)
@@ -201,7 +201,7 @@ class _Runs:
         return probe.read()
 
     def with_loop(self) -> list[Curve]:
-        """Do the same in a run of the training loop."""
+        """Return the workers' measurements in a run of the training loop."""
         probe = self._put("", None, False)
         runner.run(self.subject, seconds=_LONG, content=False, epochs=1)
         return probe.read()
@@ -213,7 +213,7 @@ class _Runs:
 
 
 def _first_pass(subject: Subject) -> int:
-    # The samples of a worker that are all new to it. A stream's end isn't known.
+    # How many samples a worker draws before any repeats. For a stream, that isn't known.
     length = length_of(subject)
     return max(length // subject.inner.num_workers, 1) if length else 1_000_000_000
 

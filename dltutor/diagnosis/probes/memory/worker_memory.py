@@ -1,7 +1,6 @@
-"""A probe of memory: measures each forked worker from inside, after each batch that it makes.
+"""Measure the memory of forked workers from inside, after each batch, when no sample is underway.
 
-Only then is nothing under way. It may also change one thing in the workers, to see what becomes of
-their memory then.
+A probe may also change one thing in the workers, to see how that affects their memory.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from dltutor.diagnosis.objects.walking import Found
 from dltutor.failures.heap_growth import return_freed_memory
 from dltutor.tables import MB
 
-#: What is changed: nothing; main's objects are not collected; cycles go after each batch; large
-#: blocks go back to the system; the first batch's samples are made again and again; containers are
-#: filled up at the second batch.
+#: What to change in the workers. "": nothing. "frozen": turn off garbage collection. "collected":
+#: collect after each batch. "returned": return large blocks to the operating system. "repeated":
+#: make the first batch again and again. "filled": fill growing containers at the second batch.
 Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
 
 _FULL: Final = 160.0  # MB that a worker may grow by
-_FILLED: Final = 20_000  # elements that are added to a container to see whether it has a bound
-_HOLES: Final = 4000  # of one size, at most
-_HEAP: Final = 64 << 30  # bytes that a heap has at most
-_COST: Final = 4  # of the time, one part is spent on measuring
+_FILLED: Final = 20_000  # elements to add to a container, to see whether it has a bound
+_HOLES: Final = 4000  # free blocks of one size, at most
+_HEAP: Final = 64 << 30  # bytes of a heap, at most
+_COST: Final = 4  # wait this many times as long as a measurement took before the next one
 
 
 class Probe:
     """Measures the workers that are forked after it was made.
 
     Args:
-        change: What is changed in them.
-        large: Containers whose pages are looked at, as `containers.large` has them.
-        named: Whether to say which containers grow.
+        change: What to change in them.
+        large: Containers whose pages to look at, from `containers.large`.
+        named: Whether to record which containers grow.
     """
 
     def __init__(
@@ -62,15 +61,15 @@ class Probe:
 
     @property
     def full(self) -> bool:
-        """Whether a worker has grown so far that the run should end."""
+        """Whether a worker has grown so much that the run should end."""
         return self._full[0] != 0
 
     def begin(self, worker: int) -> None:
-        """Put it in place in this worker."""
+        """Start measuring in this worker."""
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
-        """Return what each worker wrote down, in order."""
+        """Return the measurements of each worker, in order."""
         text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
         workers: dict[int, list[dict[str, Any]]] = {}
         for line in text.splitlines():
@@ -121,7 +120,7 @@ class _Inside:
         cls.fetch = fetched
 
     def note(self) -> None:
-        """Write down how much memory it has."""
+        """Record how much memory the worker has."""
         began = time.monotonic()
         private, anonymous = _anonymous()
         note: dict[str, Any] = {
@@ -173,8 +172,8 @@ class _Inside:
 
 
 def _anonymous() -> tuple[float, float]:
-    # MB of its own, and with those that are shared with main. What maps files is clean, or little;
-    # batches in shared memory are left out.
+    # Return the worker's own MB, and its anonymous MB including those shared with main. Batches in
+    # shared memory don't count. Mapped files hardly do, because their pages are clean.
     sizes: dict[str, int] = {}
     with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
         for line in figures.read(4096).splitlines()[1:]:
@@ -185,9 +184,10 @@ def _anonymous() -> tuple[float, float]:
 
 
 def fill_holes() -> None:
-    """Take what is free in the middle of this process's heap, for good.
+    """Allocate the free blocks in the middle of this process's heap, forever.
 
-    A forked worker uses it up before its heap grows: see `heap_growth`. How much there is, is luck.
+    A forked worker would use them up before its heap grows, and how many there are is luck. See
+    `heap_growth`.
     """
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
@@ -204,7 +204,7 @@ def fill_holes() -> None:
 
 
 def _fill(thing: Any) -> None:
-    # With what looks like its own: keys of the same type, and one of its values.
+    # Add elements like its own: keys of the same type, and one of its values.
     if isinstance(thing, list):
         thing.extend([thing[-1]] * _FILLED)
         return
@@ -218,6 +218,6 @@ def _fill(thing: Any) -> None:
         thing.update(keys)
         return
     value = thing[last]
-    # Before its own, where an old element would stand.
+    # The new keys sort before its own, like older ones.
     for key in keys:
         thing[key] = value

@@ -1,7 +1,7 @@
 """Can the dataset and its functions be pickled for a worker that isn't forked?
 
-Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle what can be
-pickled in this process again, and draw samples from the copy. No process is started.
+Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle the dataset
+in this process, and draw samples from the copy. This starts no other process.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 16
-_LARGE: Final = 16 * MB  # bytes of an array that is worth mapping
+_LARGE: Final = 16 * MB  # bytes of an array that's worth mapping
 _HEAVY: Final = 64 * MB  # bytes of a pickle above which no copy is made
 
 
 @dataclass(frozen=True)
 class Travel:
-    """How the dataset, the collate_fn and the worker_init_fn are packed for a new interpreter.
+    """Whether the dataset, the collate_fn, and the worker_init_fn can be pickled and copied.
 
     Args:
-        cannot: Their smallest parts that cannot be pickled: [path, class, error].
-        gone: Their smallest parts whose pickle refers to a tensor that is freed before it is
-            unpickled: [path, class].
+        cannot: Their smallest parts that can't be pickled: [path, class, error].
+        gone: Their smallest parts whose pickle refers to a tensor that's freed before anything can
+            unpickle it: [path, class].
         main: The classes and functions of `__main__` that the pickle refers to by name.
-        script: The file of `__main__`; "" where it has none, as in a notebook.
-        raised: What drawing samples from a copy, pickled and unpickled here, raised.
-        unlike: How many of its samples differed, under the same seeds.
-        bytes: Of the pickle, where workers get one.
-        seconds: That it takes to make it, and to read it again.
-        mapped: Arrays that map a file, and that a pickle copies: [path, bytes].
+        script: The file of `__main__`; "" if it has none, as in a notebook.
+        raised: What drawing samples raised, from a copy that was pickled and unpickled in main.
+        unlike: How many samples from that copy differed, with the same seeds.
+        bytes: Size of the pickle, if workers get one.
+        seconds: Seconds that it takes to write and read the pickle.
+        mapped: Arrays that map a file and that a pickle would copy: [path, bytes].
     """
 
     cannot: tuple[tuple[str, str, str], ...] = ()
@@ -77,7 +77,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Travel:
-    """Pack the dataset, the collate_fn and the worker_init_fn."""
+    """Pickle the dataset, the collate_fn, and the worker_init_fn."""
     inner = subject.inner
     cannot: list[tuple[str, str, str]] = []
     gone: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
-"""Pickles a dataset as for a worker that is not forked, and finds what cannot be pickled.
+"""Pickle a dataset as for a worker that isn't forked, and find what can't be pickled.
 
-Arrays and tensors are left out: they can be sent, and may be large. A tensor that is made for the
-pickle alone is noticed.
+Arrays and tensors are left out, because they can be pickled and may be large. Tensors that exist
+only for the pickle are counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TRANSPARENT: Final = (
     deque,
     partial,
 )
-_MOST: Final = 200  # parts of one thing that are tried one by one
+_MOST: Final = 200  # parts of one thing to try one by one
 _LONGEST: Final = 2.0  # seconds after which a thing isn't taken apart any further
 
 
@@ -85,13 +85,13 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
     Raises:
         Unanswered: It takes longer.
-        Exception: It cannot be pickled.
+        Exception: It can't be pickled.
     """
     file = _InTime(seconds)
     pickler = _Weightless(file)
     pickler.dump(thing)
     storages = pickler.storages
-    del pickler  # it keeps all that it has seen
+    del pickler  # it keeps everything that it has pickled
     if storages:
         gc.collect()
     return file.getvalue(), sum(each.expired() for each in storages)
@@ -158,12 +158,12 @@ def _class(thing: Any) -> str:
 
 
 def _parts(path: str, thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    # What pickle would put into the pickle of a thing: of an object its reduced state.
+    # The parts that go into the pickle of a thing. For an object, that's its reduced state.
     if depth == 0 or is_a(thing, (type, types.FunctionType, types.ModuleType, str, bytes)):
         return
     library = module_of(type(thing)).partition(".")[0]
     if library in _STANDARD and not is_a(thing, _TRANSPARENT):
-        return  # of an executor or a thread, that itself is what cannot be pickled
+        return  # an executor or a thread can't be pickled itself, whatever its parts
     if is_a(thing, (dict, list, tuple, set, frozenset)):
         inside = foreign.elements(thing)
         yield from _some((f"{path}[{foreign.text(key)}]", each) for key, each in inside)
@@ -177,7 +177,7 @@ def _state(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
     reducer = copyreg.dispatch_table.get(type(thing))
     try:
         reduced = reducer(thing) if reducer else thing.__reduce_ex__(4)
-    except Exception:  # this is the thing itself that cannot
+    except Exception:  # the thing itself can't be pickled
         return
     if not is_a(reduced, tuple):
         return
@@ -198,5 +198,5 @@ def _state(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _some(parts: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    with suppress(Exception):  # what a thing reduces itself to may raise too
+    with suppress(Exception):  # the parts are iterators that may raise
         yield from islice(parts, _MOST)

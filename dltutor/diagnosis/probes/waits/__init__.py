@@ -27,15 +27,15 @@ SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": Fals
 
 @dataclass(frozen=True)
 class Waits:
-    """What the forked workers of a loader wait for when nothing comes.
+    """What the forked workers of a loader wait for when it hangs.
 
     Args:
-        stuck: Each place at which a worker stood: [worker, line of yours, kind, name, file of the
-            code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" for what
-            the named thread would bring, or "" for nothing found; freed says whether the worker
-            went on once it was given back, made anew or brought.
-        held: The names of locks that another thread held already when the worker began.
-        threads: The most threads of OpenMP that torch would use in a worker that was stuck.
+        stuck: Each place where a worker was stuck: [worker, line of yours, kind, name, file of the
+            code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" (the
+            result of the named thread), or "" if nothing was found. Freed says whether the worker
+            went on once the witness released the lock, started the threads, or gave it an answer.
+        held: The names of locks that another thread already held when the worker started.
+        threads: The most OpenMP threads that torch would use in a stuck worker.
     """
 
     stuck: tuple[tuple[int, str, str, str, str, bool], ...] = ()
@@ -43,7 +43,7 @@ class Waits:
     threads: int = 0
 
     def freed(self, *kinds: str) -> tuple[int, str, str, str, str, bool] | None:
-        """The first place where taking away something of these kinds let a worker go on."""
+        """Return the first place where removing a cause of these kinds let a worker go on."""
         return next((each for each in self.stuck if each[5] and each[2] in kinds), None)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
 
     Args:
         subject: The loader.
-        own_loop: Whether to iterate plainly even if there's a training loop.
+        own_loop: Whether to use a plain loop even if there's a training loop.
     """
     folder = tempfile.mkdtemp()
     others: list[threading.Thread] = list(subject.threads)

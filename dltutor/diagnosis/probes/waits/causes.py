@@ -1,6 +1,6 @@
-"""What a thread that does not move may be waiting for, and how to free it.
+"""Find what a stuck thread may be waiting for, and how to free it.
 
-A Cause is found in the frames of the thread: in their variables, and what these hold.
+A Cause is found in the variables of the thread's frames, and in what these hold.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
-_MOST: Final = 400  # things that are looked at from one place
+_MOST: Final = 400  # things to look at from one place
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that is waited for, and that nobody in this process will bring.
+    """Something that a thread waits for, and that no other thread of this process will provide.
 
     Args:
-        kind: "lock", "executor", "thread", or "answer" for what a thread would bring.
+        kind: "lock", "executor", "thread", or "answer" (the result of a thread).
         path: Its name.
         by: The file whose code waits for it.
-        remove: Takes the cause away.
+        remove: Removes the cause.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Cause:
     by: str
     remove: Callable[[], object]
 
-    def told(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """Return it as JSON can hold it."""
         return {"kind": self.kind, "path": self.path, "by": self.by}
 
@@ -52,47 +52,47 @@ def causes(
     roots: Sequence[Found],
     others: Sequence[threading.Thread],
 ) -> Iterator[Cause]:
-    """Yield everything it may be waiting for, the most probable first.
+    """Yield everything that a thread may be waiting for, the most likely first.
 
     Args:
-        frames: Of the waiting thread, the innermost first.
-        roots: Where names are looked up.
+        frames: The frames of the waiting thread, the innermost first.
+        roots: Where to look up names.
         others: The threads of the process that this one was forked from.
     """
-    # Below what the standard library does to wait lies the code that waits.
+    # Skip the standard library's frames to find the code that called it to wait.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
-    awaited = [each.f_locals.get("self") for each in frames[:own]]
+    waited_for = [each.f_locals.get("self") for each in frames[:own]]
     by = frames[own].f_code.co_filename if frames else ""
     lost = [each for each in others if not each.is_alive() and not _is_ours(each)]
-    for each in awaited:
+    for each in waited_for:
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
-            yield Cause("lock", name, by, partial(_give_back, each))
-    if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
+            yield Cause("lock", name, by, partial(_release, each))
+    if own == 0:  # acquiring a lock doesn't have its own frame, and neither does a SimpleQueue
         for frame in frames[:2]:
             for path, lock in _around(frame, held):
-                yield Cause("lock", named(roots, lock) or path, by, partial(_give_back, lock))
+                yield Cause("lock", named(roots, lock) or path, by, partial(_release, lock))
     for frame in frames[own : own + 3]:
-        for path, each in _around(frame, _served_by_nobody):
+        for path, each in _around(frame, _has_lost_threads):
             name = named(roots, each) or path
-            yield Cause("executor", name, by, partial(serve, each))
+            yield Cause("executor", name, by, partial(start_threads, each))
     at_hand = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
-    mine = {id(each) for each in [*awaited, *at_hand] if _is_own(each)}
+    mine = {id(each) for each in [*waited_for, *at_hand] if _is_telling(each)}
     for thread in lost:
         if any(id(each.thing) in mine for each in near([Found("", thread)], _MOST)):
             name = named(roots, thread) or thread.name
-            yield Cause("thread", name, by, partial(again, thread))
-            yield Cause("answer", name, by, partial(feed, awaited, at_hand))
+            yield Cause("thread", name, by, partial(restart, thread))
+            yield Cause("answer", name, by, partial(supply, waited_for, at_hand))
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
-    """Return the locks among what can be reached."""
+    """Return the locks that the roots reach."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
     return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
-    """Return the names of the locks among what can be reached that another thread holds."""
+    """Return the names of the locks that the roots reach and another thread holds."""
     return [each.path for each in near(roots) if held(each.thing)]
 
 
@@ -105,7 +105,7 @@ def held(thing: Any) -> bool:
     if not is_a(thing, _LOCKS):
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
-        # The witness takes no lock: a thread that was lost in the fork had the same number.
+        # The witness holds no lock itself. A thread that was lost in the fork had the same number.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())
@@ -115,17 +115,17 @@ def held(thing: Any) -> bool:
     return True
 
 
-def _give_back(lock: Any) -> None:
+def _release(lock: Any) -> None:
     """Release a lock, no matter which thread holds it."""
     if is_a(lock, threading.Condition):
         lock = attribute(lock, "_lock")
     if hasattr(lock, "_release_save"):
-        lock._release_save()  # of an RLock: asks nobody for the owner
+        lock._release_save()  # for an RLock; it doesn't check the owner
     else:
         lock.release()
 
 
-def serve(executor: Any) -> None:
+def start_threads(executor: Any) -> None:
     """Give an executor new threads."""
     old, new = executor._work_queue, queue.SimpleQueue[Any]()
     with suppress(queue.Empty):
@@ -138,8 +138,8 @@ def serve(executor: Any) -> None:
         executor._adjust_thread_count()
 
 
-def again(thread: Any) -> None:
-    """Start again what a lost thread was running."""
+def restart(thread: Any) -> None:
+    """Run a lost thread's code in a new thread."""
     if type(thread).run is not threading.Thread.run:
         threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
     elif getattr(thread, "_target", None) is not None:
@@ -147,9 +147,9 @@ def again(thread: Any) -> None:
         threading.Thread(target=target, args=args, kwargs=kwargs, daemon=True).start()
 
 
-def feed(awaited: Sequence[Any], at_hand: Sequence[Any]) -> None:
+def supply(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
     """Give something to whatever is being waited for, no matter what it is."""
-    for each in awaited or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
+    for each in waited_for or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if is_a(each, threading.Event):
                 each.set()
@@ -163,7 +163,7 @@ def _waits(frame: FrameType) -> bool:
     return frame.f_code.co_filename.endswith(_WAITING)
 
 
-def _served_by_nobody(thing: Any) -> bool:
+def _has_lost_threads(thing: Any) -> bool:
     if not is_a(thing, ThreadPoolExecutor):
         return False
     threads = thing._threads
@@ -171,26 +171,25 @@ def _served_by_nobody(thing: Any) -> bool:
 
 
 def _is_ours(thread: threading.Thread) -> bool:
-    """Say whether a thread belongs to the instruments or to one of torch's queues."""
     return thread.name.startswith(("dltutor", "QueueFeeder"))
 
 
 def _at_hand(frame: FrameType) -> list[Any]:
-    # What a frame has in its variables, and what these have.
+    # The values of a frame's variables, and what these hold.
     found = list(frame.f_locals.values())
     for each in list(found):
         found += [part.thing for part in walking.held(Found("", each))]
     return found
 
 
-def _is_own(thing: Any) -> bool:
-    # What could be the same in a thread and in a frame by chance says nothing.
+def _is_telling(thing: Any) -> bool:
+    # Leave out what a thread and a frame may share by chance.
     plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
     return not is_a(thing, plain)
 
 
 def _around(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
-    # In the variables of a frame, those of its module that its code names, and what they hold.
+    # Search the variables of a frame, the globals that its code names, and what these hold.
     starts = [Found(*each) for each in frame.f_locals.items()]
     names = frame.f_code.co_names
     starts += [Found(name, frame.f_globals[name]) for name in names if name in frame.f_globals]

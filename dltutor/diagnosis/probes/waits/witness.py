@@ -1,10 +1,9 @@
-"""A witness in each forked worker: what is it that the worker waits for, and does taking it away
-let the worker go on?
+"""A thread in each forked worker that finds out what the worker waits for, and tries to free it.
 
-It is a thread that the worker starts in its `worker_init_fn`. When the worker's main thread has
-stood at one place for a while, inside a sample, the witness looks at its frames: a lock that is
-held, an executor without its threads, a thread that main has and the worker does not. It removes
-the cause: gives the lock back, starts the threads. Then it sees whether the worker goes on.
+The worker starts this witness in its `worker_init_fn`. If the worker's main thread has been at one
+place inside a sample for a while, the witness looks through its frames for a lock that's held, an
+executor without its threads, or a thread that main has and the worker doesn't. The witness releases
+the lock or starts the threads, and then checks whether the worker goes on.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
 
 STANDING: Final = 1.2  # seconds at one place, after which a worker counts as stuck
-_GOES_ON: Final = 1.0  # seconds that it has for going on, once the cause is gone
+_GOES_ON: Final = 1.0  # seconds that the worker gets to go on, once the cause is gone
 _TICK: Final = 0.1
-#: Where a worker enters code of yours.
+#: Where a worker enters your code.
 _ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
-_MOST: Final = 6  # causes that are removed in one worker
+_MOST: Final = 6  # causes to remove in one worker
 
 
 class Witness:
-    """Starts the witness in a worker; called before the user's own `worker_init_fn`.
+    """Starts the witness in a worker. Called before the user's own `worker_init_fn`.
 
     Args:
-        folder: Where each worker writes down what was found, a line of JSON for each.
-        roots: Where names are looked up.
+        folder: Where each worker writes what it found, as lines of JSON.
+        roots: Where to look up names.
         others: The threads that the process had when it was forked.
     """
 
@@ -60,7 +59,7 @@ class Witness:
         for _ in range(_MOST):
             frames = _stuck(main)
             found = {"at": _line(frames), "threads": _threads()}
-            with suppress(Exception):  # what the frames hold is anybody's
+            with suppress(Exception):  # the frames may hold objects that raise
                 found |= self._free(main, frames)
             self._note(worker, found)
             if not found.get("freed"):
@@ -78,7 +77,7 @@ class Witness:
             until = time.monotonic() + _GOES_ON
             while time.monotonic() < until:
                 if _place(main) != before:
-                    return {**cause.told(), "freed": True}
+                    return {**cause.to_dict(), "freed": True}
                 time.sleep(0.01)
         return {}
 
@@ -92,8 +91,8 @@ def read(folder: str) -> list[dict[str, Any]]:
 
 
 def _stuck(main: int) -> list[FrameType]:
-    # Waits until the main thread has stood in one place inside a sample or the worker_init_fn;
-    # returns its frames from there, the innermost first.
+    # Wait until the main thread has been at one place inside a sample or the worker_init_fn for a
+    # while, and return its frames from there, the innermost first.
     place, since = _place(main), time.monotonic()
     while True:
         time.sleep(_TICK)
@@ -116,7 +115,7 @@ def _inside(main: int) -> list[FrameType]:
         if file.endswith(_ENTRANCES):
             return found
         if frame.f_code.co_name == "_worker_loop":
-            return []  # waits for its next task
+            return []  # it waits for its next task
         found.append(frame)
     return []
 
