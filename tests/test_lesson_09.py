@@ -35,6 +35,7 @@ FOUR = replace(FLAT, workers=4)
 NONE = Run(0, ENDED)
 SEEN = Rewritten(50_000, (NONE, FLAT, FOUR), GROWN, kept="`captions` (list)")
 LARGER = replace(SEEN, runs=(NONE, replace(FLAT, first=(11.0, 13.0), last=(11.0, 13.1)), FOUR))
+GROWS_MORE = replace(FLAT, first=(11.0, 12.0), last=(15.0, 16.0))
 
 
 def told(seen: Rewritten) -> Result:
@@ -47,6 +48,7 @@ def told(seen: Rewritten) -> Result:
         (LARGER, "started-larger"),
         (replace(LARGER, frozen=True), "started-larger-frozen"),
         (replace(LARGER, kept="", frozen=True), "started-larger-elsewhere"),
+        (replace(SEEN, runs=(NONE, GROWS_MORE, FOUR)), "grew"),  # by more than it was larger
     ],
 )
 def test_memory_that_no_answer_takes_for_sure_is_judged_by_what_was_seen(

@@ -232,12 +232,12 @@ def judge(seen: Rewritten) -> Result:
     how = "" if seen.kept else "-elsewhere"
     if seen.kept and seen.frozen:
         how = "-frozen"
-    more = max(mb for run in seen.runs for mb in run.first) - max(broken.first)
-    if more > _MORE:
-        not_yet(f"started-larger{how}", few=_FEW, more=f"{more:.1f}", kept=seen.kept)
     worst = max(seen.runs, key=seen.grown)
     by, name = seen.grown(worst)
     grown = {"grown": f"{by:.1f}", "broken": f"{broken_by:.1f}"}
+    more = max(mb for run in seen.runs for mb in run.first) - max(broken.first)
+    if more > max(_MORE, by):
+        not_yet(f"started-larger{how}", few=_FEW, more=f"{more:.1f}", kept=seen.kept)
     if by > _MOST:
         there = where(worst.workers)
         not_yet(f"grew{how}", where=there, worker=name, most=_MOST, kept=seen.kept, **grown)
