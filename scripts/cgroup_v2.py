@@ -1,10 +1,10 @@
 """Run the tests of `confine` under cgroup version 2, on Debian's Linux in a virtual machine.
 
 `python scripts/cgroup_v2.py` downloads Debian's Linux, boots it in QEMU, and runs
-`tests/test_cgroup_v2.py` and `tests/test_cgroups.py` inside. The guest can read this machine's
-files, including this interpreter's environment, but can't write them. The script needs Debian (for
-`apt-get download`), the package qemu-system-x86, and a few minutes, but neither root nor KVM. It
-isn't part of `make test`.
+`test_cgroup_v2.py` and `test_cgroups.py` of `tests/system` inside. The guest can read this
+machine's files, including this interpreter's environment, but can't write them. The script needs
+Debian (for `apt-get download`), the package qemu-system-x86, and a few minutes, but neither root
+nor KVM. It isn't part of `make test`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-TESTS: Final = ("tests/test_cgroup_v2.py", "tests/test_cgroups.py")
+TESTS: Final = ("tests/system/test_cgroup_v2.py", "tests/system/test_cgroups.py")
 QEMU: Final = "qemu-system-x86_64"
 PACKAGES: Final = ("busybox-static",)  # downloaded next to Linux itself
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")

@@ -23,12 +23,12 @@ from typing import Any
 import no_address_grammars  # noqa: F401  # before anything imports nbformat
 import psutil
 import pytest
+from fresh_interpreter import PATHS
 
 from dltutor.failures import NAMES
 from dltutor.system import processes
 
-# scripts/ isn't a package, so the tests import its modules by name.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+sys.path[:0] = [path for path in PATHS if path not in sys.path]
 
 pytest_plugins = ["temporary"]
 

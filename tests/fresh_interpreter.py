@@ -9,7 +9,9 @@ from textwrap import dedent
 from typing import Any
 
 TESTS = Path(__file__).parent
-PATHS = (str(TESTS), str(TESTS.parent / "scripts"))
+# scripts/ and the folders of the tests aren't packages, so their modules are imported by name.
+FOLDERS = sorted(path.parent for path in TESTS.glob("*/test_*.py"))
+PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts"))))
 
 
 def run_fresh(

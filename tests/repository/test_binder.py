@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("binder")  # one plan for all
 

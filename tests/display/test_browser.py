@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),  # one for all
 ]
 
-STATIC = Path(__file__).parent.parent / "dltutor" / "static"
+STATIC = Path(__file__).parents[2] / "dltutor" / "static"
 CHART = "[data-testid=dltutor-chart]"
 MB = 1024  # rows count in kB
 READABLE = 4.5  # WCAG AA for small text

@@ -112,7 +112,7 @@ def test_a_process_in_a_lock_says_so_and_lives_on(
             frames = stacks.ask(str(tmp_path), pid)
             assert frames is not None
             assert (frames[0].file, frames[0].function) == (
-                "tests/test_stacks.py",
+                "observation/test_stacks.py",
                 "stand_in_a_lock",
             )
             assert frames[0].code == "lock.acquire()"

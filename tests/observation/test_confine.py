@@ -209,7 +209,7 @@ def test_a_full_dev_shm_is_reported_with_the_limit_that_it_had() -> None:
 
 AS_NOBODY = f"""
 import json, os, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import confined_cases
 from dltutor.observation.confinement.confining import CannotConfine, confine
 facts = {{"user": os.geteuid(), "refused": []}}
@@ -242,7 +242,7 @@ def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it
 
 NOT_PERMITTED = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import confined_cases
 from dltutor.observation.confinement.confining import CannotConfine, confine
 try:

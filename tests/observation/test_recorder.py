@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
 ]
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
 MB = 1 << 20
 

@@ -27,7 +27,7 @@ from dltutor.lab import command as lab
 from dltutor.lab import course_folder
 from dltutor.lab.course_folder import RECORD, LaidOut, lay_out
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("lab")  # one wheel for all
 

@@ -16,7 +16,7 @@ from portable import code_cells
 from dltutor.lessons.engine.checking import check, exercises
 from notebooks import read, twins
 
-MODULES = sorted(path.stem for path in (Path(__file__).parent / "answers").glob("lesson_*.py"))
+MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / "answers").glob("lesson_*.py"))
 
 
 def listed(name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from portable import code_cells
 from dltutor.lessons.engine.checking import exercises
 from notebooks import learner_path, read, twins
 
-PACKAGE = Path(__file__).parent.parent / "dltutor"
+PACKAGE = Path(__file__).parents[2] / "dltutor"
 
 # Package -> what it may import besides itself and `tables`, which imports nothing of ours.
 MAY_IMPORT = {

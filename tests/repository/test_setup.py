@@ -17,7 +17,7 @@ from typing import Any
 import jupyter_server
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LESSON = "notebooks/00-start-here.ipynb"
 
 

@@ -161,7 +161,7 @@ def test_the_end_names_who_died_and_folds_only_where_a_figure_follows() -> None:
 @pytest.mark.thorough  # the lessons' twins are run twice, too
 @pytest.mark.timeout(90, method="thread")
 def test_a_live_notebook_is_the_same_in_every_run(tmp_path: Path) -> None:
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])
     live = lesson(
         code("path", f"import sys\nsys.path.insert(0, {here!r})"),
         code("import", "import dltutor\nfrom datasets import Numbers, load"),

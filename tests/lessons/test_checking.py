@@ -156,7 +156,7 @@ def test_an_exception_with_a_line_of_the_learners_is_theirs(
     result = verdict(raises(error))  # this file counts as a learner's
     assert result.outcome is Outcome.ERROR
     assert told in result.text
-    assert "in `grade`, line " in result.text and "tests/test_checking.py" in result.text
+    assert "in `grade`, line " in result.text and "lessons/test_checking.py" in result.text
 
 
 def test_an_exception_without_one_is_a_mistake_of_ours_and_is_told_in_full() -> None:

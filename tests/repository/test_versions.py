@@ -18,7 +18,7 @@ from packaging.version import Version
 
 import dltutor
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONDA_FILES = ["environment.yml", "binder/environment.yml"]
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 pytestmark = [
     pytest.mark.timeout(120, method="thread"),
