@@ -71,8 +71,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """Unfreeze the heap for a test that counts frozen objects, since ours may still be freed."""
+    """Unfreeze the heap for a test that counts frozen objects, and free what earlier tests left."""
     gc.unfreeze()
+    gc.collect()
     yield
     gc.freeze()
 

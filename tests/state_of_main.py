@@ -121,10 +121,17 @@ def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the entries that changed, with the beginning of the old and of the new value."""
     now = state()
     return {
-        name: (repr(was)[:200], repr(now[name])[:200])
+        name: (_only(was, now[name]), _only(now[name], was))
         for name, was in before.items()
         if now[name] != was
     }
+
+
+def _only(one: Any, other: Any) -> str:
+    # Of a dict, the items that the other one doesn't have.
+    if isinstance(one, dict):
+        one = {key: value for key, value in one.items() if other.get(key, other) != value}
+    return repr(one)[:300]
 
 
 def change_everything() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,16 @@ from dltutor.diagnosis.probes import copies, fetched, leftovers, recomputed, reo
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
-from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Subject, Unanswered
+from dltutor.diagnosis.running.watch import idle_shares
+from dltutor.observation import torch_internals
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
 PATIENCE = 60.0  # seconds for a probe, on however busy a machine
+FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
 
 
 class Rows(Dataset[Any]):
@@ -137,7 +140,7 @@ def wait_in_a_thread() -> None:
 def ask(probe: Any, dataset: Any, **options: Any) -> Any:
     def asked() -> Any:
         loader = DataLoader(dataset, **{"batch_size": 4, **options})
-        return probe.ask(Subject(loader, None, 1, 9.0))
+        return probe.ask(Subject(loader, None, 1, PATIENCE / 2))
 
     return in_fork(asked, PATIENCE)
 
@@ -262,7 +265,7 @@ def test_threads_that_pile_up_in_workers_that_stay() -> None:
 
     def asked(ends: bool) -> Leftover:
         stay: dict[str, Any] = {"num_workers": 2, "persistent_workers": True}
-        loader = DataLoader(ReadsAhead(ends), multiprocessing_context="fork", **stay)
+        loader = DataLoader(ReadsAhead(ends), **FORK, **stay)
         return leftovers.ask(Subject(loader, leave_early, 1, PATIENCE))
 
     _, *counts = in_fork(lambda: asked(ends=False), PATIENCE).threads
@@ -271,29 +274,22 @@ def test_threads_that_pile_up_in_workers_that_stay() -> None:
     assert len(counts) == 3 and len(set(counts)) == 1
 
 
-class Costly(Rows):
-    """A batch takes a tenth of a second if its first row is odd."""
-
-    def __getitem__(self, index: int) -> Any:
-        time.sleep(0.1 * (index % 2))
-        return super().__getitem__(index)
-
-
 def test_workers_that_have_nothing_left_to_do() -> None:
-    def apart(order: list[int]) -> list[float]:
-        """By how much the workers' idle time differs in each half of the epoch."""
+    def asked() -> list[set[int]]:
+        iterator: Any = iter(DataLoader(Rows(), batch_size=4, num_workers=2, **FORK))
+        begun = torch_internals.idle_workers(iterator)
+        list(iterator)
+        return [begun, torch_internals.idle_workers(iterator)]
 
-        def asked() -> Any:
-            loader = DataLoader(
-                Costly(), batch_size=1, sampler=order, num_workers=2, multiprocessing_context="fork"
-            )
-            return runner.run(Subject(loader, None, 1, PATIENCE)).idle
+    assert in_fork(asked, PATIENCE) == [set(), {0, 1}]
+    one_of_them = SimpleNamespace(_workers=[None] * 2, _task_info={3: (1,), 4: (0, "a batch")})
+    assert torch_internals.idle_workers(one_of_them) == {0}
 
-        first, second = in_fork(asked, PATIENCE)
-        return [one - other for one, other in zip(first, second, strict=True)]
 
-    assert min(apart([*range(24)])) > 0.6
-    assert max(map(abs, apart([0, 2, 1, 3] * 6))) < 0.6
+def test_the_share_of_the_waiting_that_each_worker_idles() -> None:
+    waits = [(3.0, {0}), (1.0, set()), (0.0, {0, 1}), (1.0, {0, 1}), (3.0, {1})]
+    assert idle_shares(waits, 2) == ((0.75, 0.25), (0.0, 1.0))
+    assert idle_shares([], 2) == ((0.0, 0.0), (0.0, 0.0))
 
 
 class Weighs(Sampler[int]):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LOOKED: Final = 16  # batches
 _LATE: Final = 0.03  # seconds
-_RUN: Final = 3.5
+_SHARE: Final = 0.3  # of the time, for each of three runs
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,11 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Copies:
     """Compare the batches as they arrive with copied batches of copied samples."""
     order = [] if subject.stream else list(subject.indices())
-    as_it_is = forks.in_fork(partial(_run, subject, copied=False), _RUN)
-    copied = forks.in_fork(partial(_run, subject, copied=True), _RUN)
-    again = forks.in_fork(partial(_run, subject, copied=True), _RUN)
+    seconds = _SHARE * subject.seconds
+    run = partial(_run, subject, seconds)
+    as_it_is = forks.in_fork(partial(run, copied=False), seconds)
+    copied = forks.in_fork(partial(run, copied=True), seconds)
+    again = forks.in_fork(partial(run, copied=True), seconds)
     both = list(zip(as_it_is, copied, strict=False))
     path = ""
     with suppress(forks.NoAnswer):
@@ -91,7 +93,7 @@ def ask(subject: Subject) -> Copies:
     )
 
 
-def _run(subject: Subject, *, copied: bool) -> list[str]:
+def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
     def prepare(_: int) -> None:
         pins = Pins(subject.dataset)
 
@@ -119,7 +121,7 @@ def _run(subject: Subject, *, copied: bool) -> list[str]:
         vars(inner)["collate_fn"] = lambda samples: copy.deepcopy(collate(samples))
     where_samples_are_drawn(subject, prepare)
     found = []
-    until = time.monotonic() + _RUN - 1.0
+    until = time.monotonic() + seconds - 1.0
     for batch in islice(inner, _LOOKED):
         if inner.num_workers:
             time.sleep(_LATE)

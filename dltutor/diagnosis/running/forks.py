@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import own_files
 from dltutor.observation.foreign import said
 from dltutor.system.processes import end, known
 
 
-class NoAnswer(Exception):
+class NoAnswer(Unanswered):
     """A fork died, hung, or raised."""
 
 
@@ -78,7 +79,7 @@ def _begin(work: Callable[[], Any]) -> tuple[int, int]:
 
 def _answer(received: bytes) -> Any:
     if not received:
-        raise NoAnswer("it died, or didn't finish")
+        raise NoAnswer("a part of it died, or didn't finish in time")
     answer, error = pickle.loads(received)
     if error:
         raise NoAnswer(error)

@@ -16,7 +16,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.running.subject import Subject, Unanswered
-from dltutor.diagnosis.running.watch import Enough, Watch, cores_of
+from dltutor.diagnosis.running.watch import Enough, Watch, cores_of, idle_shares
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, has, module_of
@@ -199,7 +199,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         temporary=tuple(watch.temporary),
         ending=watch.ending,
         waited_for=sum(seconds for seconds, _ in watch.waits),
-        idle=watch.idle(),
+        idle=idle_shares(watch.waits, watch.subject.inner.num_workers),
         cores=(len(watch.cores), len(cores_of(0))),
     )
 

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -139,20 +139,6 @@ class Watch:
             self.temporary.append(temporary_files())
         self._look(0)
 
-    def idle(self) -> tuple[tuple[float, float], ...]:
-        """Return which part of the waiting each worker idled: [in one half, in the other]."""
-        half = len(self.waits) // 2
-        parts = self.waits[:half], self.waits[half:]
-        totals = [sum(seconds for seconds, _ in part) or 1.0 for part in parts]
-        first, second = (
-            [
-                sum(seconds for seconds, idle in part if worker in idle) / total
-                for worker in range(self.subject.inner.num_workers)
-            ]
-            for part, total in zip(parts, totals, strict=True)
-        )
-        return tuple(zip(first, second, strict=True))
-
     def _idle_workers(self) -> set[int]:
         iterator = next((each() for each, number in self._open if number == 0), None)
         return torch_internals.idle_workers(iterator)
@@ -198,6 +184,28 @@ class Watch:
                 self.computed[process.pid or 0] = times.user + times.system
                 self.memory.setdefault(process.pid or 0, []).append(own / MB)
                 self._cores[process.pid or 0] = cores_of(process.pid or 0)
+
+
+def idle_shares(
+    waits: Sequence[tuple[float, Collection[int]]], workers: int
+) -> tuple[tuple[float, float], ...]:
+    """Return for which part of the waiting each worker was idle: [in one half, in the other].
+
+    Args:
+        waits: Of each batch, how many seconds the loop waited for it, and which workers were idle.
+        workers: How many workers there are.
+    """
+    half = len(waits) // 2
+    shares = []
+    for part in (waits[:half], waits[half:]):
+        total = sum(seconds for seconds, _ in part) or 1.0
+        shares.append(
+            [
+                sum(seconds for seconds, idle in part if worker in idle) / total
+                for worker in range(workers)
+            ]
+        )
+    return tuple(zip(*shares, strict=True))
 
 
 def cores_of(pid: int) -> set[int]:
