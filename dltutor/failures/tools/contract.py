@@ -72,7 +72,7 @@ class Failure(Facts):
     start_methods: tuple[str, ...] = START_METHODS
     limits: Mapping[str, int | str] = field(default_factory=dict)
     isolated: bool = False
-    deadline: float = 30
+    deadline: float = 60
     ordered: bool = True
     absent: Callable[[], str | None] = never
 
