@@ -52,6 +52,7 @@ class Measures:
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
         ending: Seconds between the last batch and the end of its iteration, at most.
+        state: A digest of torch's global generator when the loop first iterated the loader.
         waited_for: Seconds that the loop waited for batches in the first iteration, without the
             first batch.
         idle: Which part of that time each worker had nothing left to do: [in the first half of the
@@ -93,6 +94,7 @@ class Measures:
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
     ending: float = 0.0
+    state: str = ""
     waited_for: float = 0.0
     idle: tuple[tuple[float, float], ...] = ()
     cores: tuple[int, int] = (0, 0)

@@ -125,6 +125,8 @@ RANDOM = drawn(random=24)
 SLOW_ONE = drawn(slowest=1.0)
 GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
 
+SEEDED = run("abc", state="the same")
+
 # The promise, what breaks it, and what is near and breaks none.
 BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     # ends
@@ -194,6 +196,11 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "same",
         ill(run("abd"), alone=run("abc"), samples=drawn(random=3), reseeded=run("abc")),
         ill(run("abd"), alone=run("abc"), samples=drawn(random=3), reseeded=run("efg")),
+    ),
+    "another sample, while the loop sets the seed": (
+        "same",
+        ill(run("abd"), alone=SEEDED, reseeded=SEEDED),
+        ill(run("abd"), alone=SEEDED, reseeded=SEEDED, samples=drawn(random=3)),
     ),
     "another beginning": (
         "same",

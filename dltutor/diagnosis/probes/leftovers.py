@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _CALLS: Final = 4  # of the loop, to see whether threads pile up in workers that stay
+_LOOK: Final = 0.05  # seconds between two looks at the threads
+_ALIKE: Final = 5  # looks that have to agree
 _SETTLED: Final = 1.0  # seconds that workers get to exit once told
 
 
@@ -89,7 +91,7 @@ def ask(subject: Subject) -> Leftover:
             results.append(loop(subject.loader))
         kept = map(torch_internals.kept_iterator, inner_loaders(subject.loader).values())
         wanted = {pid for each in kept for pid in _pids(each)}
-        threads.append(sum(psutil.Process(pid).num_threads() for pid in wanted))
+        threads.append(_threads_of(wanted))
         own = {pid for _, pids in iterators for pid in pids} - wanted
         until = time.monotonic() + _SETTLED
         while (found := _alive(own)) and time.monotonic() < until:
@@ -132,6 +134,17 @@ def ask(subject: Subject) -> Leftover:
         held=len(still),
         kind=next(iter([*still.values(), *kinds.values()]), ""),
     )
+
+
+def _threads_of(pids: set[int | None]) -> int:
+    # Wait a moment, because a worker may still be starting its iteration.
+    counts = [0]
+    for _ in range(round(_SETTLED / _LOOK)):
+        counts.append(sum(psutil.Process(pid).num_threads() for pid in pids))
+        if counts[-1:] * _ALIKE == counts[-_ALIKE:]:
+            break
+        time.sleep(_LOOK)
+    return counts[-1]
 
 
 def _pids(iterator: Any) -> set[int | None]:

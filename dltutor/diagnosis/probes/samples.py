@@ -361,7 +361,9 @@ def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
     # Samples that equal those of another index, and whose drawing catches an exception.
     found = []
-    for same in [each for each in record.contents.values() if 1 < len(each) <= _ALIKE][:_TRACED]:
+    # A sampler may draw an index more than once.
+    groups = (list(dict.fromkeys(each)) for each in record.contents.values())
+    for same in [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]:
         for key in same:
             other = next(each for each in same if each != key)
             if caught := caught_while(partial(dataset.__getitem__, key)):

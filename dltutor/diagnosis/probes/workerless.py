@@ -49,7 +49,10 @@ def needed(evidence: Evidence) -> bool:
             return True
         # Main looks at each batch in these runs while the workers go on, so they look faster.
         costly = samples.typical > _COSTLY and parts.workers > 1
-        if costly and times > _SUSPECT and seen >= _FEW:
+        # Workers that wait, rather than compute, need no core each to be that much faster.
+        waits = alone.computed < alone.pace * alone.batches / 2
+        suspect = _SUSPECT / (parts.workers / 2 if waits else 1)
+        if costly and times > suspect and seen >= _FEW:
             return True
     return (
         samples.typical < CHEAP

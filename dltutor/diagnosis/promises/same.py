@@ -15,7 +15,7 @@ from dltutor.diagnosis.difference import (
     with_workers,
 )
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.finding import Certainty, Finding
 from dltutor.diagnosis.measures import Measures
 from dltutor.failures import Promise
 
@@ -145,7 +145,10 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
             said += f" {difference.twice} arrive{'s' * (difference.twice == 1)} more than once."
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
-    yield Finding("shown", said, where, fix, cause=cause, promise=promise)
+    # A stream may pack what it reads, which each worker does with its own share.
+    packed = promise == "same" and evidence.parts.stream and difference.missing > expected / 2
+    certainty: Certainty = "likely" if packed and not difference.epoch else "shown"
+    yield Finding(certainty, said, where, fix, cause=cause, promise=promise)
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
@@ -179,7 +182,9 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
     if parts.stream:
         return (
             parts.where,
-            "Each worker iterates its own copy, and you decide which worker takes which share.",
+            "Each worker iterates its own copy, and you decide which worker takes which share. If "
+            "the stream packs or cuts what it reads, each worker does that with its own share, and "
+            "then other samples are expected.",
             "If datasets wrap each other, let exactly one of them call `get_worker_info()`. Have "
             "it take every `num_workers`-th sample, starting at `id`.",
         )
@@ -199,9 +204,11 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     if not found.epoch and _random_in_workers(evidence.run):
         return False
     if alone is not None and reseeded is not None and not found.epoch:
+        # If the loop itself sets the seed, a run with another one shows nothing.
+        by_loop = alone.state != "" and alone.state == reseeded.state
         # A stream with the same samples in the same order has no random numbers in it.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)
-        if difference is not None and difference.unit == "samples":
+        if difference is not None and difference.unit == "samples" and not by_loop:
             return not difference.any
     plain = samples is not None and not (samples.random or samples.again or samples.joined)
     return plain and samples is not None and samples.looked > 0 and not evidence.parts.stream

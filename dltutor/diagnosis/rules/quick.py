@@ -8,6 +8,8 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import duration
 
+_MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
+
 
 def tiny_tensors(evidence: Evidence) -> Finding | None:
     """The same batches arrive much sooner when each is sent in one message."""
@@ -15,6 +17,8 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
     if sending is None or sending.times < 2:
         return None
     by_tensor, in_one = sending.both
+    if (by_tensor - in_one) * (parts.batches or run.batches) < _MATTERS:
+        return None
     maker = parts.collate or f"{parts.dataset}"
     return Finding(
         "shown",
@@ -28,7 +32,6 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
 
 
 _CHEAP: Final = 0.001  # seconds per sample; sending one takes a tenth of that
-_MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
 
 
 def cheap_samples(evidence: Evidence) -> Finding | None:

@@ -30,14 +30,16 @@ class Busiest:
         self._looks = 0
         self._main = threading.get_ident()
         self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="dltutor-busiest", daemon=True)
 
     def start(self) -> None:
         """Start looking, until `stop` is called or the process ends."""
-        threading.Thread(target=self._look, name="dltutor-busiest", daemon=True).start()
+        self._thread.start()
 
     def stop(self) -> tuple[str, float, float]:
         """Stop looking, and return the same as `found`."""
         self._over.set()
+        self._thread.join()  # or it would count as a thread that samples leave
         return self.found()
 
     def found(self) -> tuple[str, float, float]:

@@ -198,6 +198,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
         ending=watch.ending,
+        state=watch.state,
         waited_for=sum(seconds for seconds, _ in watch.waits),
         idle=idle_shares(watch.waits, watch.subject.inner.num_workers),
         cores=(len(watch.cores), len(cores_of(0))),

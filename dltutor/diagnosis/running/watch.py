@@ -68,6 +68,7 @@ class Watch:
         # it, and which workers had nothing left to do at its arrival.
         self.waits: list[tuple[float, set[int]]] = []
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
+        self.state = ""  # a digest of torch's global generator at the first iteration
         self.files: list[int] = []
         # Temporary files and folders at the end of the first two finished iterations.
         self.temporary: list[int] = []
@@ -88,6 +89,8 @@ class Watch:
         number = next((number for each, number in self._open if each() is own), None)
         if number is not None and not self.finished[number]:
             self._displaced.add(number)  # its iterator was restarted before the end
+        if not self.passes:
+            self.state = digest(torch.get_rng_state())
         self.passes.append([])
         self.drawn.append([])
         self.counted.append(0)

@@ -98,7 +98,10 @@ def needed(evidence: Evidence) -> bool:
         done and batches is not None and len(seen) < batches
         for done, seen in zip(run.finished, run.passes, strict=False)
     )
-    return not run.well or early
+    # A stream has no number of batches to compare with, but its epochs are as long as each other.
+    runs = (run, evidence.alone) if evidence.alone is not None else (run,)
+    counts = {count for each in runs for count in each.counted[: sum(each.finished)]}
+    return not run.well or early or (evidence.parts.stream and len(counts) > 1)
 
 
 def ask(subject: Subject) -> Culprit:
