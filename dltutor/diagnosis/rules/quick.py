@@ -9,6 +9,7 @@ from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import duration
 
 _MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
+_SAVES: Final = 0.15  # seconds of an epoch that one message for each batch saves
 
 
 def tiny_tensors(evidence: Evidence) -> Finding | None:
@@ -17,7 +18,7 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
     if sending is None or sending.times < 2:
         return None
     by_tensor, in_one = sending.both
-    if (by_tensor - in_one) * (parts.batches or run.batches) < _MATTERS:
+    if (by_tensor - in_one) * (parts.batches or run.batches) < _SAVES:
         return None
     maker = parts.collate or f"{parts.dataset}"
     return Finding(
