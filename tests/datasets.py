@@ -204,6 +204,17 @@ def have_a_child_and_die(pid_file: Path) -> None:
     killed()
 
 
+def note_a_termination(path: Path) -> None:
+    """Sleep on, but note the SIGTERM by which torch ends a worker that is slow to leave."""
+
+    def note(*_: object) -> None:
+        path.touch()
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, note)
+    time.sleep(FOR_EVER)
+
+
 def interrupt_main_and_sleep() -> None:
     os.kill(os.getppid(), signal.SIGINT)
     time.sleep(FOR_EVER)

@@ -25,7 +25,7 @@ from torch.utils.data import dataloader
 from dltutor.observation.errors import is_yours
 
 #: The most seconds to put off a handler, because a transfer in which a worker died never ends.
-PUT_OFF_AT_MOST: Final = 1.0
+PUT_OFF_AT_MOST: Final = 3.0
 
 _SOON: Final = 0.005  # seconds
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
@@ -124,7 +124,7 @@ def interrupts_held() -> Iterator[Interrupts]:
 
 
 class _Postponing:
-    """A signal handler that waits, for at most a second, while main passes batches."""
+    """A signal handler that waits, for a few seconds at most, while main passes batches."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler

@@ -239,9 +239,19 @@ def idle_workers(iterator: Any) -> set[int]:
 
 
 def shut_down(iterator: Any) -> None:
-    """End an iterator's workers and queues, and wait up to 5 s for each busy worker."""
+    """Ask an iterator's workers to exit, and wait up to 5 s for each one.
+
+    A worker that doesn't exit is left alone. torch would terminate it, even while it makes a
+    segment, whose name in `/dev/shm` would stay.
+    """
     if hasattr(iterator, "_shutdown_workers"):
+        for worker in workers_of(iterator):
+            vars(worker)["terminate"] = _leave_alone
         iterator._shutdown_workers()
+
+
+def _leave_alone() -> None:
+    pass
 
 
 def abandon(iterator: Any) -> None:

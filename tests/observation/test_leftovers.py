@@ -71,6 +71,17 @@ def test_what_a_worker_has_started_is_gone(trouble: Callable[[Path], None], tmp_
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
+def test_a_worker_that_is_slow_to_leave_is_not_killed_while_it_makes_a_segment(
+    tmp_path: Path,
+) -> None:
+    # torch would send SIGTERM, and the name in /dev/shm would stay.
+    note = tmp_path / "terminated"
+    loader = load(Numbers(partial(datasets.note_a_termination, note), at=2))
+    seen = observe(loader, consume=lambda loader: next(iter(loader)))
+    assert seen.end == "finished"
+    assert not note.exists()
+
+
 @pytest.mark.parametrize("own", [False, True], ids=["the loader", "a loader of the loop"])
 def test_a_worker_that_was_being_started_is_gone(own: bool) -> None:
     never = load(datasets.NeverStarted(), "spawn", num_workers=1)
