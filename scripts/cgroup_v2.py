@@ -23,7 +23,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 TESTS: Final = ("tests/system/test_cgroup_v2.py", "tests/system/test_cgroups.py")
 QEMU: Final = "qemu-system-x86_64"
-PACKAGES: Final = ("busybox-static",)  # downloaded next to Linux itself
+PACKAGES: Final = ("busybox-static",)  # the script downloads these in addition to Linux itself
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
 SWAP: Final = 256 << 20  # bytes of swap, because swapping could hide a memory limit
 SECONDS: Final = 2400  # for the whole virtual machine

@@ -81,7 +81,8 @@ def _resumed(evidence: Evidence) -> bool:
 
 
 def _only_in_new_workers(evidence: Evidence) -> bool:
-    # A new interpreter does something differently than main.
+    # True if the loader works in main, but workers that start with a new interpreter raise or
+    # deliver other samples.
     if evidence.parts.method not in ("spawn", "forkserver"):
         return False
     run, alone, samples = evidence.run, evidence.alone, evidence.samples
@@ -159,18 +160,19 @@ def _run(
     cut_short: bool = False,
     **fixed: Any,
 ) -> Experiment:
-    """Declare a run.
+    """Describe a run of the loader as an Experiment.
 
     Args:
-        field: The field of Evidence that it fills.
-        question: What it asks.
-        at_most: Seconds for all of it.
+        field: The field of Evidence that the run fills.
+        question: The question that the run answers.
+        at_most: Seconds that the experiment may take.
         needed: Returns whether the question is worth asking.
-        settings: What to change, as arguments of `Subject.change`.
-        options: Functions that return arguments of `runner.run`, if those depend on the loader.
-        prepare: Called before the run, to change anything else.
-        cut_short: Whether a process that dies or can't be interrupted is an answer.
-        fixed: The other arguments of `runner.run`.
+        settings: What to change in the loader, as arguments of `Subject.change`. Empty: nothing.
+        options: Functions that take the subject, and return arguments of `runner.run` that depend
+            on the loader.
+        prepare: Called with the subject before the run, for changes that `settings` can't make.
+        cut_short: Whether it counts as an answer if the process dies or can't be interrupted.
+        fixed: Arguments of `runner.run` that are the same for every loader.
     """
 
     def ask(subject: Subject) -> Measures:

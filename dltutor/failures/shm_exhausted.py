@@ -110,7 +110,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "defa
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load batches of 4 MB with as many slices, two of them prefetched."""
+    """Load the same slices as bytes, in smaller batches, and prefetch fewer of them."""
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 1}
     return Case(load(ByteSlices(shared_scan()), workers, start_method, **options), normalize)
 

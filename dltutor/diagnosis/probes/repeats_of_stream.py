@@ -32,7 +32,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Repeats:
-    """Iterate it in one worker twice, and in two that are both told they are W0."""
+    """Count the samples that repeat in W0's second epoch, and in two workers that are both W0."""
     first = _epochs(subject, forced=False)
     forced = _epochs(subject, forced=True)
     (one, other), _, ended = in_main(subject, 2 * LOOKED)

@@ -30,17 +30,17 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_MOSTLY: Final = 0.5  # of the time of all samples
+_MOSTLY: Final = 0.5  # a line is named only if it takes more than this part of the time
 _DRAWN: Final = 256  # samples to draw, at most
-_LOOKED: Final = 3.0  # seconds for that
+_LOOKED: Final = 3.0  # seconds to draw samples
 _AGAIN: Final = 24  # samples to draw again
-_AGAIN_FOR: Final = 2.0  # seconds for that, at most
-_TIMES: Final = 4  # times that each one is drawn again
-_FEW: Final = 5  # things left behind; this few may be a pool or a cache
+_AGAIN_FOR: Final = 2.0  # seconds to draw samples again, at most
+_TIMES: Final = 4  # how often each of those samples is drawn
+_FEW: Final = 5  # things that a pool or a cache may leave behind
 _SEEDED: Final = 4  # samples to draw, each with a different seed
 _BEYOND: Final = 0.3  # seconds per sample; if it's slower, don't try the index past the end
-_QUICKLY: Final = 0.3  # seconds for a sampler
-_FAILED: Final = 40  # failures to keep
+_QUICKLY: Final = 0.3  # a sampler that takes more seconds isn't asked again
+_FAILED: Final = 40  # failed samples to record, at most
 _ALIKE: Final = 3  # equal samples; if more are equal, that's intended
 _TRACED: Final = 8  # groups of equal samples to look at
 

@@ -29,7 +29,7 @@ def keep_to_one_thread(worker: int = 0) -> None:
     """
     own = torch.set_num_threads
     own(1)
-    for module in list(sys.modules.values()):  # other modules may have imported it by name
+    for module in list(sys.modules.values()):  # others may have imported it
         for name, thing in attributes_of(module).items():
             if thing is own:
                 with suppress(Exception):

@@ -62,8 +62,8 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 
 def _members(thing: type) -> dict[str, Any]:
-    # Leave out what Python itself adds to a class, which are `__names__` that aren't functions, and
-    # what a base with abstract methods adds, such as IterableDataset.
+    # Python adds `__names__` to every class. A base class with abstract methods, for example
+    # IterableDataset, adds `_abc_` names. Leave those out, but keep methods such as `__init__`.
     return {
         name: _member(value)
         for name, value in vars(thing).items()

@@ -20,7 +20,7 @@ LONG: Final = 15  # seconds for each thing that the answer does
 
 @dataclass(frozen=True)
 class Delivered:
-    """What an answer delivered with one number of workers.
+    """What an answer delivered with a given number of workers.
 
     Args:
         workers: Number of workers.
@@ -49,7 +49,7 @@ class Delivered:
 
     @property
     def fields(self) -> dict[str, object]:
-        """The run's settings and the numbers, for a code's message."""
+        """What a message can show: the run's workers, and how many samples arrived and differed."""
         return {
             "where": where(self.workers),
             "asked": self.asked,

@@ -31,7 +31,7 @@ from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # in each recording: 512 MB, but most of that is a hole in the file
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
-_MOST: Final = 4  # descriptors of one recording that a process may have
+_MOST: Final = 4  # how many descriptors a process may have open for one recording
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ _APART: Final = 2.0  # seconds that opening a pair's first file waits for the se
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with one number of workers.
+    """What an answer delivered with a given number of workers.
 
     Args:
         workers: Number of workers.

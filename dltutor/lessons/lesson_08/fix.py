@@ -72,7 +72,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with one number of workers."""
+    """What an answer delivered with a given number of workers."""
 
     where: str
     run: Ending

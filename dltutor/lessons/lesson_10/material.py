@@ -23,11 +23,11 @@ from dltutor.observation.memory.process_curves import Field
 from dltutor.observation.observing import observe
 from dltutor.tables import MB, Table
 
-_FILES: Final = 64  # recordings: an epoch
-_LENGTH: Final = 200_000  # numbers in each
-_FIRST_STEP: Final = 0.8  # seconds after the first batches, so that all memory is measured once
-_NOISE: Final = 8  # MB, or descriptors
-_LEAST: Final = 5  # readings of memory that it takes to tell what stayed flat
+_FILES: Final = 64  # recordings, which make one epoch
+_LENGTH: Final = 200_000  # numbers in each recording
+_FIRST_STEP: Final = 0.8  # seconds to wait at first, so that every process is measured once
+_NOISE: Final = 8  # growth by so many MB, or descriptors, counts as flat
+_LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),

@@ -193,9 +193,9 @@ class Validated:
 
     Args:
         end: How the run ended.
-        notes: What was alive at each of its batches, and afterwards.
-        wrong: What's wrong with the result.
-        harm: The code for what has changed in the model, or "".
+        notes: What was alive when each batch went through the model, and after the validation.
+        wrong: What's wrong with the result, or None.
+        harm: The code of a message about what has changed in the model, or "".
     """
 
     end: Ending

@@ -146,7 +146,7 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(calls: list[Called]) -> Result:
-    """Accept if every call returned everything, its workers read it, and nothing stayed open."""
+    """Accept if every call returned all sentences, read by workers, and left no file open."""
     for call in calls:
         _judge_call(call)
     return correct()

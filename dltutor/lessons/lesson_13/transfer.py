@@ -111,7 +111,7 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(calls: tuple[Measured, ...]) -> Result:
-    """Accept if the function returned the seconds that the clock says, and ran as asked."""
+    """Accept if the seconds per batch are right, and the numbers of workers took turns."""
     for seen in calls:
         counts = list(seen.counts)
         if seen.answer is None:

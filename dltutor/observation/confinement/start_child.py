@@ -46,18 +46,18 @@ def start(
     Args:
         argv: The program and its arguments.
         output: The file for its standard output and error.
-        group: The cgroup to start it in, or None.
-        shm: The size of its own `/dev/shm` in bytes, or None.
-        open_files: How many descriptors it may have open, or None.
+        group: The cgroup to start the program in. None: this process's.
+        shm: Bytes of a `/dev/shm` for this program alone. None: the one that this process uses.
+        open_files: How many descriptors the program may have open. None: this process's limit.
 
     Returns:
         The program's pid.
 
     Raises:
-        Refused: The system doesn't permit a limit.
+        Refused: The system doesn't permit a limit, or the program couldn't be started.
     """
     parent = os.getpid()
-    answer, theirs = os.pipe()  # closed by exec
+    answer, theirs = os.pipe()  # exec closes theirs, so the read below ends once it has started
     pid = os.fork()
     if pid == 0:
         limit = ""

@@ -217,10 +217,12 @@ class Timeline:
         }
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file with a line for each process in each sample. Missing values are empty.
+        """Write the timeline as a CSV file, with one row per process and reading.
+
+        Missing values are empty.
 
         Args:
-            path: The file, which is overwritten.
+            path: The file to write. An existing file is overwritten.
         """
         plain = self.to_dict()
         lines: list[list[Any]] = []

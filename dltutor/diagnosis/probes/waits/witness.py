@@ -115,7 +115,7 @@ def _inside(main: int) -> list[FrameType]:
         if file.endswith(_ENTRANCES):
             return found
         if frame.f_code.co_name == "_worker_loop":
-            return []  # it waits for its next task
+            return []  # the worker is waiting for its next task
         found.append(frame)
     return []
 
