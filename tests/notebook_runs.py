@@ -30,6 +30,7 @@ def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str
     command = [sys.executable, "-u", "-m", "pytest", str(notebook)]
     command += ["--nbval" if solved and sys.version_info[:2] == PYTHON else "--nbval-lax"]
     command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
+    command += [f"--nbval-kernel-startup-timeout={CELL_TIMEOUT}"]
     command += [f"--nbval-sanitize-with={TESTS / 'nbval_sanitize.cfg'}"]
     # None of the project's own pytest settings, none of the machine's plugins.
     command += ["-c", "/dev/null", f"--rootdir={notebook.parent}", "--noconftest"]
