@@ -138,6 +138,16 @@ class Measures:
         """How many samples the loop received in all iterations together."""
         return sum(self.counted)
 
+    @property
+    def lengths(self) -> set[int]:
+        """How many samples the iterations had that came to their end."""
+        pairs = zip(self.counted, self.finished, strict=False)
+        return {count for count, done in pairs if done}
+
+    def covers(self, other: Measures) -> bool:
+        """Return whether this run's first pass is whole and has all samples of another run's."""
+        return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
+
     def lacks(self, other: Measures) -> int:
         """Count the samples of another run's first pass that this run's whole first pass lacks."""
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()

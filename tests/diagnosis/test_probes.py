@@ -259,6 +259,22 @@ class ReadsAhead(IterableDataset[int]):
                     break
 
 
+def test_a_sampler_may_deal_an_index_again_or_deal_arrays() -> None:
+    again = ask(samples, Rows(), sampler=[3, 3, 4, 5])
+    assert (again.looked, again.replaced) == (4, ())
+    arrays: dict[str, Any] = {"batch_size": None, "sampler": [*np.arange(32).reshape(8, 4)]}
+    found = ask(samples, Tables(), **arrays)
+    assert (found.looked, found.failed) == (8, ())
+    assert ask(recomputed, Tables(), **arrays) == Recomputed(6)
+
+
+class Tables(Rows):
+    """Rows by an array of indices."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.as_tensor(np.asarray(index)).float()
+
+
 def test_threads_that_pile_up_in_workers_that_stay() -> None:
     def leave_early(loader: Any) -> None:
         next(iter(loader))

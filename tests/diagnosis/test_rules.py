@@ -136,6 +136,7 @@ EPOCHS = Epochs(looked=60, stale=60, arrived=60, moved=60, first=True, paths=("d
 STREAM = Shares(whole=64, ended=True, shares=(64, 64), complete=True, same=48, compared=48)
 STREAM = replace(STREAM, distinct=48)
 DEALT = replace(STREAM, shares=(32, 32), same=0)
+ONCE = replace(WELL, drawn=(("a", "b"),), counted=(2,), finished=(True,), passes=(("a", "b"),))
 COUNTED = Twice(looked=4, counter="dataset.step")
 COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
 ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
@@ -220,6 +221,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("stale_epoch", of(epochs=EPOCHS)),
     ("reused_buffer", of(copies=Copies(looked=8, differ=8, steady=True, path="dataset.row"))),
     ("repeated_stream", of(shares=STREAM)),
+    ("repeated_stream", of(shares=STREAM, alone=ONCE, forked=replace(ONCE, finished=(False,)))),
     ("lost_tail", of(FEWER, parts=DROPS, shares=DEALT)),
     ("wrong_length", of(ending=Ending(60, 64))),
     ("wrong_length", of(ending=Ending(60, 58, said="IndexError: list index out of range"))),
@@ -238,6 +240,7 @@ FITS: list[tuple[str, Evidence]] = [
 
 NEAR: list[tuple[str, str, Evidence]] = [
     ("", "nothing was found out", of()),
+    ("repeated_stream", "forked workers deliver all", of(shares=STREAM, alone=ONCE, forked=ONCE)),
     (
         "corrupt_images",
         "it's no image",

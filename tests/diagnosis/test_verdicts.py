@@ -416,6 +416,12 @@ def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
     assert found.promise == "same" and "batch" in found.evidence
 
 
+def test_a_run_that_did_not_end_covers_no_other() -> None:
+    assert run("abcd").covers(run("abc")) and not run("ab").covers(run("abc"))
+    assert not run("abcd", finished=(False,)).covers(run("abc"))
+    assert not Measures("not run").covers(run("abc"))
+
+
 def test_a_mapped_file_that_would_be_copied_is_said_of_forked_workers() -> None:
     assert elsewhere(mapped(80, "fork")) and not elsewhere(mapped(80, "spawn"))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _CALLS: Final = 4  # of the loop, to see whether threads pile up in workers that stay
-_LOOK: Final = 0.05  # seconds between two looks at the threads
+_LOOK: Final = 0.05  # seconds between two looks at the workers
 _ALIKE: Final = 5  # looks that have to agree
 _SETTLED: Final = 1.0  # seconds that workers get to exit once told
 
@@ -95,7 +95,7 @@ def ask(subject: Subject) -> Leftover:
         own = {pid for _, pids in iterators for pid in pids} - wanted
         until = time.monotonic() + _SETTLED
         while (found := _alive(own)) and time.monotonic() < until:
-            time.sleep(0.05)
+            time.sleep(_LOOK)
         return found
 
     found: list[Any] = []

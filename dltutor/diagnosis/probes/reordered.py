@@ -78,7 +78,7 @@ def ask(subject: Subject) -> Reordered:
     """Draw them forward, forward again, and backward."""
     samples = subject.known.samples if subject.known is not None else None
     typical = samples.typical if samples is not None else 0.0
-    keys = list(dict.fromkeys(subject.indices()))[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
+    keys = subject.keys()[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
 
     seeds = {key: seed for seed, key in enumerate(keys)}
 

@@ -63,7 +63,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Repeats:
     """Have two workers draw the same samples, in two epochs."""
-    indices = list(dict.fromkeys(subject.indices()))[:_INDICES]
+    indices = subject.keys()[:_INDICES]
     seconds = _cost(subject, indices[0])
     modes: tuple[str, ...] = ("", *SOURCES)
     while seconds * 2 * len(indices) * len(modes) > _EPOCH / 2 and len(indices) > 3:

@@ -361,15 +361,15 @@ def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
     # Samples that equal those of another index, and whose drawing catches an exception.
     found = []
-    # A sampler may draw an index more than once.
-    groups = (list(dict.fromkeys(each)) for each in record.contents.values())
+    # A sampler may draw an index more than once, or keys that aren't numbers.
+    numbers = ((key for key in keys if is_a(key, int)) for keys in record.contents.values())
+    groups = map(list, map(dict.fromkeys, numbers))
     for same in [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]:
         for key in same:
             other = next(each for each in same if each != key)
             if caught := caught_while(partial(dataset.__getitem__, key)):
                 found.append((key, other, *caught))
-    every = [each for each in found if is_a(each[0], int) and is_a(each[1], int)]
-    return tuple(every[:_TRACED])
+    return tuple(found[:_TRACED])
 
 
 def _joined(subject: Subject, samples: list[Any]) -> bool:

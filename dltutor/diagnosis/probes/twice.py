@@ -60,7 +60,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Twice:
     """Draw some samples first, after others, and twice."""
-    order = list(dict.fromkeys(subject.indices()))
+    order = subject.keys()
     looked = own = 0
     found: list[str] = []
     first = ""

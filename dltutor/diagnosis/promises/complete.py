@@ -76,7 +76,7 @@ def announced(evidence: Evidence) -> Iterator[Finding]:
     if not parts.stream or parts.length is None or not parts.batch_size or parts.drop_last:
         return
     runs = [each for each in (run, alone) if each is not None]
-    counts = {count for each in runs for count in each.counted[: sum(each.finished)]}
+    counts = {count for each in runs for count in each.lengths}
     if not all(each.finished[:1] == (True,) for each in runs) or len(counts) != 1:
         return
     (count,) = counts

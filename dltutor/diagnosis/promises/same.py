@@ -171,7 +171,7 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
     forked, alone = evidence.forked, evidence.alone
-    if parts.stream and forked is not None and alone is not None and not forked.lacks(alone):
+    if parts.stream and forked is not None and alone is not None and forked.covers(alone):
         return (
             parts.where,
             "Forked workers deliver every sample. What divides the stream depends on something "

@@ -40,7 +40,7 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
     """Each worker delivers the same samples as the others."""
     shares = evidence.shares
     forked = evidence.forked
-    if forked is not None and evidence.alone is not None and not forked.lacks(evidence.alone):
+    if forked is not None and evidence.alone is not None and forked.covers(evidence.alone):
         return None  # what divides the stream isn't the same in each new interpreter
     if overlap := _overlap(evidence):
         return overlap

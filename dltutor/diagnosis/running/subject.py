@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.own_locks import OwnLocks
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
@@ -167,6 +168,10 @@ class Subject:
         """Set the epoch of the dataset, as a training loop does."""
         if callable(set_epoch := attribute(self.dataset, "set_epoch")):
             set_epoch(epoch)
+
+    def keys(self) -> list[Any]:
+        """Return the same as `indices`, each only once. A sampler may deal an index again."""
+        return list({digest(each): each for each in self.indices()}.values())
 
     def indices(self) -> list[int]:
         """Return the indices of an epoch in the sampler's order, a thousand at most."""

@@ -100,7 +100,7 @@ def needed(evidence: Evidence) -> bool:
     )
     # A stream has no number of batches to compare with, but its epochs are as long as each other.
     runs = (run, evidence.alone) if evidence.alone is not None else (run,)
-    counts = {count for each in runs for count in each.counted[: sum(each.finished)]}
+    counts = {count for each in runs for count in each.lengths}
     return not run.well or early or (evidence.parts.stream and len(counts) > 1)
 
 
