@@ -103,6 +103,14 @@ def test_what_was_read_too_rarely_is_not_called_flat_or_stopped() -> None:
     assert "too few readings" in str(lesson_10.what_stopped(seldom, runs, ""))
 
 
+def test_growth_before_the_first_reading_is_not_taken_for_none() -> None:
+    runs, late = {"A": grows_to(120, length=40)}, {"A": grows_to(120, length=40)}
+    for life in late["A"].timeline.processes:
+        life.values["uss"][: 3 * 40 // 4] = np.nan  # then at most a quarter of the growth is seen
+    assert "keeps growing" in str(lesson_10.what_stopped(runs, runs, ""))
+    assert "too few readings" in str(lesson_10.what_stopped(runs, late, ""))
+
+
 @pytest.mark.thorough
 def test_main_stays_small_when_it_collects() -> None:
     # As at steps that make many objects; a collection of all copies what main shares. In a fresh

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.data.readings import shared_recordings
 from dltutor.observation import Observation
-from dltutor.observation.memory.process_curves import Field
+from dltutor.observation.memory.process_curves import Field, Floats
 from dltutor.observation.observing import observe
 from dltutor.tables import MB, Table
 
@@ -28,6 +28,7 @@ _LENGTH: Final = 200_000  # numbers in each recording
 _FIRST_STEP: Final = 0.8  # seconds to wait at first, so that every process is measured once
 _NOISE: Final = 8  # growth by so many MB, or descriptors, counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
+_EARLY: Final = 0.25  # nor if the first one comes after this part of the run: D levels off
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -162,10 +163,14 @@ def grown(seen: Observation, role: str, of: Field) -> float:
     return float(most) / (1 if of == "fds" else MB)
 
 
+def _of_worker(seen: Observation) -> Floats:
+    return seen.timeline.series("W1", "uss")
+
+
 def _too_few_readings(*seen: Observation) -> bool:
-    # Whether memory was measured too rarely to tell what stayed flat.
-    lines = (each.timeline for each in seen)
-    return any(len(x.since_first_batch(x.series("W1", "uss"))[1]) < _LEAST for x in lines)
+    # Whether memory was measured too rarely, or too late, to tell what stayed flat.
+    times = [each.timeline.since_first_batch(_of_worker(each))[0] for each in seen]
+    return any(len(x) < _LEAST or x[0] > _EARLY * x[-1] for x in times)
 
 
 def what_grew(runs: Mapping[str, Observation]) -> Table:
@@ -205,7 +210,8 @@ def what_stopped(
         if job == "D" and (reason := heap_growth.reuses_memory()):
             shown = f"doesn't grow here: {reason}"
         else:
-            promised((shown == "stops") == (job in _STOPPED.get(how, "")), (job, before, after))
+            found = (job, before, after, other.timeline.since_first_batch(_of_worker(other)))
+            promised((shown == "stops") == (job in _STOPPED.get(how, "")), found)
         rows.append((job, f"+{before:.0f} MB", f"+{after:.0f} MB", shown))
     return Table(f"Largest growth with {how}", tuple(rows), ("job", "before", "now", ""))
 
