@@ -1,1 +1,1 @@
-"""Find what objects hold, the path to it, and its content."""
+"""Find the things that objects hold, the path to each, and a digest of its content."""

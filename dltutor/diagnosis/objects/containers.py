@@ -1,4 +1,4 @@
-"""The containers that a dataset reaches: their sizes, and the memory pages of their elements."""
+"""Find the containers that a dataset reaches, their sizes, and the pages of their elements."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from dltutor.observation.foreign import (
 )
 
 _MANY: Final = 2000  # elements that make a container large
-_FOLLOWED: Final = 2000  # elements of a large container whose pages to look at
+_FOLLOWED: Final = 2000  # elements in a large container whose pages to look at
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """Return the length of a container that can grow; None for anything else."""
+    """Return the length of a container that can grow, or None for anything else."""
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
     if is_a(thing, bytearray):
@@ -43,7 +43,7 @@ def size(thing: Any) -> int | None:
 
 
 def bound(thing: Any) -> int | None:
-    """Return the maximum length that a container declares; None if it doesn't."""
+    """Return the maximum length that a container declares, or None if it doesn't."""
     if is_a(thing, deque):
         return _number(thing, "maxlen")
     return _number(_cache_info(thing), "maxsize")
@@ -53,7 +53,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
     """Find large containers of Python objects.
 
     Returns:
-        For each one, its path, class, and length, and the page numbers of a few thousand of its
+        Each container's path, class, and length, and the page numbers of a few thousand of its
         elements.
     """
     found = []
@@ -79,7 +79,7 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
 
 
 def own_share(pages: array[int]) -> float:
-    """Return the share of these pages that no other process has; -1 if that isn't known."""
+    """Return the share of these pages that no other process has, or -1 if it isn't known."""
     try:
         entries = os.open("/proc/self/pagemap", os.O_RDONLY)
     except OSError:
@@ -88,7 +88,7 @@ def own_share(pages: array[int]) -> float:
         own = 0
         for page in pages:
             entry = int.from_bytes(os.pread(entries, 8, page * 8), "little")
-            own += entry >> 56 & 1  # "page exclusively mapped"
+            own += entry >> 56 & 1  # bit 56 is "page exclusively mapped"
         return own / len(pages)
     except OSError:
         return -1.0
@@ -102,7 +102,7 @@ def _number(thing: Any, name: str) -> int | None:
 
 
 def _cache_info(thing: Any) -> Any:
-    # The cache_info() of a function under `lru_cache`, or under a library's version of it.
+    # Return the cache_info() of a function wrapped in `lru_cache` or in a library's version of it.
     of_its_own = attributes_of(thing) if is_a(thing, types.FunctionType) else {}
     inherited = any("cache_info" in attributes_of(each) for each in lineage(type(thing)))
     if not inherited and "cache_info" not in of_its_own:
@@ -123,12 +123,12 @@ def _count(thing: Any) -> int:
 def _objects(thing: Any) -> bool:
     if not is_a(thing, np.ndarray):
         return False
-    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may say anything
+    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may override its attributes
     return plain.dtype == object and plain.ndim == 1
 
 
 def _pages(thing: Any) -> array[int]:
-    # Leave out True, False, and None, because every container shares those.
+    # Leave out True, False, and None, because all containers share these.
     every = max(_count(thing) // _FOLLOWED, 1)
     array_of = is_a(thing, np.ndarray)
     source = (
@@ -145,7 +145,7 @@ def _pages(thing: Any) -> array[int]:
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield everything that can be reached, even through defaults, classes, and modules."""
+    """Yield everything that the starts reach, even through defaults, classes, and modules."""
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 
@@ -197,7 +197,7 @@ def _module_of(thing: Any) -> list[Found]:
 
 
 def _is_your_code(thing: Any) -> bool:
-    # Code that belongs neither to a library nor to Python.
+    # Your code belongs neither to a library nor to Python.
     name = module_of(thing)
     return name != "builtins" and name in sys.modules and _is_yours(sys.modules[name])
 

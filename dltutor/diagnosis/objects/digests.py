@@ -1,4 +1,4 @@
-"""Digests of samples and batches: short strings that are equal if the content is."""
+"""Compute digests of samples and batches, short strings that are equal if the content is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PICKLED: Final = 16 * MB  # bytes of an object's pickle
 
 
 def digest(thing: Any) -> str:
-    """Return a digest of anything's content: 16 characters."""
+    """Return 16 characters that stand for the content of any object."""
     content = _Content()
     content.feed(thing, _DEEP)
     return content.hash.hexdigest()
@@ -41,7 +41,7 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 
 
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
-    """Return the parts of a collection by key or position; None if it isn't a collection."""
+    """Return the parts of a collection by key or position, or None if it isn't a collection."""
     if is_a(thing, (Mapping, list, tuple)):
         return list(islice(foreign.elements(thing), _MOST))
     if foreign.has(type(thing), "__dataclass_fields__") or _attributes_hold_data(thing):
@@ -60,11 +60,11 @@ def shape(thing: Any) -> str:
 
 
 def split(batch: Any, count: int) -> list[str] | None:
-    """Return the digest of each sample of a batch; None if the batch can't be taken apart.
+    """Return the digest of each sample in a batch, or None if the batch can't be taken apart.
 
     Args:
         batch: A batch from the loader.
-        count: How many samples it has.
+        count: The number of samples in the batch.
     """
     found = [leaf for _, leaf in leaves(batch)]
     parts = [each for each in found if rows(each) == count]
@@ -87,13 +87,13 @@ def size(thing: Any) -> int:
 
 
 def rows(leaf: Any) -> int:
-    """Return the length of the first dimension of a tensor or array; -1 for anything else."""
+    """Return the length of a tensor's or array's first dimension, or -1 for anything else."""
     size = attribute(leaf, "shape")
     return int(size[0]) if is_a(size, tuple) and size else -1
 
 
 def _attributes_hold_data(thing: Any) -> bool:
-    # It's a custom batch class, such as torch_geometric's.
+    # A custom batch class, such as torch_geometric's, holds its data in attributes.
     if is_a(thing, (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, type)):
         return False
     held = attributes_of(thing).values()
@@ -101,14 +101,14 @@ def _attributes_hold_data(thing: Any) -> bool:
 
 
 class _Content:
-    """A hash of a thing, and how many more parts it may take."""
+    """A hash of a thing, with a limit to the parts that it takes."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=8)
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Add a thing with its parts, or only its class name if that raises."""
+        """Add a thing with its parts, or only the name of its class if that raises."""
         self.left -= 1
         if self.left < 0:
             return
@@ -131,9 +131,9 @@ class _Content:
             for name, part in parts:
                 content.update(_name(name).encode(errors="replace"))
                 self.feed(part, depth - 1)
-        elif foreign.has(thing, "tobytes"):  # PIL's images
+        elif foreign.has(thing, "tobytes"):  # such as PIL's images
             content.update(thing.tobytes())
-        else:  # if it can't be pickled, `feed` takes only its class name
+        else:  # if pickling raises, `feed` takes only the class name
             content.update(_pickled(thing))
 
 
@@ -169,5 +169,5 @@ def _feed_tensor(content: Any, tensor: torch.Tensor) -> None:
     try:
         plain = tensor.detach().to_dense().cpu().contiguous().reshape(-1)
         content.update(plain.view(torch.uint8).numpy().data)
-    except (RuntimeError, TypeError, NotImplementedError):  # it's nested, quantized, or empty
+    except (RuntimeError, TypeError, NotImplementedError):  # a nested, quantized, or empty tensor
         content.update(repr(tensor).encode())

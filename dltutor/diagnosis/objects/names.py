@@ -17,7 +17,7 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Return where to look for names: the dataset, its functions, and your modules."""
+    """Return the things from which names start: the dataset, its functions, and your modules."""
     roots: list[Found] = []
     if subject is not None:
         roots += [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -35,7 +35,7 @@ def roots_of(subject: Subject | None) -> list[Found]:
 
 
 def named(roots: Sequence[Found], wanted: Any) -> str:
-    """Return the path from a root to an object; "" if there's none."""
+    """Return the path from a root to an object, or "" if there's none."""
     return next((each.path for each in near(roots) if each.thing is wanted), "")
 
 

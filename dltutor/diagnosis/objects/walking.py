@@ -1,8 +1,8 @@
 """Walk through everything that some objects hold, the nearest first, with the path to each.
 
-`search` is the walk itself. `walk` starts from a dataset and ends with the globals of its code.
-`near` in names.py also looks at classes, and `reached` in containers.py at anything that your code
-can reach.
+`search` is the walk itself. `walk` starts from a dataset and ends with the globals that the
+dataset's code uses. `near` in names.py also looks at classes, and `reached` in containers.py looks
+at anything that your code can reach.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dltutor.observation.foreign import attributes_of, is_a, lineage, module_of
 
 _EACH: Final = 24  # elements of one container
 _ATTRIBUTES: Final = 200  # attributes of one object
-_LONGEST: Final = 3.0  # seconds of one walk, including what the caller does at each thing
+_LONGEST: Final = 3.0  # seconds for one walk, including what the caller does at each thing
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _WHOLE: Final = (*_PLAIN, np.ndarray, torch.Tensor)
 _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation")
@@ -40,8 +40,9 @@ class Found:
     Args:
         path: The path as code, such as `dataset.transform.rng` or `module.NAME`.
         thing: What was found.
-        holder: The object, module, or container that holds it; None if it can't be replaced there.
-        key: Its attribute name in the holder, or its key or position.
+        holder: The object, module, or container that holds the thing. If None, the thing can't be
+            replaced there.
+        key: The thing's attribute name in the holder, or its key or position.
     """
 
     path: str
@@ -73,12 +74,12 @@ def search(
 
     Args:
         starts: Where to start.
-        inside: Returns what a thing holds.
+        inside: A function that returns what a thing holds.
         deep: How many levels to go below the starts.
-        most: How many things to yield, at most. It also stops after 3 s.
-        passed: Returns whether to skip a thing and everything in it.
+        most: How many things to yield, at most. The search also stops after 3 s.
+        passed: A function that returns whether to skip a thing and everything in it.
         repeated: Types of things to yield every time, because equal numbers may be one object.
-        seen: The ids of things to skip. The ids of what's found are added to it.
+        seen: The ids of things to skip. The search adds the ids of the things that it finds.
     """
     waiting = deque((each, deep) for each in starts)
     seen = set() if seen is None else seen
@@ -108,7 +109,7 @@ def walk(
 
     Args:
         dataset: Any object.
-        others: More objects to start from. Their paths start empty.
+        others: More objects to start from, with empty paths.
         named: How the dataset's paths start.
         with_globals: Whether to include the globals.
     """
@@ -126,7 +127,7 @@ def walk(
 
 
 def held(found: Found) -> list[Found]:
-    """Return what an object holds: elements, attributes, closures, the arguments of a partial."""
+    """Return an object's elements, attributes, and closures, and the arguments of a partial."""
     path, thing = found.path, found.thing
     if is_a(thing, (*_WHOLE, type)):
         return []
@@ -149,7 +150,6 @@ def _is_module_or_loader(thing: Any) -> bool:
 
 
 def _globals(names: set[str]) -> list[Found]:
-    # The globals of these modules.
     found = []
     for name in sorted(names):
         module = sys.modules.get(name)

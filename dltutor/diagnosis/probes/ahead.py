@@ -1,8 +1,7 @@
 """How much memory do the batches that are loaded ahead take up?
 
-The loop takes one batch and stops until the workers load nothing more. Then it takes batches for a
-while, alternating between the prefetch you chose and two batches per worker, to see which is
-faster.
+Take one batch, and wait until the workers load nothing more. Then take batches for a while,
+alternating between your prefetch_factor and two batches per worker, to see which is faster.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = 2
 _MUCH: Final = 16 * MB
-_FILLING: Final = 3.0  # seconds for workers to load ahead, at most
-_QUIET: Final = 0.4  # seconds without a new batch; then the workers are done
+_FILLING: Final = 3.0  # the most seconds that workers get to load ahead
+_QUIET: Final = 0.4  # seconds without a new batch until the workers count as done
 _TURNS: Final = 2
-_TAKING: Final = 0.8  # seconds for the batches that are taken
+_TAKING: Final = 0.8  # seconds to take batches
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """How much is loaded ahead of a loop that stops after its first batch, and whether it helps.
+    """What the loader's prefetch_factor costs in memory and gains in time, compared with 2.
 
     Args:
         held: MB of shared memory with the loader's own prefetch_factor.
         held_by_two: MB of shared memory with prefetch_factor=2.
         seconds: Seconds per batch with the loader's own prefetch_factor.
         seconds_by_two: Seconds per batch with prefetch_factor=2.
-        steady: Like `seconds`, in a loop that pauses after each batch for as long as a batch takes.
-        steady_by_two: Like `seconds_by_two`, in that loop.
+        steady: Like `seconds`, but in a loop that pauses after each batch for as long as a batch
+            takes.
+        steady_by_two: Like `seconds_by_two`, but in the loop that pauses.
     """
 
     held: float
@@ -52,7 +52,7 @@ class Ahead:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if the prefetch is above the default and adds up to many megabytes."""
+    """Return whether prefetch_factor is above the default and its batches are many megabytes."""
     if not evidence.run.well:
         return False
     parts, run = evidence.parts, evidence.run
@@ -61,14 +61,15 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Ahead:
-    """Measure how much is loaded ahead, and how long a batch takes."""
+    """Measure how much memory the workers fill ahead of the loop, and how long a batch takes."""
     chosen = subject.inner.prefetch_factor or _DEFAULT
     subject.change(method="fork")
     held = _held(subject, chosen)
     held_by_two = _held(subject, _DEFAULT)
-    # Alternate and keep the fastest of each, because something else may be running.
+    # Alternate and keep the best time for each, because other programs may slow down a turn.
     seconds, by_two = _paces(subject, chosen, 0.0)
-    # Also time a loop that takes about as long as the batches do. Uneven samples hold it up.
+    # Also time a loop that takes about as long as the batches do. If samples are uneven, such a
+    # loop waits less with more batches ahead.
     steady, steady_by_two = _paces(subject, chosen, min(seconds, by_two))
     return Ahead(held, held_by_two, seconds, by_two, steady, steady_by_two)
 
@@ -95,7 +96,7 @@ def _held(subject: Subject, prefetch: int) -> float:
 
 
 def _pace(subject: Subject, prefetch: int, rest: float) -> float:
-    # Seconds per batch, over as many epochs as fit.
+    # Return the seconds per batch, over as many epochs as fit into `_TAKING` seconds.
     taken = 0
     began = time.monotonic()
     while time.monotonic() - began < _TAKING:

@@ -1,8 +1,8 @@
 """Would batches that are ready arrive sooner with `in_order=False`?
 
-Run the loader as it is, alternating with `in_order=False`, and time how long half of the batches
-take. If the loader has samplers, both get the same order, which starts shortly before the slowest
-sample we know of.
+Alternate between the loader as it is and `in_order=False`, and time how long half of the batches
+take to arrive. If the loader has a sampler, both runs get the same order, in which the slowest
+sample that we know of is in the second batch.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-SLOW: Final = 0.25  # seconds that a slow sample takes, at least
-TIMES: Final = 8  # times as long as the others
+SLOW: Final = 0.25  # the fewest seconds that a slow sample takes
+TIMES: Final = 8  # a slow sample takes at least this many times as long as a typical one
 _SAMPLES: Final = 1000  # batches to search for the slow sample
-_BATCHES: Final = 8  # batches in a run, at least
-_EACH: Final = 8  # batches per worker in a run, which is more than it makes ahead
+_BATCHES: Final = 8  # the fewest batches in a run
+_EACH: Final = 8  # batches per worker in a run, so that workers can't make them all ahead
 
 
 def slow(samples: Samples | None) -> bool:
-    """Say whether one sample takes far longer than the others."""
+    """Return whether one sample takes far longer than the others."""
     return (
         samples is not None
         and samples.looked > 2
@@ -40,7 +40,7 @@ def slow(samples: Samples | None) -> bool:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if one sample takes far longer than the others and batches arrive in order."""
+    """Return whether one sample takes far longer than the others and batches arrive in order."""
     if not evidence.run.well:
         return False
     parts = evidence.parts
@@ -53,7 +53,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time both, in seconds until half of the batches have arrived."""
+    """Measure the seconds until half of the batches have arrived, in order and in any order."""
     loader = pace.forked(subject)
     most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
     samples = subject.known.samples if subject.known else None
@@ -83,7 +83,8 @@ def ask(subject: Subject) -> Paces:
 
 
 def _begin_near(loader: DataLoader[Any], index: int) -> int:
-    # Put the slow sample in the second batch, which is the first of the second worker.
+    # Put the slow sample into the second batch, which is the second worker's first batch, and
+    # return how many batches there are.
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     source: Any = vars(loader)[name]
     batches = list(islice(source, _SAMPLES))

@@ -1,8 +1,8 @@
 """Do batches arrive the way they were made?
 
-Compare the loader as it is with the same loader when each sample is copied as soon as it's drawn,
-and each batch as soon as it's made. Workers send their batches a little later than usual, and main
-looks at them a little later.
+Compare the loader as it is with a loader that copies each sample as soon as it's drawn and each
+batch as soon as it's made. In both, workers send their batches a little later than usual, and main
+looks at the batches a little later, so that a reused buffer has time to change.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LOOKED: Final = 16  # batches
-_LATE: Final = 0.03  # seconds
-_SHARE: Final = 0.3  # of the time, for each of three runs
+_LOOKED: Final = 16  # batches to compare
+_LATE: Final = 0.03  # seconds that workers and main wait with each batch
+_SHARE: Final = 0.3  # each of three runs gets this share of the time
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Whether batches arrive as they were made, compared with a loader that copies everything.
+    """A comparison of the batches that arrive with those from a loader that copies everything.
 
     Args:
-        looked: Batches that were compared.
-        differ: How many come out differently when each sample is copied as it's drawn, and each
-            batch as it's made.
-        steady: Whether two runs with copies match.
-        path: The buffer that the dataset or the collate function reuses; "" if it wasn't found.
+        looked: How many batches were compared.
+        differ: How many batches come out differently if each sample is copied as soon as it's
+            drawn, and each batch as soon as it's made.
+        steady: Whether two runs with copies deliver the same batches.
+        path: The buffer that the dataset or the collate function reuses, or "" if none was found.
     """
 
     looked: int = 0
@@ -65,7 +65,7 @@ class Copies:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a sample or a batch changed when the next one was made."""
+    """Return whether a sample or a batch changed when the next one was made."""
     samples, fetched = evidence.samples, evidence.fetched
     return (samples is not None and samples.overwritten > 0) or (
         fetched is not None and fetched.overwritten
@@ -73,7 +73,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Copies:
-    """Compare the batches as they arrive with copied batches of copied samples."""
+    """Compare the batches as they arrive with copied batches made from copied samples."""
     order = [] if subject.stream else list(subject.indices())
     seconds = _SHARE * subject.seconds
     run = partial(_run, subject, seconds)
@@ -106,7 +106,7 @@ def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
         queues: Any = multiprocessing.queues
         own = queues._ForkingPickler
 
-        class Late(own):  # type: ignore[misc,valid-type]  # known when it runs
+        class Late(own):  # type: ignore[misc,valid-type]  # mypy doesn't know this base class
             @classmethod
             def dumps(cls, thing: Any, protocol: Any = None) -> Any:
                 time.sleep(_LATE)
@@ -132,8 +132,8 @@ def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
 
 
 def _buffer(subject: Subject, order: list[Any]) -> str:
-    # Find an array of the dataset that shares memory with a sample, or one of the collate function
-    # that shares memory with a batch.
+    # Return the path of an array in the dataset that shares memory with a sample, or of an array in
+    # the collate function that shares memory with a batch.
     collate: Any = subject.inner.collate_fn
     if subject.stream:
         iterator = iter(subject.dataset)

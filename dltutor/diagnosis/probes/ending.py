@@ -1,7 +1,8 @@
 """Where does the dataset end?
 
-`__len__` claims an end, and `__getitem__` shows one: search for the first index that has no sample,
-nor any index after it. Also look for a number in the dataset that says this length is intended.
+`__len__` claims one end, and `__getitem__` may have another, so find the index from which on
+`__getitem__` has no samples. Also look for a number in the dataset that shows that the length is
+intended.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _ENDS: Final = ("IndexError", "KeyError")
-_FEW: Final = 2  # samples (or one in 50, if that's more) that someone may leave out by mistake
+_FEW: Final = 2  # a mistake leaves out at most this many samples, or one in 50 if that's more
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Where a map-style dataset ends, as its `__getitem__` says.
+    """Where a map-style dataset ends, according to its `__len__` and its `__getitem__`.
 
     Args:
-        length: What `__len__` says.
-        end: The first index that has no sample, nor any index after it; -1 if it wasn't found.
-        limits: Paths of numbers in the dataset that say this length is intended.
-        said: What's raised there.
-        line: The line of your code that raises it.
+        length: What `__len__` returns.
+        end: The index from which on there are no samples, or -1 if it wasn't found.
+        limits: The paths of numbers in the dataset that show that the length is intended.
+        said: The exception that `dataset[length - 1]` raises, if the end comes earlier.
+        line: The line of your code that raises the exception.
     """
 
     length: int
@@ -54,7 +55,7 @@ class Ending:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if there are samples past the end or samples missing before it."""
+    """Return whether there are samples past `len(dataset)` or samples missing before it."""
     if evidence.samples is None or evidence.parts.stream:
         return False
     if not evidence.parts.length or (evidence.handles and evidence.handles.disturbed):
@@ -106,7 +107,7 @@ def _first(test: Callable[[int], bool], false: int, true: int) -> int:
 
 def _beyond(dataset: Any, length: int) -> int:
     # If there's a sample past the end that looks like the others, the end is where an index raises.
-    # If none raises, the end may be a few indices on, where a sample has another shape.
+    # If no index raises, the end may be a few indices on, where a sample has another shape.
     usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
     if shape(dataset[length]) not in usual:
         return -1
@@ -140,22 +141,22 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         value = number(thing)
         if value is None or type(thing) is bool:
             continue
-        # A number that someone passed or wrote down says more than a computed one. If a few samples
-        # are missing, the computed number may be the mistake itself.
+        # A number that someone passed or wrote down says more than a computed number. If a few
+        # samples are missing, the computed number may be the mistake itself.
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         said = name in parameters or path in class_level
         wanted = value == length
         if type(value) is float:
             wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
         elif said and value > 1:
-            wanted |= length in (end // value, -(-end // value))  # a share of several
+            wanted |= length in (end // value, -(-end // value))  # one of `value` equal shares
         if wanted and (said or not few):
             found.append(path)
     return tuple(found[:3])
 
 
 def _written(dataset: Any) -> set[Any]:
-    # The number that `__len__` returns, if it's a constant that someone wrote.
+    # Return the number that `__len__` returns, if someone wrote it as a constant.
     function = type(dataset).__len__
     code, names = attribute(function, "__code__"), attribute(function, "__globals__", {})
     if code is None or len(code.co_names) > 1:

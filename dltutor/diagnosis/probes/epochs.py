@@ -1,7 +1,7 @@
 """Do persistent workers see what main changes between epochs?
 
-Run the same epochs with persistent workers, with fresh workers, and without any. The order is the
-same and random numbers are held, so any difference comes from what main changed.
+Run the same epochs with persistent workers, with fresh workers, and without workers. The order and
+all random numbers are the same in each run, so any difference comes from what main changed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_RUN: Final = 2.5  # seconds
+_RUN: Final = 2.5  # seconds for a run
 
 Passes = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Whether what main sets between epochs arrives in persistent workers.
+    """Whether persistent workers get what main sets between epochs.
 
     Args:
-        looked: Samples of the later epochs.
-        stale: How many of these differ between persistent workers and fresh ones.
-        arrived: How many of these are the same with fresh workers and without workers.
-        moved: How many from fresh workers differ from the first epoch.
+        looked: How many samples came after the first epoch.
+        stale: How many later samples differ between persistent workers and fresh workers.
+        arrived: How many later samples are the same with fresh workers and without workers.
+        moved: How many later samples from fresh workers differ from the first epoch.
         first: Whether the first epoch is the same with persistent and with fresh workers.
-        by: What set it: "set_epoch", or "the loop".
-        paths: What main changed in the dataset.
+        by: What changes the dataset between epochs, "set_epoch" or "the loop".
+        paths: The paths of what main changed in the dataset.
     """
 
     looked: int = 0
@@ -61,7 +61,7 @@ class Epochs:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if workers are persistent and main sets something between epochs."""
+    """Return whether workers are persistent and main may set something between epochs."""
     if not evidence.parts.persistent or not evidence.run.well:
         return False
     return (
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Epochs:
-    """Run the epochs with persistent workers, with fresh workers, and without any."""
+    """Run the epochs with persistent workers, with fresh workers, and without workers."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},
@@ -107,7 +107,7 @@ def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]
 
 
 def _state(dataset: Any) -> dict[str, str]:
-    # Plain values only, because that's what a loop sets.
+    # Look only at plain values, because a loop hardly ever sets anything else.
     found = {}
     for each in walk(dataset):
         if is_a(each.thing, (int, float, str, bool, torch.Tensor)):

@@ -2,7 +2,8 @@
 
 Fetch the first batches the way the loader does, then build the same batches by hand from the
 dataset's own samples, in one process and with the same random numbers. Also build batches of one
-sample, to see which row of a batch belongs to which sample. Ask the sampler for them several times.
+sample, to see which row of a batch belongs to which sample. Ask the sampler for its first batches
+several times.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
-_FOR: Final = 4.0  # seconds
-_LONG: Final = 1.0  # seconds per batch, drawn three times
-_MOST: Final = 10_000  # batches of an epoch
-_ROWS: Final = 128  # samples of a batch, at most, to tell apart
+_FOR: Final = 4.0  # seconds to compare batches
+_LONG: Final = 1.0  # seconds; drawing a batch that takes longer three times isn't worth it
+_MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
+_ROWS: Final = 128  # the most samples in a batch to tell apart
 _SHUFFLES: Final = (
     *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
     *("choice", "randint", "integers", "randrange", "rand", "random"),
@@ -44,27 +45,27 @@ _SHUFFLES: Final = (
 
 @dataclass(frozen=True)
 class Fetched:
-    """Batches from the loader's own fetcher, compared with `dataset[i]`, in one process.
+    """A comparison of batches from the loader's own fetcher with `dataset[i]`, in one process.
 
     Args:
-        looked: Samples that were compared, with the same random numbers.
-        differ: How many of them belong to batches that came out differently.
-        by: The class whose `__getitems__` made the batches; "" if the dataset has none.
+        looked: How many samples were compared, with the same random numbers.
+        differ: How many samples belong to batches that came out differently.
+        by: The class whose `__getitems__` made the batches, or "" if there's no such method.
         ragged: Fields with fewer rows than their batch has samples, because some samples don't have
-            the field: [field, rows, samples].
-        dropped: Fields that some samples of a batch have, but the batch doesn't: [field, how many
-            have it, samples].
-        crossed: Fields whose rows are in a different order than those of the first field: [field,
-            first field].
+            the field, each as [field, rows, samples].
+        dropped: Fields that some samples of a batch have, but the batch doesn't, each as [field,
+            samples that have the field, samples].
+        crossed: Fields whose rows are in a different order than the rows of the first field, each
+            as [field, first field].
         overwritten: Whether a batch changes when the collate function makes another one.
         together: Whether samples in a batch differ from the same samples in batches of one, for
-            example because they're padded.
-        reused: Whether the sampler changes a batch of indices after it has dealt it out.
-        dealt_once: Whether the sampler deals out different batches when it's asked a second time,
-            with the same random numbers.
+            example because of padding.
+        reused: Whether the sampler changes a batch of indices after dealing it out.
+        dealt_once: Whether the sampler deals out different batches the second time, with the same
+            random numbers.
         seeds: Whether the sampler always sets torch's global generator to the same state.
-        stuck: The function that the sampler calls for random numbers, if it deals out the same
-            batches with each seed and in each epoch; "" otherwise.
+        stuck: The function that the sampler calls for random numbers, if the sampler deals out the
+            same batches with each seed and in each epoch. Otherwise "".
     """
 
     looked: int = 0
@@ -85,7 +86,7 @@ class Fetched:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if the loader makes batches of samples that can be drawn one by one."""
+    """Return whether samples can be drawn by index, quickly enough to draw each three times."""
     if evidence.parts.stream:
         return False
     samples = evidence.samples
@@ -95,7 +96,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Fetched:
-    """Make some batches both ways."""
+    """Make some batches with the loader's fetcher and by hand, and compare both."""
     pins = Pins(subject.dataset)
     (batches, reused), (again, _) = _dealt(subject), _dealt(subject)
     once = batches != again
@@ -113,7 +114,8 @@ def ask(subject: Subject) -> Fetched:
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
-            subject.inner.collate_fn(samples[::-1])  # same size, because a buffer may depend on it
+            # Join as many samples as before, because a buffer may depend on the batch size.
+            subject.inner.collate_fn(samples[::-1])
             overwritten = overwritten or digest(held) != digest(batch)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
@@ -140,15 +142,16 @@ def ask(subject: Subject) -> Fetched:
 
 
 def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
-    # The first batches of indices, and whether one of them changed once the next was dealt out.
+    # Return the first batches of indices, and whether the sampler changed a batch when it dealt out
+    # the next one.
     subject.seed(seed)
     held = [(keys, [*keys]) for keys in islice(subject.inner.batch_sampler or (), _BATCHES)]
     return [before for _, before in held], any([*keys] != before for keys, before in held)
 
 
 def _reseeded(subject: Subject) -> tuple[bool, str]:
-    # Return whether the sampler itself seeds torch's global generator, and what it calls for random
-    # numbers if it gets the same ones each time.
+    # Return whether the sampler itself seeds torch's global generator and, if the sampler gets the
+    # same random numbers each time, the function that it calls for them.
     called: set[str] = set()
 
     def note(frame: FrameType, event: str, given: Any) -> None:
@@ -164,7 +167,7 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
     state = global_states()["torch"]
     second, _ = _dealt(subject, seed=2)
     seeds = state == global_states()["torch"]
-    # The next epoch doesn't continue where the last one ended, either.
+    # Also run an epoch to its end, because a sampler may not shuffle again before that.
     again = called and len(first) > 1 and first == second and first == _next_epoch(subject)
     return seeds, min(called) if again else ""
 
@@ -205,7 +208,7 @@ def _fields(
     ragged: dict[str, tuple[int, int]],
     dropped: dict[str, tuple[int, int]],
 ) -> None:
-    # If samples don't all have the same fields, what happened to those that only some have?
+    # Record what happened to the fields that only some of the samples have.
     if not is_a(batch, Mapping) or not all(is_a(each, Mapping) for each in samples):
         return
     have: dict[str, int] = {}
@@ -254,7 +257,7 @@ def _crossed(batches: list[Any], batch: Any) -> dict[str, str]:
 
 
 def _begins(row: Any, alone: Any) -> bool:
-    # A row of a batch may have been padded.
+    # Compare only the beginning of a row, because the collate function may have padded it.
     one, other = (np.asarray(each) for each in (row, alone))
     if one.ndim != other.ndim or any(a < b for a, b in zip(one.shape, other.shape, strict=True)):
         return False

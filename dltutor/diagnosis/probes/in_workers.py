@@ -1,7 +1,7 @@
 """Which sample was the worker drawing when it raised an error or died?
 
-Run the loader with forked workers, each of which records the index before it draws the sample. This
-is asked when no sample fails without workers.
+Run the loader with forked workers that record each index before they draw its sample. The doctor
+asks this if no sample fails without workers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _WORKERS: Final = 256
 
 @dataclass(frozen=True)
 class InWorkers:
-    """What forked workers were doing when they died or raised.
+    """What forked workers were doing when they died or raised an error.
 
     Args:
-        end: The same as in Measures.
-        died: Workers that died: [number, exit code, index that it was drawing or -1].
-        failed: What was raised: [index, type, message, line of your code].
+        end: How the run ended, as in Measures.
+        died: The workers that died, each as [number, exit code, index that it was drawing or -1].
+        failed: What the workers raised, each as [index, type, message, line of your code].
     """
 
     end: str
@@ -51,7 +51,7 @@ class InWorkers:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if something goes wrong only with workers."""
+    """Return whether something goes wrong only with workers."""
     if not evidence.parts.workers:
         return False
     run, culprit = evidence.run, evidence.culprit
@@ -65,7 +65,7 @@ def _dies(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> InWorkers:
-    """Run it, and read what the workers recorded."""
+    """Run the loader, and read what its workers recorded."""
     subject.change(method="fork")
     with (
         tempfile.TemporaryFile("w+b", buffering=0) as heard,
@@ -129,7 +129,7 @@ def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]
 
     with suppress(AttributeError, TypeError):  # so that torch draws samples with __getitem__
         delattr(cls, "__getitems__")
-    with suppress(TypeError):  # the class is built in, or from an extension
+    with suppress(TypeError):  # the class is built in or comes from an extension
         setattr(cls, name, __iter__ if subject.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
 

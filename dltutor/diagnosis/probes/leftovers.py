@@ -2,7 +2,7 @@
 
 Run the loop once more, in a process that keeps no iterator of its own. Workers are left over if an
 exception holds their iterator, or if the garbage collector would free it. If the loop keeps the
-iterator itself, its workers aren't left over.
+iterator itself, the workers aren't left over.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dltutor.observation.time_limits import deadline
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_CALLS: Final = 4  # of the loop, to see whether threads pile up in workers that stay
+_CALLS: Final = 4  # calls to the loop, to see whether threads pile up in workers that stay
 _LOOK: Final = 0.05  # seconds between two looks at the workers
-_ALIKE: Final = 5  # looks that have to agree
-_SETTLED: Final = 1.0  # seconds that workers get to exit once told
+_ALIKE: Final = 5  # counts of threads in a row that have to agree
+_SETTLED: Final = 1.0  # seconds that workers get to exit, or to start threads
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,13 @@ class Leftover:
     """Workers that are alive after the loop has returned, though nothing needs them.
 
     Args:
-        alive: How many workers were alive.
-        again: How many were alive after the loop had run once more; 0 if that isn't known.
-        freed: How many of their iterators the garbage collector freed.
-        held: How many of their iterators an exception still held after that.
-        kind: The type of an exception that holds or held one of them; "" for none.
-        threads: How many threads the workers that stay had together, after each of a few calls.
+        alive: How many workers were left after the loop had run once.
+        again: How many workers were left after the loop had run once more, or 0 if that isn't
+            known.
+        freed: How many of the workers' iterators the garbage collector freed.
+        held: How many of the workers' iterators an exception still held after the collection.
+        kind: The type of an exception that held one of the iterators, or "" if none did.
+        threads: How many threads all workers that stay had together, after each of a few calls.
     """
 
     alive: int = 0
@@ -63,7 +64,7 @@ class Leftover:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if your loop returns before the end of an epoch."""
+    """Return whether your loop returns before the end of an epoch."""
     return (
         evidence.parts.loop
         and evidence.parts.workers > 0
@@ -73,7 +74,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Leftover:
-    """Run the loop, then see which workers are still alive."""
+    """Run the loop, then find the workers that are still alive."""
     assert subject.loop is not None
     loop, results = subject.loop, list[Any]()
     subject.change(method="fork")
@@ -86,7 +87,7 @@ def ask(subject: Subject) -> Leftover:
         return iterator
 
     def alive() -> list[Any]:
-        # The workers that are left after another call of the loop and all calls before.
+        # Call the loop once more, and return the workers left over from this and all earlier calls.
         with torch_internals.intercepted(noted):
             results.append(loop(subject.loader))
         kept = map(torch_internals.kept_iterator, inner_loaders(subject.loader).values())
@@ -102,7 +103,7 @@ def ask(subject: Subject) -> Leftover:
     again: list[Any] = []
     threads: list[int] = []
     until = time.monotonic() + subject.seconds - 3
-    with suppress(BaseException):  # even the time limit's
+    with suppress(BaseException):  # even DeadlinePassed
         with deadline(until - time.monotonic()):
             found = alive()
         if found:
@@ -116,7 +117,7 @@ def ask(subject: Subject) -> Leftover:
     counts = len(found), len(again)
     found = again or found
     left = [each for each, pids in iterators if pids & {process.pid for process in found}]
-    # With no workers to wait for, their iterators can be collected right away.
+    # Without workers to wait for, the collector can free an iterator right away.
     for each in left:
         torch_internals.forget_workers(each())
     for process in found:
@@ -137,7 +138,7 @@ def ask(subject: Subject) -> Leftover:
 
 
 def _threads_of(pids: set[int | None]) -> int:
-    # Wait a moment, because a worker may still be starting its iteration.
+    # Wait until the count is steady, because a worker may still be starting its iteration.
     counts = [0]
     for _ in range(round(_SETTLED / _LOOK)):
         counts.append(sum(psutil.Process(pid).num_threads() for pid in pids))
@@ -156,7 +157,7 @@ def _alive(pids: set[int | None]) -> list[Any]:
 
 
 def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
-    # The iterators that an exception's traceback holds, with the exception's type.
+    # Return the type of the exception whose traceback holds an iterator, by the iterator's id.
     found: dict[int, str] = {}
     for error in [each for each in gc.get_objects() if is_a(each, BaseException)]:
         with suppress(Exception):

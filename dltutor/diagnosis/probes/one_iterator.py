@@ -1,7 +1,7 @@
 """Would each step be faster if the loop kept one iterator?
 
-Take as many batches as the loop takes from each of its iterators. Alternate between making a new
-iterator each time, as the loop does, and taking the same number of batches from one iterator.
+Alternate between taking one batch from each of several new iterators, much as the loop does, and
+taking the same number of batches from one iterator.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-FEW: Final = 2  # batches taken from one iterator
-TIMES: Final = 3  # iterators that are left so early
+FEW: Final = 2  # the most batches from an iterator that the loop leaves early
+TIMES: Final = 3  # the fewest iterators that the loop leaves early
 _STEPS: Final = 4
 
 
 def left_early(run: Measures) -> int:
-    """Count the iterations a loop left after a batch or two, if most batches came that way."""
+    """Return how many iterations the loop left after a batch or two, or 0 if it rarely did."""
     batches = [len(each) for each in run.passes]
     early = [
         count
@@ -34,12 +34,12 @@ def left_early(run: Measures) -> int:
         if 0 < count <= FEW and not finished
     ]
     if run.end == "enough" and early and batches[-1] <= FEW:
-        early.pop()  # the doctor itself stopped the last one
+        early.pop()  # the doctor itself stopped the last iteration
     return len(early) if len(early) >= TIMES and 2 * sum(early) > sum(batches) else 0
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a loop starts many iterations and leaves each after a batch or two."""
+    """Return whether a loop starts many iterations and leaves each after a batch or two."""
     return (
         evidence.run.well
         and evidence.parts.workers > 0
@@ -52,17 +52,18 @@ def needed(evidence: Evidence) -> bool:
 def _leaves_early(evidence: Evidence) -> bool:
     if left_early(evidence.run):
         return True
-    # Workers may take so long to start that only a step or two showed up.
+    # Workers may take so long to start that the run ended after a step or two. Then look at the run
+    # without workers.
     alone = evidence.alone
     cut = evidence.run.end == "enough" and len(evidence.run.passes) <= TIMES
     return cut and alone is not None and alone.well and left_early(alone) > 0
 
 
 def ask(subject: Subject) -> Paces:
-    """Time both, in seconds per step, not counting the first."""
-    subject.change(method="fork")  # other start methods are slower, so they'd show it, too
+    """Time both ways, in seconds per step, not counting the first step."""
+    subject.change(method="fork")  # with other start methods, new iterators are even slower
     loader = subject.inner
-    # If workers stay, the next iteration waits for the batches they're still making.
+    # Don't end persistent workers, because the loader uses them for each new iterator.
     staying = loader.persistent_workers
 
     def anew() -> float | None:

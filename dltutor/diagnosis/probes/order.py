@@ -1,7 +1,7 @@
 """Does the sampler deal out a new order in every epoch?
 
-Ask it twice, and again after `set_epoch(1)`. Then ask the samplers of all ranks together. Finally,
-run the loop once more, to see whether it calls `set_epoch`.
+Ask the sampler for its order twice, and again after `set_epoch`. Then collect the orders for all
+ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dltutor.diagnosis.words import count_of
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_MOST: Final = 100_000  # indices
+_MOST: Final = 100_000  # the most indices to take from one order
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Order:
     """The orders that the sampler deals out.
 
     Args:
-        told: How often the loop called its `set_epoch`.
+        told: How often the loop called the sampler's `set_epoch`.
         epochs: How many epochs the loop ran.
-        repeated: How many of them had the same order as an earlier one.
-        moves: Whether `set_epoch` changes the order, and asking again without it doesn't.
-        ranks: How many ranks there are; 0 if that isn't known.
+        repeated: How many epochs had the same order as an earlier epoch.
+        moves: Whether `set_epoch` changes the order, and the order stays the same without it.
+        ranks: How many ranks there are, or 0 if that isn't known.
         twice: How many duplicates all ranks together get in one epoch.
         shuffles: Whether the sampler shuffles.
     """
@@ -50,7 +50,7 @@ class Order:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a loop has a sampler that needs to be told the epoch."""
+    """Return whether there's a loop, and a sampler that needs to be told the epoch."""
     if not evidence.parts.loop or not evidence.run.well:
         return False
     return "sampler" in evidence.parts.hooks
@@ -98,7 +98,7 @@ def _dealt(sampler: Any) -> list[Any]:
 
 
 def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
-    """Return the order of each of the loop's epochs, and how often it called `set_epoch`."""
+    """Return the order in each epoch of the loop, and how often the loop called `set_epoch`."""
 
     def work() -> tuple[list[list[Any]], int]:
         sampler: Any = subject.inner.sampler
@@ -117,9 +117,8 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
                 yield index
 
         cls.__iter__ = __iter__
-        subject.change(
-            method="fork"
-        )  # the sampler is in main, so the start method makes no difference
+        # The sampler is in main, so the start method makes no difference.
+        subject.change(method="fork")
         ran = runner.run(subject, seconds=3.0, content=False)
         whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
         return whole, ran.epochs_told

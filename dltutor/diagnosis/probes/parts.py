@@ -1,6 +1,7 @@
 """What's the loader made of?
 
-Read its settings and the names of its parts. Of the dataset's methods, call only `__len__`.
+Read the loader's settings and the names of its parts, without calling any method of the dataset
+except `__len__`.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 
-_DEEP: Final = 5  # datasets that wrap each other
+_DEEP: Final = 5  # wrappers inside each other, at most
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loader is made of, as far as can be seen without drawing a sample.
+    """What the loader is made of, as far as we can tell without drawing a sample.
 
     Args:
-        loader: Its class.
-        dataset: The class of its dataset.
+        loader: The loader's class.
+        dataset: The dataset's class.
         where: The file and line of the dataset's `__getitem__` or `__iter__`.
-        stream: Whether it's an IterableDataset.
+        stream: Whether the dataset is an IterableDataset.
         workers: How many workers there are.
-        method: Their start method; "" if there are none.
-        batch_size: The batch size; None if it isn't fixed.
-        length: What `len(dataset)` says, or None.
-        batches: What `len(loader)` says, or None.
+        method: The workers' start method, or "" if there are no workers.
+        batch_size: The batch size, or None if it isn't fixed.
+        length: What `len(dataset)` returns, or None if it raises.
+        batches: What `len(loader)` returns, or None if it raises.
         persistent: Whether the workers stay between epochs.
-        prefetch: Batches that each worker loads ahead.
-        drop_last: Whether an incomplete batch is dropped.
+        prefetch: How many batches each worker loads ahead.
+        drop_last: Whether the loader drops an incomplete last batch.
         in_order: Whether batches arrive in order.
-        sampler: The class of the sampler.
-        collate: The name of the collate function; "" for torch's own.
-        init: The name of the worker_init_fn; "" if there's none.
+        sampler: The sampler's class.
+        collate: The name of the collate function, or "" if it's torch's own.
+        init: The name of the worker_init_fn, or "" if there's none.
         loop: Whether there is a training loop.
         threads: The names of main's other threads.
         hooks: Which of "dataset" and "sampler" have a `set_epoch`.
-        shm: The size of /dev/shm in MB; 0 if there's none.
+        shm: The size of /dev/shm in MB, or 0 if there's none.
         files: How many file descriptors a process may have.
     """
 
@@ -78,7 +79,7 @@ class Parts:
 
     @property
     def ordered(self) -> bool:
-        """Whether samples are asked for in the same order in each epoch, whatever the seed."""
+        """Whether main requests samples in the same order in each epoch, whatever the seed."""
         return self.stream or self.sampler == "SequentialSampler"
 
     def __str__(self) -> str:
@@ -91,12 +92,12 @@ class Parts:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Always ask this first."""
+    """Return True, because all other questions depend on this answer."""
     return True
 
 
 def ask(subject: Subject) -> Parts:
-    """Read its settings."""
+    """Read the settings."""
     inner, dataset = subject.inner, subject.dataset
     collate: Any = inner.collate_fn
     plain = collate is default_collate or _name(collate) == "default_convert"
@@ -131,7 +132,7 @@ def ask(subject: Subject) -> Parts:
 
 
 def _yours(dataset: Any) -> Any:
-    # The dataset inside torch's own wrappers, such as Subset or ConcatDataset.
+    # Return the dataset inside torch's own wrappers, such as Subset or ConcatDataset.
     for _ in range(_DEEP):
         held = attributes_of(dataset)
         inside = [held[name] for name in ("dataset", "datasets") if name in held]
@@ -142,7 +143,7 @@ def _yours(dataset: Any) -> Any:
 
 
 def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
-    # The loader's own sampler, its batch sampler, and the sampler inside that one.
+    # Return the loader's sampler, its batch sampler, and the sampler inside the batch sampler.
     batches = inner.batch_sampler
     return inner.sampler, batches, attribute(batches, "sampler")
 
@@ -160,7 +161,7 @@ def _shm() -> float:
 
 
 def _length(thing: Any) -> int | None:
-    with suppress(Exception):  # a stream has no length, and a user's `__len__` may do anything
+    with suppress(Exception):  # a stream may have no length, and your `__len__` may raise anything
         return len(thing)
     return None
 

@@ -25,25 +25,25 @@ from dltutor.observation.errors import is_yours
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_COSTLY: Final = 0.001  # seconds per sample; cheaper ones aren't worth a change
+_COSTLY: Final = 0.001  # seconds per sample; a cheaper sample isn't worth a change
 _SAMPLES: Final = 6
-_LEAST: Final = 4  # samples that must agree
-_MOSTLY: Final = 0.5  # of a sample's time
-_LARGE: Final = 16 * 1024  # bytes of a result; a smaller one may be the same by chance
-_SECONDS: Final = 3.0  # for all samples
+_LEAST: Final = 4  # the fewest samples that must agree
+_MOSTLY: Final = 0.5  # report only a call that takes more than this share of a sample's time
+_LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance
+_SECONDS: Final = 3.0  # seconds to draw the samples
 
-_Site = tuple[str, int, str]  # the file, line, and function that calls
+_Site = tuple[str, int, str]  # the file, line, and function of the caller
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A call that takes most of a sample's time and returns the same for every sample.
+    """A call that takes most of a sample's time and returns the same value for every sample.
 
     Args:
         samples: How many samples were compared.
-        line: Your line that makes the call; "" if there is no such call.
-        share: Which part of the samples' time it takes.
-        bytes: How large its result is.
+        line: The line of your code that makes the call, or "" if there's no such call.
+        share: The share of the samples' time that the call takes.
+        bytes: The size of the call's result in bytes.
     """
 
     samples: int = 0
@@ -61,7 +61,7 @@ class Recomputed:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if samples can be drawn by index and take long enough to matter."""
+    """Return whether samples can be drawn by index and take long enough to matter."""
     samples = evidence.samples
     if evidence.parts.stream or samples is None or samples.failed or samples.ended:
         return False
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Recomputed:
     """Draw samples with a profiler, and compare what the calls return."""
-    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)  # for each sample
+    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)  # one entry per sample
     contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
     drawn = 0
     for key in subject.keys()[:_SAMPLES]:
@@ -91,7 +91,7 @@ def ask(subject: Subject) -> Recomputed:
             returned = [each for _, each in found]
             calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
     if drawn < _LEAST or len(contents) < drawn:
-        return Recomputed(drawn)  # if samples are the same, so is the work
+        return Recomputed(drawn)  # equal samples may need equal work
     repeated = [
         (sum(took for took, _, _ in found) / total, site, found[0][2])
         for site, found in calls.items()

@@ -1,7 +1,7 @@
 """Does a sample stay the same no matter what was drawn before it?
 
-Draw the first samples in the sampler's order, twice, and once from the last to the first. Each time
-runs in its own fork, with all random numbers held.
+Draw the first samples twice in the sampler's order and once from the last to the first, each time
+in a new fork and with all random numbers held.
 """
 
 from __future__ import annotations
@@ -25,26 +25,29 @@ from dltutor.observation.foreign import is_a, number
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_DRAWN: Final = 128  # samples at most
-_FOR: Final = 1.2  # seconds for them, going by their typical time
-_LONGEST: Final = 2.0  # seconds for them, at most
-_TIMES: Final = 1.5  # times as long as in ascending order: then it's worth a second look
+_DRAWN: Final = 128  # the most samples to draw
+_FOR: Final = 1.2  # seconds to draw the samples, if all take the typical time
+_LONGEST: Final = 2.0  # the most seconds to draw the samples
+_TIMES: Final = 1.5  # measure again if the sampler's order takes this many times as long
 _LEAST: Final = 4
 
 
 @dataclass(frozen=True)
 class Reordered:
-    """Samples drawn in the order of the sampler, and from the last to the first.
+    """A comparison of samples drawn in the sampler's order with samples drawn from last to first.
 
     Args:
-        looked: Samples that were compared, each drawn once in each order; 0 if they already differ
-            between two runs in the same order.
-        differ: How many of them differ.
-        index: The index of one of these, as its repr.
-        other: The index of the sample that came instead, in one of the orders; "" if there's none.
-        paths: Numbers and containers of the dataset that drawing the samples changed.
-        seconds: Seconds that drawing them took in the sampler's order.
-        ascending: Seconds that it took in ascending order; 0 if that's the sampler's order.
+        looked: How many samples were compared, or 0 if samples already differ between two runs in
+            the same order.
+        differ: How many samples differ between the two orders.
+        index: The index of a sample that differs, as its repr.
+        other: The index of the sample that came instead, in one of the orders, as its repr. If no
+            other sample came, "".
+        paths: The paths of numbers and containers in the dataset that changed while samples were
+            drawn.
+        seconds: How many seconds the samples took in the sampler's order.
+        ascending: How many seconds the samples took in ascending order, or 0 if the sampler's order
+            is ascending.
     """
 
     looked: int = 0
@@ -57,7 +60,7 @@ class Reordered:
 
     @property
     def times(self) -> float:
-        """How many times as long it took as in ascending order; 0 if that isn't known."""
+        """The ratio of `seconds` to `ascending`, or 0 if that isn't known."""
         return self.seconds / self.ascending if self.ascending else 0.0
 
     def __str__(self) -> str:
@@ -67,7 +70,7 @@ class Reordered:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if samples can be drawn one by one and are the same when drawn again."""
+    """Return whether samples can be drawn one by one and are the same when drawn again."""
     if evidence.parts.stream or evidence.samples is None:
         return False
     samples = evidence.samples
@@ -75,7 +78,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Reordered:
-    """Draw them forward, forward again, and backward."""
+    """Draw the samples forward twice and backward once."""
     samples = subject.known.samples if subject.known is not None else None
     typical = samples.typical if samples is not None else 0.0
     keys = subject.keys()[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
@@ -94,7 +97,7 @@ def ask(subject: Subject) -> Reordered:
         ascending = _ascending(keys)
         if ascending != keys and len(first.samples) == len(keys):
             found = _timed(found, [first, second], drawn(ascending))
-            if found.times > _TIMES:  # something else may have kept the machine busy
+            if found.times > _TIMES:  # other programs may have slowed down a run
                 found = _timed(found, [first, second, drawn(keys)], drawn(ascending))
     except forks.NoAnswer:
         return found
@@ -120,7 +123,7 @@ def ask(subject: Subject) -> Reordered:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Samples in one order: what each is, how long all took, and what in the dataset changed."""
+    """Digests of samples drawn in one order, the seconds they took, and the paths they changed."""
 
     samples: dict[Any, str]
     seconds: float
@@ -158,7 +161,7 @@ def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reord
 
 
 def _sizes(dataset: Any) -> dict[str, Any]:
-    # Its numbers, and how much its containers hold.
+    # Return the dataset's numbers and the lengths of its containers, by path.
     found = {}
     for each in walk(dataset):
         of = number(each.thing) if is_a(each.thing, (int, float)) else size(each.thing)

@@ -1,8 +1,9 @@
 """How many random draws repeat in another worker or in the next epoch?
 
-Two workers draw the same indices, each of them twice in a row, in two epochs. Samples that vary
-within a worker are random. If each of them is the same in the other worker, so are the random
-numbers. To find out which source they come from, free one source at a time and hold the others.
+Two workers draw the same indices, each index twice in a row, in two epochs. Samples that vary
+within a worker are random. If these samples are the same in the other worker, both workers drew the
+same random numbers. To find the source of the random numbers, free one source at a time and hold
+the others.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _INDICES: Final = 12
-_EPOCH: Final = 3.5  # seconds
-_FEW: Final = 5  # with this many indices or fewer, there's time for one source only
+_EPOCH: Final = 3.5  # seconds for an epoch
+_FEW: Final = 5  # with this many indices or fewer, there's no time to try each source
 
 Drawn = list[list[str]]  # the digests that each worker delivered, in order
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Which random draws repeat in another worker or in the next epoch.
+    """How many random draws repeat in another worker or in the next epoch.
 
     Args:
-        sources: For each source of random numbers: [name, samples that vary within a worker, draws
-            that are the same in the other worker, draws compared with it, draws that are the same
-            in the next epoch, draws compared with that]. The name is "all", or the one source that
-            was free while all others were held.
+        sources: For each source of random numbers, [name, samples that vary within a worker, draws
+            that are the same in the other worker, draws compared with the other worker, draws that
+            are the same in the next epoch, draws compared with the next epoch]. The name is "all",
+            or the one source that was free while all others were held.
         own: The paths of the dataset's own generators that samples draw from.
         order: Whether only the order of a stream varies.
     """
@@ -54,7 +55,7 @@ class Repeats:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if samples are random, so that they differ when drawn again."""
+    """Return whether samples are random, so that they differ when drawn again."""
     if evidence.samples is None or evidence.parts.stream:
         return False
     varies = evidence.samples.random > 0 or evidence.samples.joined
@@ -99,10 +100,11 @@ def _cost(subject: Subject, index: Any) -> float:
 def _drawn(
     subject: Subject, indices: list[Any], modes: tuple[str, ...], workers: int
 ) -> list[Drawn]:
-    mode = [""]  # in each worker: the source that's free for the current sample
+    mode = [""]  # the source that's free for the current sample in this worker
 
     def joined(samples: Any) -> tuple[int, str]:
-        # The collate function draws too. While sources are held, ask only the dataset.
+        # While sources are held, don't call your collate function, because it may draw random
+        # numbers, too, and the sources are held only while samples are drawn.
         with suppress(Exception):
             if not mode[0]:
                 return tagged(subject.inner.collate_fn(samples))
@@ -139,7 +141,7 @@ def _drawn(
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Count draws that vary, then repeats of how many in W1, and of how many in epoch 2."""
+    """Count the samples that vary, then repeated and compared draws for W1 and for epoch 2."""
     varied = [
         at
         for at in range(0, len(first[0]) - 1, 2)

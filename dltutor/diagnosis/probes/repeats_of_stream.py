@@ -1,7 +1,7 @@
 """How many of the stream's random draws repeat in another worker or in the next epoch?
 
-W0 runs two epochs. Then two workers are both told that they're W0, so they have the same share. If
-that share is random, it shouldn't come out the same in both.
+W0 runs two epochs. Then two workers both get W0's number, so they have the same share of the
+stream. If that share is random, it shouldn't come out the same in both workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if two passes in one process differ because of random numbers."""
+    """Return whether two passes in one process differ because of random numbers."""
     return evidence.shares is not None and evidence.shares.random
 
 
@@ -55,7 +55,7 @@ def ask(subject: Subject) -> Repeats:
 
 
 def _epochs(subject: Subject, *, forced: bool) -> tuple[list[str], list[str]]:
-    """Return what W0 delivers in two epochs; if forced, what W0 and W1 deliver, both as W0."""
+    """Return what W0 delivers in two epochs or, if forced, what W0 and W1 deliver as W0."""
 
     def prepare(worker: int) -> None:
         info: Any = get_worker_info()

@@ -1,8 +1,8 @@
 """What are the samples like when main draws them itself?
 
-Iterate a stream. Draw any other dataset's samples in the sampler's order, then some of them again
-with the same seeds and without seeds, and also the one past the end. Let the collate function join
-the same samples twice.
+Iterate a stream. From any other dataset, draw samples in the sampler's order, then draw some of
+these samples again with the same seeds and without seeds, and also draw one sample past the end.
+Have the collate function join the same samples twice.
 """
 
 from __future__ import annotations
@@ -30,56 +30,57 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_MOSTLY: Final = 0.5  # a line is named only if it takes more than this part of the time
+_MOSTLY: Final = 0.5  # report a line only if it takes more than this share of the time
 _DRAWN: Final = 256  # samples to draw, at most
 _LOOKED: Final = 3.0  # seconds to draw samples
 _AGAIN: Final = 24  # samples to draw again
 _AGAIN_FOR: Final = 2.0  # seconds to draw samples again, at most
-_TIMES: Final = 4  # how often each of those samples is drawn
+_TIMES: Final = 4  # how often to draw each sample again
 _FEW: Final = 5  # things that a pool or a cache may leave behind
 _SEEDED: Final = 4  # samples to draw, each with a different seed
-_BEYOND: Final = 0.3  # seconds per sample; if it's slower, don't try the index past the end
-_QUICKLY: Final = 0.3  # a sampler that takes more seconds isn't asked again
+_BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
+_QUICKLY: Final = 0.3  # seconds; don't ask a slower sampler again
 _FAILED: Final = 40  # failed samples to record, at most
-_ALIKE: Final = 3  # equal samples; if more are equal, that's intended
+_ALIKE: Final = 3  # if more samples than this are equal, that's intended
 _TRACED: Final = 8  # groups of equal samples to look at
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What the samples are like, drawn one by one in main, without workers.
+    """What the samples are like when main draws them one by one, without workers.
 
     Args:
-        looked: How many were drawn.
-        failed: The samples that raised: [index, type, message, line of your code].
-        ended: What cut the drawing short: "died", "hung", "time"; "" for nothing.
-        at: The index that was being drawn then.
+        looked: How many samples were drawn.
+        failed: The samples that raised, each as [index, type, message, line of your code].
+        ended: What cut the drawing short, "died", "hung", or "time", or "" if nothing did.
+        at: The index that main was drawing when the process died or hung.
         code: The exit code of the process, if it died.
         typical: Median seconds per sample.
         slowest: Seconds that the slowest sample takes.
         slowest_at: The index of the slowest sample.
-        again: How many came out differently when drawn twice with the same seeds.
-        random: How many came out differently when drawn twice without seeds.
-        joined: Whether the collate function makes different batches of the same samples.
+        again: How many samples came out differently when drawn twice with the same seeds.
+        random: How many samples came out differently when drawn twice without seeds.
+        joined: Whether the collate function makes different batches from the same samples.
         overwritten: How many samples changed when the next one was drawn.
-        beyond: An index past the end that returned a new sample; -1 if there's none.
-        bytes: Median size of a sample.
-        read: Bytes that were read from files while samples were drawn.
-        of_files: Total size of these files in bytes; 0 if it isn't known.
-        opened: How many descriptors the drawing left open.
-        left: What drawing some of them again left behind: [what, how many, after how many draws];
-            None if none was drawn again.
+        beyond: An index past the end that returned a new sample, or -1 if there's none.
+        bytes: Median size of a sample in bytes.
+        read: How many bytes were read from files while samples were drawn.
+        of_files: Total size in bytes of the files that were open meanwhile, or 0 if it isn't known.
+        opened: How many file descriptors stayed open that samples had opened.
+        left: What drawing some samples again left behind, each as [what, how many, after how many
+            draws], or None if no sample was drawn again.
         seeded: The names of global generators that each sample sets to the same state.
-        seeded_each: The names of those that each sample sets to a state that depends only on its
-            index.
-        busiest: The line of your code where more than half of the time goes; "" if there's none.
+        seeded_each: The names of global generators that each sample sets to a state that depends
+            only on the sample's index.
+        busiest: The line of your code where more than half of the time goes, or "" if there's none.
         drawn_by_sampler: How many samples the sampler itself drew from the dataset.
         dealing: Seconds that the sampler took to deal out the indices.
-        dealing_each: Seconds per batch that it took after the first.
-        dealt: For an epoch and the next one: [batches that `len()` promises, batches that the
-            sampler deals out], with -1 if there's no `len()`; empty if they weren't counted.
-        replaced: Samples that equal another index's, after your code caught an exception: [index,
-            the other index, type, message, line that raised it].
+        dealing_each: Seconds per batch that the sampler took after its first batch.
+        dealt: For an epoch and the next one, [batches that `len()` promises, batches that the
+            sampler deals out]. The first number is -1 if there's no `len()`. If the batches weren't
+            counted, `dealt` is empty.
+        replaced: Samples that equal another index's sample, after your code caught an exception,
+            each as [index, the other index, type, message, line that raised it].
     """
 
     looked: int
@@ -124,7 +125,7 @@ class Samples:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Always ask, because how this ends says whether a sample or a worker is to blame."""
+    """Return True, because the answer shows whether a sample or a worker is to blame."""
     return True
 
 
@@ -146,7 +147,7 @@ def ask(subject: Subject) -> Samples:
     for place, key in enumerate(indices):
         if time.monotonic() > until:
             break
-        # A dataset may take keys that aren't numbers. Then use the position in the order.
+        # If a dataset takes keys that aren't numbers, use the position in the sampler's order.
         index = key if isinstance(key, int) else place
         subject.mark.set(index)
         sample = record.draw(partial(dataset.__getitem__, key), index, key)
@@ -201,7 +202,7 @@ def _dealing_each(subject: Subject) -> float:
 
 
 def _counted(dataset: Any) -> list[None]:
-    # The list grows by one whenever anything draws a sample.
+    # Return a list that grows by one whenever anything draws a sample.
     draws: list[None] = []
 
     def around(draw: Callable[[], Any]) -> Any:
@@ -213,7 +214,7 @@ def _counted(dataset: Any) -> list[None]:
 
 
 class _Nothing:
-    """A sample that raised."""
+    """Stands for a sample that raised."""
 
 
 _NOTHING: Final = _Nothing()
@@ -221,10 +222,10 @@ _NOTHING: Final = _Nothing()
 
 class _Record:
     def __init__(self) -> None:
-        self.drawn: list[tuple[int, Any]] = []  # with the key it was drawn by
+        self.drawn: list[tuple[int, Any]] = []  # indices, each with the key for the dataset
         self.seconds: list[tuple[float, int]] = []
         self.failed: list[tuple[int, str, str, str]] = []
-        self.contents: dict[str, list[Any]] = {}  # the keys that returned each content
+        self.contents: dict[str, list[Any]] = {}  # the keys of the samples with this content
         self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""
@@ -233,7 +234,7 @@ class _Record:
         began = time.perf_counter()
         try:
             sample = make()
-        except BaseException as error:  # even SystemExit, because that's what we look for
+        except BaseException as error:  # even SystemExit, because it ends a worker, too
             if len(self.failed) < _FAILED:
                 self.failed.append((index, *described(error)))
             return _NOTHING
@@ -297,7 +298,7 @@ def _stream(subject: Subject) -> Samples:
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
-    # Random generators are held, so only the rest of the dataset can make a difference.
+    # With all random generators held, only other state in the dataset can make a difference.
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR
@@ -315,8 +316,9 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # Global generators whose state after a sample doesn't depend on their state before: first those
-    # with the same state after all samples, then those with a different one for each index.
+    # Return the global generators whose state after a sample doesn't depend on the state before,
+    # first the generators with the same state after all samples, then the generators with a state
+    # for each index.
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     with suppress(Exception):
@@ -343,8 +345,8 @@ def _drawn(dataset: Any, key: Any) -> dict[str, str]:
 
 
 def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # How many batches the sampler promises and deals out, in two epochs. It costs little, because
-    # no sample is drawn.
+    # Return how many batches the sampler promises and deals out, in two epochs. This is quick,
+    # because it draws no sample.
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
         dealt, said = 0, -1
@@ -359,9 +361,9 @@ def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
-    # Samples that equal those of another index, and whose drawing catches an exception.
+    # Return the samples that equal another index's sample and whose drawing catches an exception.
     found = []
-    # A sampler may draw an index more than once, or keys that aren't numbers.
+    # A sampler may deal out an index more than once, or keys that aren't numbers.
     numbers = ((key for key in keys if is_a(key, int)) for keys in record.contents.values())
     groups = map(list, map(dict.fromkeys, numbers))
     for same in [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]:
@@ -373,7 +375,7 @@ def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, 
 
 
 def _joined(subject: Subject, samples: list[Any]) -> bool:
-    # Copy each time, because a collate function may empty what it gets.
+    # Copy the samples each time, because a collate function may change the list it gets.
     with suppress(Exception), Pins(subject.dataset).held():
         batches = [digest(subject.inner.collate_fn(deepcopy(samples))) for _ in range(2)]
         return batches[0] != batches[1]
@@ -381,7 +383,7 @@ def _joined(subject: Subject, samples: list[Any]) -> bool:
 
 
 def _beyond(dataset: Any, record: _Record) -> int:
-    # What's past the end: an error, a sample we've seen, or a new one?
+    # Return the index past the end if it has a sample that no other index has, or -1.
     with suppress(BaseException):
         length = len(dataset)
         return length if digest(dataset[length]) not in record.contents else -1

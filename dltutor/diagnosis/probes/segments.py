@@ -1,7 +1,8 @@
 """If the whole run is killed, what's left in shared memory?
 
-Let a run take a few batches, then kill it the way a batch system kills a job. Count what it leaves
-behind and remove it. This is asked only when batches are shared by name.
+Let a run take a few batches, then kill it the way a batch system kills a job. Count the segments
+that the run leaves behind, and remove them. The doctor asks this only if workers may share batches
+by name.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
-_READY: Final = 5.0  # seconds to get them
-_GONE: Final = 2.0  # seconds for all of them to exit
+_READY: Final = 5.0  # seconds for the run to get its batches
+_GONE: Final = 2.0  # seconds for all killed processes to exit
 _MANAGER: Final = b"torch_shm_manager"
 
 
@@ -36,8 +37,8 @@ class Segments:
     """What a run leaves in /dev/shm when all its processes are killed at once.
 
     Args:
-        batches: How many batches it held.
-        left: How many segments were left; they have been removed.
+        batches: How many batches the run held.
+        left: How many segments were left, before the doctor removed them.
         in_workers: The sharing strategy of the workers.
         in_main: The sharing strategy of main.
     """
@@ -53,7 +54,7 @@ class Segments:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if the sharing strategy may differ from the default."""
+    """Return whether the sharing strategy may differ from the default."""
     if not evidence.parts.workers:
         return False
     by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"
@@ -61,7 +62,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Segments:
-    """Start a run, kill it, and count what it left."""
+    """Start a run, kill it, and count the segments it left."""
     shared = mmap.mmap(-1, 8)
 
     def begin(worker: int) -> None:
@@ -100,7 +101,9 @@ def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
 
 
 def _kill(family: set[int]) -> None:
-    # Kill the managers first, because we can't kill all at one instant the way the kernel does.
+    # Kill the shared memory managers first, because a manager that outlives the others removes
+    # their segments. In a killed job, all processes die at one instant, which we can't do from
+    # here.
     for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Would a batch arrive sooner if its worker sent it as one message?
 
-Run the loader as it is, alternating with the same loader whose workers pickle the whole batch into
-one message that main reads. The content, the samples, and the collate function are the same.
+Alternate between the loader as it is and the same loader with workers that pickle the whole batch
+into one message, which main reads. The content, the samples, and the collate function are the same.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-MANY: Final = 24  # tensors in a batch
-_BATCHES: Final = 6  # batches in an epoch, at least
+MANY: Final = 24  # the fewest tensors in a batch that make this worth asking
+_BATCHES: Final = 6  # the fewest batches in an epoch
 
 
 class InOneMessage:
     """A collate function that returns its batch as bytes.
 
     Args:
-        collate: The loader's own.
+        collate: The loader's own collate function.
     """
 
     def __init__(self, collate: Any) -> None:
@@ -51,7 +51,7 @@ class _Pickler(pickle.Pickler):
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if workers send many tensors in each batch."""
+    """Return whether workers send many tensors in each batch."""
     return (
         evidence.run.well
         and evidence.parts.workers > 0
@@ -61,7 +61,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time both."""
+    """Time batches as they are, and batches sent as one message."""
     loader = pace.forked(subject)
     own = loader.collate_fn
 

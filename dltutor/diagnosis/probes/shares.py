@@ -1,7 +1,8 @@
 """How many of the stream's samples does each worker deliver?
 
-Iterate the stream in main, twice, and with the loader's workers without dropping a batch. Then
-iterate it with workers whose random generators are held, so that what they read can be compared.
+Iterate the stream twice in main, then in the loader's workers without dropping a batch. Then hold
+the random generators in the workers and iterate the stream once more, so that the workers' samples
+can be compared.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ class Shares:
 
     Args:
         whole: How many samples one pass has in main.
-        ended: Whether that pass came to its end.
+        ended: Whether the pass in main came to its end.
         shares: How many samples each worker drew, including those that the loader drops.
         complete: Whether each worker came to its end.
         same: How many samples were the same in W0 and W1, at the same position, with all random
             generators held.
-        compared: How many were compared.
-        distinct: How many of these were distinct.
-        natural: Whether they're also the same with no random generator held.
+        compared: How many samples of W0 and W1 were compared.
+        distinct: How many of the compared samples were distinct.
+        natural: Whether W0 and W1 also have the same samples with no random generator held.
         random: Whether two passes in one process differ only by random numbers.
     """
 
@@ -62,14 +63,14 @@ class Shares:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask about a stream that workers iterate."""
+    """Return whether workers iterate a stream."""
     if not evidence.parts.stream or evidence.parts.workers == 0:
         return False
     return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
 
 
 def ask(subject: Subject) -> Shares:
-    """Iterate it in main and in the workers."""
+    """Iterate the stream in main and in the workers."""
     (one, other), whole, ended = in_main(subject, _most(subject))
     held = in_main(subject, LOOKED, held=True)[0]
     counts, complete, natural = _by_workers(subject, held=False)
@@ -89,7 +90,7 @@ def ask(subject: Subject) -> Shares:
 
 
 def _most(subject: Subject) -> int:
-    """Limit the samples of a pass. If it doesn't end, a few say just as much."""
+    """Return how many samples to draw in a pass, which is only a few if the stream doesn't end."""
     alone = subject.known.alone if subject.known else None
     return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
 
@@ -101,7 +102,7 @@ def in_main(
 
     Args:
         subject: A subject with a stream.
-        most: Samples of the first pass, at most.
+        most: The most samples to draw in the first pass.
         held: Whether to hold random generators.
 
     Returns:

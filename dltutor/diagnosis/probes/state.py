@@ -1,7 +1,7 @@
 """Does the loop come out the same without workers?
 
 Run the training loop twice with workers and twice without, with all random numbers held. Compare
-what it returns and prints, and which of the dataset's attributes and globals it has changed.
+what the loop returns and prints, and which attributes and globals of the dataset it changes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from dltutor.observation.foreign import attributes_of, is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_RUN: Final = 2.5
+_RUN: Final = 2.5  # seconds for a run
 
-#: The outcome of a loop, its batches, and the state after it, by path.
+#: A loop's outcome in words, its batches, and the dataset's values after the loop, by path.
 Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
 
 
@@ -43,7 +43,7 @@ class State:
         steady: Whether two runs of each kind have the same outcome.
         same: Whether the outcome is the same with workers and without.
         content: Whether the batches are the same.
-        paths: What changed only without workers: [path, value with workers, value without].
+        paths: What changed only without workers, each as [path, value with workers, value without].
         with_workers: The outcome with workers, in words.
         without: The outcome without workers, in words.
     """
@@ -64,7 +64,7 @@ class State:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a loop ends differently, or may print something else, without workers."""
+    """Return whether a loop ends differently, or may print something else, without workers."""
     if not evidence.parts.loop or evidence.parts.workers == 0:
         return False
     run, alone = evidence.run, evidence.alone

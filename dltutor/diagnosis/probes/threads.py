@@ -1,7 +1,7 @@
 """How many threads do the workers compute with, and how many cores are there?
 
 Measure the processor time of every thread of every worker while the loader runs as it is. If more
-threads compute than there are cores, alternate with the same loader at one thread per worker.
+threads compute than there are cores, alternate with the same loader and one thread per worker.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 COSTLY: Final = 0.001  # seconds per sample; shorter work isn't split among threads
-_LOOKED: Final = 1.2  # seconds
+_LOOKED: Final = 1.2  # seconds to watch the workers
 _BUSY: Final = 0.15  # seconds that a worker's busiest thread computes, at least
-_SHARE: Final = 0.2  # of what the busiest thread computes; a thread with more counts, too
+_SHARE: Final = 0.2  # a thread counts from this share of the busiest thread's time on
 _TURNS: Final = 2
 
 
@@ -41,8 +41,8 @@ class Threads:
     Args:
         cores: How many cores this process may use.
         computing: For each worker, how many of its threads computed a large part of the time.
-        alone: The same, with each worker kept to one thread.
-        paces: Seconds per batch, alternating: [as it is, kept to one thread].
+        alone: The same as `computing`, with each worker kept to one thread.
+        paces: Seconds per batch in each turn, as [as it is, kept to one thread].
     """
 
     cores: int
@@ -52,7 +52,7 @@ class Threads:
 
     @property
     def too_many(self) -> bool:
-        """Whether more threads compute than there are cores, and some worker has several."""
+        """Whether more threads compute than there are cores, and more than one in some worker."""
         return sum(self.computing) > self.cores and max(self.computing, default=0) > 1
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Threads:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if samples take long enough for workers to compute."""
+    """Return whether samples take so long that torch may split their work among threads."""
     return (
         evidence.run.well
         and evidence.parts.workers > 0
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Threads:
-    """Count the threads that compute, and time both if there are too many."""
+    """Count the threads that compute and, if there are too many, time the loader both ways."""
     loader = pace.forked(subject)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
@@ -95,7 +95,7 @@ def ask(subject: Subject) -> Threads:
 
 
 def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
-    # The computing threads of each worker, and seconds per batch.
+    # Return how many threads compute in each worker, and the seconds per batch.
     began = time.perf_counter()
     number = 0
     with pace.left_at_once(loader) as iterator:
@@ -120,7 +120,7 @@ def _seconds(pid: int | None) -> dict[int, float]:
 
 def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
-    # A worker also has a thread that sends its batches, which takes next to no time.
+    # Don't count a thread that takes next to no time, like the one that sends a worker's batches.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
 
 

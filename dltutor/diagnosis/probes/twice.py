@@ -1,7 +1,7 @@
 """Does a sample stay the same when it's drawn twice in a row?
 
-Each sample is tried in its own fork: first of all, after others, and after itself, with all random
-numbers held. A sample counts only if drawing that same sample is what changes it.
+Draw each sample in new forks, first of all, after other samples, and after itself, with all random
+numbers held. Count a sample only if drawing that same sample is what changes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dltutor.observation.foreign import is_a, number
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_TRIED: Final = 4
+_TRIED: Final = 4  # samples
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Twice:
 
     Args:
         looked: How many samples were tried.
-        own: How many came out differently the second time, though the first time doesn't depend on
-            what was drawn before.
-        paths: What the first draw had changed in the dataset.
-        index: The index of one of these samples, as its repr.
-        counter: The path of a number that drawing other samples changes. Setting it back gives the
-            same sample again. "" if there's none.
+        own: How many samples came out differently the second time, though the first time doesn't
+            depend on what was drawn before.
+        paths: The paths of what the first draw changed in the dataset.
+        index: The index of a sample that came out differently, as its repr.
+        counter: The path of a number that drawing other samples changes, or "" if there's none.
+            With its old value, a sample is the same again.
     """
 
     looked: int = 0
@@ -54,12 +54,12 @@ class Twice:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if some samples came out different with the same seeds."""
+    """Return whether some samples came out differently with the same seeds."""
     return evidence.samples is not None and evidence.samples.again > 0
 
 
 def ask(subject: Subject) -> Twice:
-    """Draw some samples first, after others, and twice."""
+    """Draw some samples first of all, after other samples, and twice in a row."""
     order = subject.keys()
     looked = own = 0
     found: list[str] = []
@@ -68,7 +68,7 @@ def ask(subject: Subject) -> Twice:
         draw = partial(_last, subject, seed=seed)
         others = [each for each in order[: _TRIED + 2] if each != index]
         with suppress(forks.NoAnswer):
-            # What is changed twice may be as before, so look after the first time.
+            # Look for changes after one draw, because a second draw may undo them.
             new, paths = forks.in_fork(partial(draw, [index]), 1.5)
             later, _ = forks.in_fork(partial(draw, [*others, index]), 1.5)
             again, _ = forks.in_fork(partial(draw, [index, index]), 1.5)
@@ -82,7 +82,7 @@ def ask(subject: Subject) -> Twice:
 
 
 def _counter(subject: Subject, order: list[Any]) -> str:
-    """Find the number that decides what a sample is and that other draws change; or ""."""
+    """Return the path of a number that decides what a sample is and that draws change, or ""."""
     index, others = order[0], order[1 : _TRIED + 2]
 
     def numbers() -> dict[str, Found]:
@@ -133,7 +133,7 @@ def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[
 
 
 def _content(dataset: Any, index: Any) -> dict[str, str]:
-    """Return a dataset's arrays, and what its containers hold for an index."""
+    """Return digests of a dataset's arrays, and of what its containers hold for an index."""
     found = {}
     for each in walk(dataset):
         with suppress(Exception):

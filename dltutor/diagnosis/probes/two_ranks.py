@@ -1,8 +1,8 @@
 """Do two ranks get the same samples from the stream?
 
-Two forks draw from it at the same time, as rank 0 and as rank 1 of two. The environment says so, as
-it does under `torchrun`, and the forks form a process group, so every way to ask for the rank gets
-the right one. If no group can be formed, there's no answer.
+Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The environment
+variables say so, as they do under `torchrun`, and the forks form a process group, so every way to
+ask for the rank gets the right one. If the forks can't form a group, there's no answer.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _RANKS: Final = 2
 _DRAWN: Final = 32
-_LONGEST: Final = 1.5  # seconds for the samples
-_MEETING: Final = 1.5  # seconds for the two to find each other
+_LONGEST: Final = 1.5  # seconds to draw the samples
+_MEETING: Final = 1.5  # seconds for the two ranks to find each other
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,12 @@ class TwoRanks:
     """A stream, drawn as rank 0 and as rank 1 of two.
 
     Args:
-        drawn: Samples that were compared.
-        alike: How many of them were the same, at the same position.
+        drawn: How many samples were compared.
+        alike: How many samples were the same on both ranks, at the same position.
         different: How many distinct samples rank 0 had.
-        made_for: Paths of attributes that hold a rank or a world size.
-        failed: What the stream raised when it was told its rank; "" for nothing.
+        made_for: Paths of numbers whose names end in "rank" or "world_size".
+        failed: What the stream raised when a fork drew from it as one rank, or "" if it raised
+            nothing.
     """
 
     drawn: int = 0
@@ -61,7 +62,7 @@ class TwoRanks:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a stream ran well."""
+    """Return whether the dataset is a stream and the run went well."""
     return evidence.parts.stream and evidence.run.well
 
 
@@ -72,7 +73,7 @@ def ask(subject: Subject) -> TwoRanks:
     )
     if not distributed.is_available() or distributed.is_initialized():
         return TwoRanks(made_for=made_for)
-    meeting = os.memfd_create("dltutor-ranks")  # disappears with its processes, however they end
+    meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
     ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
     try:
         found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)
@@ -92,12 +93,13 @@ def ask(subject: Subject) -> TwoRanks:
 
 
 def _numbers(dataset: Any) -> list[str]:
-    # In its attributes and its code's globals, which may hold a rank or a world size.
+    # Look in the dataset's attributes and in the globals that its code uses, because either may
+    # hold a rank or a world size.
     return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
 
 
 def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
-    # In a fork, return the samples and what was raised, or None without a process group.
+    # Return the samples and what was raised, or None if the forks can't form a process group.
     if not _join(rank, meeting):
         return None
     try:
@@ -119,7 +121,7 @@ def _join(rank: int, meeting: int) -> bool:
             timeout=timedelta(seconds=_MEETING),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # it asks for the rank only once, and shares the answer
+        if accelerate is not None:  # accelerate asks for the rank only once
             warnings.simplefilter("ignore")
             accelerate.PartialState._reset_state()
             accelerate.PartialState(cpu=True)

@@ -1,6 +1,6 @@
 """Do batches take up more shared memory than the tensors in them need?
 
-Keep a few batches as they arrive, then keep copies that their worker made of each tensor.
+Keep a few batches as they arrive, then a few batches whose worker copied each tensor.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dltutor.failures.tools.gauge import Gauge
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_KEPT: Final = 6  # batches
+_KEPT: Final = 6  # batches to keep
 _TIMES: Final = 3
-_LEAST: Final = 100_000  # bytes
+_LEAST: Final = 100_000  # the fewest unneeded bytes in a batch that count
 
 
 @dataclass(frozen=True)
 class Views:
-    """Memory of the same batches, as they arrive and with each tensor copied.
+    """The memory of the same batches, as they arrive and with each tensor copied.
 
     Args:
-        batches: How many were kept.
-        as_they_come: MB of shared memory that they take up.
-        as_copies: MB that they take up if each tensor was copied before it was sent.
+        batches: How many batches were kept.
+        as_they_come: MB of shared memory that the batches take up as they arrive.
+        as_copies: MB that the batches take up if the worker copied each tensor before sending it.
     """
 
     batches: int
@@ -46,7 +46,7 @@ class Views:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if the storages that arrived are larger than the tensors in them."""
+    """Return whether the storages that arrived are larger than the tensors in them."""
     if not evidence.parts.workers:
         return False
     shown, came = evidence.run.batch_bytes, evidence.run.storage_bytes

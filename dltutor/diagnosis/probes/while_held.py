@@ -1,7 +1,8 @@
 """Do the workers still run if they're forked while one of your threads holds a lock?
 
-This is asked when an existing loader ran well, and a thread of your process held a lock that the
-dataset or its module knows. The fork waits for such a moment, and the workers have witnesses.
+The doctor asks this if an existing loader ran well, and a thread in your process held a lock that
+the dataset or its module refers to. The fork waits for such a moment, and each worker has a
+witness.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if there are other threads and the forked workers didn't hang."""
+    """Return whether there are other threads and the forked workers didn't hang."""
     if not evidence.parts.threads or evidence.parts.method != "fork":
         return False
     return evidence.run.well

@@ -1,7 +1,8 @@
 """Would batches arrive sooner without workers?
 
-Run the loader as it is, alternating with `num_workers=0`, and leave out the time it takes to start.
-If the workers aren't faster, look at them once more to see which line they spend their time at.
+Alternate between the loader as it is and `num_workers=0`, and leave out the time that the workers
+take to start. If the workers aren't faster, run them once more to see on which line they spend
+their time.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-CHEAP: Final = 0.0003  # seconds per sample
-LONG: Final = 3000  # samples in an epoch
-NO_GAIN: Final = 0.85  # times as long with several workers as without; they should halve it
+CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
+LONG: Final = 3000  # samples in a long epoch
+NO_GAIN: Final = 0.85  # times as long as without workers; several workers should halve the time
 _SUSPECT: Final = 0.6  # times as long as without workers, in the earlier runs
 SLOWER: Final = 1.5  # times as long as without workers
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
 _COSTLY: Final = 0.0015  # seconds per sample; above this, sending hardly matters
-_BATCHES: Final = 20  # batches in an epoch, at least
-_FEW: Final = 8  # batches of costly samples
+_BATCHES: Final = 20  # the fewest batches to compare
+_FEW: Final = 8  # the fewest batches to compare if samples are costly
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if there are many very cheap samples, or if workers weren't faster so far."""
+    """Return whether samples are very cheap and many, or workers weren't faster so far."""
     if not evidence.run.well or not evidence.parts.workers:
         return False
     parts, samples, alone, run = evidence.parts, evidence.samples, evidence.alone, evidence.run
@@ -47,9 +48,9 @@ def needed(evidence: Evidence) -> bool:
         lost = (run.pace - alone.pace) * (parts.batches or run.batches)
         if times > SLOWER and lost > LOST and seen >= _BATCHES:
             return True
-        # Main looks at each batch in these runs while the workers go on, so they look faster.
+        # In both runs, main looks at each batch, and workers go on meanwhile, so they seem faster.
         costly = samples.typical > _COSTLY and parts.workers > 1
-        # Workers that wait, rather than compute, need no core each to be that much faster.
+        # Workers that wait instead of computing share a core well, so each should add speed.
         waits = alone.computed < alone.pace * alone.batches / 2
         suspect = _SUSPECT / (parts.workers / 2 if waits else 1)
         if costly and times > suspect and seen >= _FEW:
@@ -62,7 +63,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time both."""
+    """Time the loader with its workers and without."""
     loader = pace.forked(subject)
     workers, prefetch = loader.num_workers, loader.prefetch_factor
     blocked: list[float] = []
@@ -72,7 +73,7 @@ def ask(subject: Subject) -> Paces:
         subject.change(method="fork")
         looks: list[_Look] = []
         took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: looks.append(_look()))
-        # Take looks from when all workers had started until one of them exited.
+        # Drop the looks from before all workers had started, and from after one had exited.
         looks = [each for each in looks[len(looks) // 3 :] if each.workers == workers]
         if len(looks) > 1:
             first, last = looks[0], looks[-1]
@@ -99,7 +100,7 @@ def ask(subject: Subject) -> Paces:
 
 @dataclass(frozen=True)
 class _Look:
-    """Seconds that all workers wanted a processor, the time of this look, and their number."""
+    """One look at the workers, with the total seconds that all of them have wanted a core."""
 
     wanted: float
     time: float

@@ -13,15 +13,16 @@ from typing import Any, Final
 
 from dltutor.observation.errors import frame, is_yours
 
-_EVERY: Final = 0.004  # seconds
-_LEAST: Final = 20  # looks; fewer say nothing
+_EVERY: Final = 0.004  # seconds between two looks
+_LEAST: Final = 20  # looks; with fewer, there's no result
 
 
 class Busiest:
     """A thread that counts the lines where it finds the thread that made it.
 
     Args:
-        file: Where it writes its findings now and then, because a worker may be killed.
+        file: The file that the thread writes its findings to now and then, because a worker may be
+            killed. If None, it writes no file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -39,14 +40,14 @@ class Busiest:
     def stop(self) -> tuple[str, float, float]:
         """Stop looking, and return the same as `found`."""
         self._over.set()
-        self._thread.join()  # or it would count as a thread that samples leave
+        self._thread.join()  # otherwise, it would count as a thread that samples leave behind
         return self.found()
 
     def found(self) -> tuple[str, float, float]:
         """Return the line where the thread was most often, or "" if that isn't known.
 
-        Then the share of looks that found it there, and the share that found it in any of your
-        lines.
+        The line comes with the share of looks that found the thread there, and the share of looks
+        that found it in any line of your code.
         """
         if self._looks < _LEAST or not self._seen:
             return "", 0.0, 0.0
@@ -56,10 +57,10 @@ class Busiest:
 
     @staticmethod
     def read(folder: str) -> tuple[str, float, float]:
-        """Return the same as `found`, for the thread with the busiest line that wrote here."""
+        """Return the same as `found`, for the thread with the busiest line that wrote to the folder."""
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
-            with suppress(ValueError):  # it was just being written
+            with suppress(ValueError):  # a worker is writing the file
                 line, share, inside = json.loads(each.read_text())
                 found.append((line, share, inside))
         return max(found, key=lambda each: each[1], default=("", 0.0, 0.0))

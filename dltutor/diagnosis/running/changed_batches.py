@@ -14,11 +14,11 @@ from dltutor.diagnosis.running.subject import Subject
 
 
 def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> None:
-    """Change each tensor of a batch in the worker. The workers are forked from now on.
+    """Change each tensor of a batch in the worker, and fork all workers from now on.
 
     Args:
         subject: The loader.
-        change: Given a tensor, returns what to send instead.
+        change: A function that takes a tensor and returns what to send instead.
     """
 
     def changed(leaf: Any) -> Any:
@@ -46,7 +46,7 @@ def _wrap(cls: Any, changed: Callable[[Any], Any]) -> None:
 class _InOrdinaryMemory:
     """A collate function that believes it's in main.
 
-    In a worker, torch's own would make the batch in shared memory.
+    In a worker, torch's own collate function would make the batch in shared memory.
     """
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:

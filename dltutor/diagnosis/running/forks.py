@@ -20,18 +20,18 @@ from dltutor.system.processes import end, known
 
 
 class NoAnswer(Unanswered):
-    """A fork died, hung, or raised."""
+    """Raised if a fork died, hung, or raised an exception."""
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
     """Call a function in a fork of this process, then kill the fork and its children.
 
     Args:
-        work: Returns something that can be pickled.
-        seconds: How long it may take.
+        work: A function that returns something that can be pickled.
+        seconds: How long the function may take.
 
     Raises:
-        NoAnswer: It raised, died, or took longer.
+        NoAnswer: The function raised, died, or took longer.
     """
     return in_forks([work], seconds)[0]
 
@@ -40,11 +40,11 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
     """Call several functions at once, each in its own fork, as `in_fork` does.
 
     Args:
-        works: Each returns something that can be pickled.
-        seconds: How long they may take together.
+        works: Functions that return something that can be pickled.
+        seconds: How long all functions may take together.
 
     Raises:
-        NoAnswer: One of them raised, died, or took longer.
+        NoAnswer: One of the functions raised, died, or took longer.
     """
     until = time.monotonic() + seconds
     positions = own_files.positions()
@@ -54,7 +54,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
             begun.append(_begin(work))
         received = [_read(read, until) for _, read in begun]
     finally:
-        # Also end their children, because they may hold what the next fork needs.
+        # Also end the forks' children, because these may hold what the next fork needs.
         end(*(known(pid) for pid, _ in begun))
         own_files.put_back(positions)
     return [_answer(each) for each in received]
@@ -70,7 +70,7 @@ def _begin(work: Callable[[], Any]) -> tuple[int, int]:
             answer = pickle.dumps(_attempt(work))
             with os.fdopen(write, "wb") as pipe:
                 pipe.write(answer)
-            time.sleep(60)  # until it's killed, because its children are known while it lives
+            time.sleep(60)  # the parent finds a fork's children only while the fork is alive
         finally:
             os._exit(0)
     os.close(write)

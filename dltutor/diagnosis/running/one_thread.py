@@ -25,11 +25,11 @@ def keep_to_one_thread(worker: int = 0) -> None:
     """Compute with one thread in this process from now on, whatever its code sets.
 
     Args:
-        worker: Ignored. A `worker_init_fn` gets it.
+        worker: The worker's number, which a `worker_init_fn` gets. It makes no difference.
     """
     own = torch.set_num_threads
     own(1)
-    for module in list(sys.modules.values()):  # others may have imported it
+    for module in list(sys.modules.values()):  # any module may have imported the function
         for name, thing in attributes_of(module).items():
             if thing is own:
                 with suppress(Exception):

@@ -1,10 +1,11 @@
 """Give an experiment its own copies of the locks that processes share.
 
 Main, its forks, and their workers all use the same lock. A worker that's killed while it holds the
-lock never releases it, so the next run would wait forever, and so would your own training later.
-A process reaches such a lock through a `SemLock`, and replacing what's inside makes it another lock
-(multiprocessing/synchronize.py of Python 3.11 to 3.14). A lock for spawned workers has a name in
-the system, which would be left behind, so it stays as it is.
+lock never releases it, so the next run would wait forever, and so would your own training later. A
+process reaches such a lock through a `SemLock`, and initializing the `SemLock` again makes it
+another lock (multiprocessing/synchronize.py in Python 3.11 to 3.14). A lock for spawned workers has
+a name in the operating system, and a copy would leave its name behind, so such a lock stays as it
+is.
 """
 
 from __future__ import annotations
@@ -33,6 +34,6 @@ class OwnLocks:
         ]
 
     def renew(self) -> None:
-        """Replace each lock with a new one in the lock's first state."""
+        """Replace each lock with a new one in the state that the lock had at first."""
         for lock, kind, value, most in self._locks:
             SemLock.__init__(lock, kind, value, most, ctx=multiprocessing.get_context("fork"))

@@ -1,6 +1,6 @@
-"""Time a loader against the same loader with one change, alternating, once its workers run.
+"""Time a loader against the same loader with one change, alternating, once the workers run.
 
-Other programs slow down both, so only ratios count, and only if every turn shows them.
+Other programs slow down both loaders, so only ratios count, and only if every turn shows them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Paces:
     Args:
         as_is: Seconds as it is, in each turn.
         changed: Seconds with the change, in each turn.
-        blocked: The share of their time that unchanged workers waited for something other than a
-            processor, in the turn where that's least.
-        line: The line where an unchanged worker was most of the time; "" if that isn't known.
-        share: The share of its time that it was there.
-        inside: The share of its time that it was in any of your lines.
+        blocked: The share of the time that unchanged workers waited for something other than a
+            processor, in the turn with the smallest share.
+        line: The line where an unchanged worker was most of the time, or "" if that isn't known.
+        share: The share of the time that the worker was at this line.
+        inside: The share of the time that the worker was in any line of your code.
     """
 
     as_is: tuple[float, ...] = ()
@@ -46,7 +46,7 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """How many times as long it takes as it is, at least; 0 if there was only one turn."""
+        """The smallest ratio of both times in any turn, or 0 if there was only one turn."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
@@ -74,8 +74,8 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
     """Time the loader several times, as it is and with a change, alternating.
 
     Args:
-        as_is: Returns the seconds as it is, or None if there's nothing to measure.
-        changed: Returns the seconds with the change, or None.
+        as_is: A function that returns the seconds as it is, or None if there's nothing to measure.
+        changed: A function that returns the seconds with the change, or None.
         seconds: The time for the experiment. Turns that don't fit are left out.
         turns: How many turns to time.
     """
@@ -93,19 +93,19 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
 
 
 def left(seconds: float) -> float:
-    """Return how many of an experiment's seconds it may spend on timing."""
+    """Return how many of an experiment's seconds are left for timing."""
     return max(seconds - 1.5, 0.5)
 
 
 def of_a_batch(
     loader: DataLoader[Any], *, seconds: float, take: Callable[[Any], object] | None = None
 ) -> float | None:
-    """Return the seconds per batch once the workers have started; None if there are too few.
+    """Return the seconds per batch once the workers have started, or None if too few batches arrive.
 
     Args:
-        loader: The loader. It's iterated for one epoch at most.
-        seconds: When to stop.
-        take: Called with each batch. Its time counts, too.
+        loader: The loader, which is iterated for one epoch at most.
+        seconds: How long to take batches.
+        take: A function to call with each batch. The time that it takes counts, too.
     """
     # Don't count the batches that workers made ahead while main waited for the first one.
     ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
@@ -125,7 +125,7 @@ def of_a_batch(
 
 @contextmanager
 def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Make an iterator of a loader, and end its workers after the block.
+    """Make an iterator for a loader, and end its workers after the block.
 
     Raises:
         Unanswered: The loader raised in the block, for example because it fails only sometimes.

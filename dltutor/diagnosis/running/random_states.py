@@ -1,7 +1,8 @@
 """Hold random generators in one state while a sample is drawn, so that samples can be compared.
 
 There are four sources: the global generators of torch, numpy, and Python, and the dataset's own. A
-source that's held starts each draw in the same state. After the draw, it's back where it was.
+source that's held starts each draw in the same state, and after the draw, its earlier state is
+restored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dltutor.diagnosis.objects.walking import walk
 from dltutor.observation.foreign import is_a
 
 SOURCES: Final = ("torch", "numpy", "random", "own")
-#: What people call them.
+#: The sources' names in findings.
 SAID: Final = {
     "torch": "torch's global generator",
     "numpy": "numpy's global generator",
@@ -31,7 +32,7 @@ class Pins:
     """The generators that a dataset may draw from.
 
     Args:
-        dataset: The dataset. Its own generators have to exist already.
+        dataset: The dataset, whose own generators have to exist already.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -40,7 +41,7 @@ class Pins:
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
-        """Hold all sources in the block, except `free`."""
+        """Hold all sources in the block, except the source named `free`."""
         with ExitStack() as undo:
             if free != "torch":
                 undo.callback(torch.set_rng_state, torch.get_rng_state())
@@ -75,7 +76,7 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
 
     Args:
         dataset: The dataset, in a process where experiments may use it.
-        draw: Draws the samples.
+        draw: A function that draws the samples.
     """
     before = [(path, each, digest(_state(each))) for path, each in _own_generators(dataset)]
     with suppress(Exception):
@@ -98,15 +99,16 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     """Draw each sample of a dataset through `around`, in this process from now on.
 
     Args:
-        dataset: Map-style or a stream. Other objects of its class aren't affected. If its class
-            can't be changed, such as list, nothing happens.
-        around: Gets a function that draws. Returns what that returns, or raises what that raises.
+        dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
+            class can't be changed, like list, nothing happens.
+        around: A function that gets a function that draws a sample, and returns the sample. If the
+            draw raises, `around` raises the same exception.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
         for name in ("__getitem__", "__getitems__"):
             if hasattr(cls, name):
-                with suppress(TypeError):  # the class is built in, or from an extension
+                with suppress(TypeError):  # the class is built in or comes from an extension
                     setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
     if is_a(dataset, torch.utils.data.IterableDataset):
         own = cls.__iter__

@@ -25,7 +25,7 @@ from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
 
-PATIENCE: Final = 6.0  # seconds without a batch until a forked worker counts as hanging
+PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
 STARTING: Final = 14.0  # the same, if workers import torch first
 _NUMBERS: Final = 64  # numbers of a loop's result to keep
 _YOURS: Final = ("...", "your cell")  # how a frame's file starts if it isn't a library's
@@ -42,18 +42,18 @@ def run(
     seed: int | None = None,
     set_epochs: bool = False,
 ) -> Measures:
-    """Run the loader of a subject.
+    """Run a subject's loader, and return what was measured.
 
     Args:
         subject: The loader, and its loop.
         seconds: After this time, the run ends at the next batch.
-        patience: Seconds that may pass without a batch. The default depends on the start method,
-            and is longer if samples are known to take long.
+        patience: Seconds that may pass without a batch. If None, they depend on the start method
+            and on how long samples take.
         content: Whether to take digests of what arrives.
-        epochs: How many epochs to run. The default is the subject's number.
+        epochs: How many epochs to run. If None, `subject.epochs`.
         own_loop: Whether to use a plain loop even if there's a training loop.
         set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
-        seed: The seed for `Subject.seed`; None for no seeding.
+        seed: The seed for `Subject.seed`. If None, nothing is seeded.
     """
     if seed is not None:
         subject.seed(seed)
@@ -102,7 +102,7 @@ def run(
 
 
 def _patience(subject: Subject, patience: float) -> float:
-    # If samples take long, so does a batch, and then silence says nothing.
+    # If samples take long, so do batches, and a long wait doesn't mean that the loader hangs.
     samples = subject.known.samples if subject.known is not None else None
     if subject.known is None or samples is None or not samples.looked:
         return patience
@@ -117,7 +117,6 @@ def _patience(subject: Subject, patience: float) -> float:
 
 
 def _tell(subject: Subject, epoch: int) -> None:
-    # As a training loop does.
     for each in (subject.dataset, subject.inner.sampler, subject.inner.batch_sampler):
         if callable(set_epoch := attribute(each, "set_epoch")):
             set_epoch(epoch)
@@ -151,7 +150,7 @@ def _exit_code_reads_noted(state: dict[str, Any]) -> Iterator[None]:
         state["asked"] |= bool(code) and is_yours(sys._getframe(1).f_code.co_filename)
         return code
 
-    # This replaces a property of the class. mypy takes it for an attribute of an instance.
+    # mypy takes the class's property for an attribute of an instance.
     BaseProcess.exitcode = property(exitcode)  # type: ignore[assignment, method-assign]
     try:
         yield
@@ -206,7 +205,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
 
 
 def _where_stuck(seen: Observation) -> str:
-    # The innermost line of your code, or else the innermost line.
+    # Return the innermost line of your code, or the innermost line if none of them is yours.
     if seen.end != "hung":
         return ""
     for each in seen.workers:
@@ -224,7 +223,7 @@ def _comparable(result: object) -> bool:
 def _numbers(result: object) -> tuple[float, ...]:
     found: list[float] = []
     for _, leaf in leaves(result):
-        with suppress(Exception):  # it isn't a number
+        with suppress(Exception):  # the leaf isn't a number
             found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
     return tuple(found[:_NUMBERS])
 

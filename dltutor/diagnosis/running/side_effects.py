@@ -20,11 +20,11 @@ from dltutor.observation.foreign import message_of
 
 _MOST: Final = 50_000  # temporary files to count
 _DEEP: Final = 12
-_OTHERS: Final = ("dlt", "pymp-")  # folders of the instruments and of multiprocessing
+_OTHERS: Final = ("dlt", "pymp-")  # folders that the instruments and multiprocessing make
 
 
 class Reading:
-    """Counts what this process reads from files. It can't be stopped, so use it in the sandbox."""
+    """A count of what this process reads from files. It runs forever, so use it in the sandbox."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[int, int], int] = {}
@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return the fields `read`, `of_files`, and `opened` of Samples."""
+        """Return the fields `read`, `of_files`, and `opened` for Samples."""
         read = _read() - self._before
         now = self._descriptors()
         return {
@@ -43,7 +43,7 @@ class Reading:
         }
 
     def _descriptors(self) -> set[int]:
-        # A library may open files without Python's audit hooks seeing it, and keep them.
+        # A library may open files that Python's audit hooks don't see, and keep them open.
         found = set()
         with suppress(OSError):
             for name in os.listdir("/proc/self/fd"):
@@ -53,7 +53,7 @@ class Reading:
         return found
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        # If a hook raises, so does `open`. And a path may be any object.
+        # If a hook raises, so does `open`, and a path may be any object.
         if event == "open":
             with suppress(Exception):
                 self._take(os.stat(given[0]))
@@ -93,13 +93,14 @@ def temporary_files() -> int:
 
 
 def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
-    """Return the first exception that a function of yours catches.
+    """Return the first exception that a function in your code catches.
 
     Args:
-        draw: Draws a sample.
+        draw: A function that draws a sample.
 
     Returns:
-        Its type, the first line of its message, and your line; None if there's no exception.
+        The exception's type, the first line of its message, and your line. If your code catches no
+        exception, or if the draw raises one, None.
     """
     seen: list[tuple[str, str, str]] = []
 

@@ -1,4 +1,4 @@
-"""Small loaders of the subject's dataset, one sample at a time, with prepared workers."""
+"""Make loaders for the subject's dataset, with one sample at a time and prepared workers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
-_hung: list[Any] = []  # iterators to keep, because freeing one waits seconds for each worker
+_hung: list[Any] = []  # iterators to keep, because freeing them waits seconds for each worker
 
 
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
     """Return a `worker_init_fn` that gives a forked worker what a real worker would have.
 
     Args:
-        subject: Its own `worker_init_fn` is called first, as in a real worker.
-        prepare: Called with the worker's number after that.
+        subject: The loader, whose own `worker_init_fn` runs first, as in a real worker.
+        prepare: A function to call with the worker's number after the loader's own
+            `worker_init_fn`.
     """
     travels = subject.method in ("spawn", "forkserver")
     before = partial(_as_if_pickled, subject.dataset) if travels else None
@@ -35,8 +36,8 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
     """Prepare each process that draws samples: forked workers or, if there are none, this one.
 
     Args:
-        subject: From now on, its sampler deals out the same order in each run.
-        prepare: Called with the worker's number, or 0.
+        subject: The loader, whose sampler deals out the same order in each run from now on.
+        prepare: A function to call with the worker's number, or with 0 in this process.
     """
     subject.seed_sampler()
     if subject.inner.num_workers:
@@ -55,7 +56,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """Collate samples into the number of the worker (-1 for main) and a digest."""
+    """Collate samples into the worker's number (-1 for main) and a digest."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
@@ -70,13 +71,14 @@ def small_loader(
     prefetch: int = 2,
     persistent: bool = False,
 ) -> DataLoader[Any]:
-    """Make a loader of one sample at a time.
+    """Make a loader with batches of one sample.
 
     Args:
-        subject: The loader uses its dataset, worker_init_fn, and generator.
-        prepare: Called in each worker after the user's own worker_init_fn.
-        workers: How many workers it has.
-        indices: The samples to draw, dealt out to the workers in turn; None for a stream.
+        subject: The subject, whose dataset, worker_init_fn, and generator the loader uses.
+        prepare: A function to call in each worker after the user's own worker_init_fn.
+        workers: How many workers to start.
+        indices: The samples to draw, dealt out to the workers in turn. If None, the dataset has to
+            be a stream.
         collate: The collate function.
         prefetch: How many samples each worker draws ahead.
         persistent: Whether the workers stay between epochs.
@@ -101,8 +103,8 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
 
     Args:
         loader: A loader from `small_loader`.
-        seconds: When to stop.
-        most: How many to yield, at most.
+        seconds: How long to take answers.
+        most: How many answers to yield, at most.
     """
     until = time.monotonic() + seconds
     iterator = iter(loader)

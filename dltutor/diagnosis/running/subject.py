@@ -35,22 +35,22 @@ Loop = Callable[[Any], object]
 
 
 class Unanswered(Exception):
-    """An experiment has no answer. The message says why, in one sentence."""
+    """Raised if an experiment has no answer. The message says why, in one sentence."""
 
 
 class Mark:
-    """A number that outlives the process that writes it, to say what it was doing when it died."""
+    """A number that outlives the process that writes it, to say what a dead process was doing."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 16)
         self.set(-1)
 
     def set(self, number: int) -> None:
-        """Write a number, such as the index that's drawn next."""
+        """Write a number, such as the index of the next sample."""
         self._memory[:8] = struct.pack("q", number)
 
     def get(self) -> int:
-        """Return the number that was written last, or -1."""
+        """Return the number that was written last, or -1 if there's none."""
         number: int = struct.unpack("q", self._memory[:8])[0]
         return number
 
@@ -61,13 +61,13 @@ class Subject:
 
     Args:
         loader: A DataLoader, or a wrapper around DataLoaders.
-        loop: The training loop, or None.
+        loop: The training loop, or None if there's none.
         epochs: How many times the loop runs.
         seconds: How long this experiment may take.
         mark: A number that outlives this process.
-        known: The evidence so far, or None.
-        threads: The other threads of the process that this one was forked from.
-        own_locks: The locks that its workers share, once `take_over` has replaced them.
+        known: The evidence so far, or None if there's none.
+        threads: The other threads in the process that forked this one.
+        own_locks: The locks that the workers share, once `take_over` has replaced them.
     """
 
     loader: Any
@@ -80,7 +80,7 @@ class Subject:
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
-        """Replace the locks that this process shares with the process it was forked from."""
+        """Replace the locks that this process shares with the process that forked it."""
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
         self.own_locks = OwnLocks(self.dataset, self.loop, *around)
@@ -105,13 +105,13 @@ class Subject:
         return _method_of(self.inner)
 
     def change(self, **settings: Any) -> None:
-        """Change settings of every DataLoader inside, even those that torch protects.
+        """Change settings of every DataLoader inside, even settings that torch protects.
 
         Args:
             settings: Arguments of `DataLoader`, by name, and `method` for the start method.
         """
         if self.own_locks is not None:
-            self.own_locks.renew()  # a killed worker of the last run may have held one
+            self.own_locks.renew()  # a worker killed in the last run may have held a lock
         for each in inner_loaders(self.loader).values():
             held = vars(each)
             with suppress(KeyError):
@@ -125,11 +125,13 @@ class Subject:
                 each.multiprocessing_context = method
 
     def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
-        """Have each worker call a function when it starts. The last call of this method counts.
+        """Have each worker call a function when it starts. Only the last call of the method counts.
 
         Args:
-            after: Called with the worker's number after the user's own `worker_init_fn`.
-            before: Called with the worker's number before it.
+            after: A function to call with the worker's number after the user's own
+                `worker_init_fn`.
+            before: A function to call with the worker's number before the user's own
+                `worker_init_fn`.
         """
         self.change()
         for each in inner_loaders(self.loader).values():
@@ -156,10 +158,10 @@ class Subject:
 
     @property
     def epochs_to_run(self) -> int:
-        """How often to run: at least twice if a second epoch may repeat or miss something.
+        """How many epochs to run, at least two if a second epoch may repeat or miss something.
 
         That's the case without a training loop. With a loop, it's the case if workers are
-        persistent, because the loop may be called once per epoch.
+        persistent, because you may call the loop once per epoch.
         """
         again = self.loop is None or self.inner.persistent_workers
         return max(self.epochs, 2) if again else self.epochs
@@ -170,7 +172,7 @@ class Subject:
             set_epoch(epoch)
 
     def keys(self) -> list[Any]:
-        """Return the same as `indices`, each only once. A sampler may deal an index again."""
+        """Return `indices` without duplicates, because a sampler may deal out an index again."""
         return list({digest(each): each for each in self.indices()}.values())
 
     def indices(self) -> list[int]:
@@ -194,7 +196,7 @@ def _method_of(loader: DataLoader[Any]) -> str:
 
 
 def own_line(function: Any) -> str:
-    """Return the file and line that define a function; "" if they aren't known."""
+    """Return the file and line that define a function, or "" if they aren't known."""
     code = attribute(attribute(function, "__func__", function), "__code__")
     if not is_a(code, CodeType):
         return ""

@@ -1,4 +1,4 @@
-"""Watch one run: what the loader delivers, what the loop keeps, how much memory workers take."""
+"""Watch what a run delivers, what the loop keeps, and how much memory the workers use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dltutor.observation.counting import Counted
 from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
-_SEEN: Final = 2000  # batches of one iteration that get a digest
+_SEEN: Final = 2000  # batches in one iteration that get a digest
 _HELD: Final = 4000  # storages to follow
 
 
@@ -36,11 +36,11 @@ class Enough(BaseException):
 
 
 class Watch:
-    """Records what a loader delivers while a loop runs.
+    """A record of what a loader delivers while a loop runs.
 
     Args:
         subject: The loader.
-        seconds: When to end the run by raising Enough.
+        seconds: After how many seconds to end the run by raising Enough.
         content: Whether to take digests of batches and samples.
     """
 
@@ -48,7 +48,7 @@ class Watch:
         self.subject = subject
         self.content = content
         self.until = time.monotonic() + seconds
-        self.least = seconds / 2  # seconds after the first batch, since workers may start slowly
+        self.least = seconds / 2  # seconds after the first batch, because workers may start slowly
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.counted: list[int] = []
@@ -64,8 +64,8 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own memory, by pid
         self.computed: dict[int, float] = {}  # seconds that each worker computed, by pid
-        # For each batch of the first iteration except the first batch: how long the loop waited for
-        # it, and which workers had nothing left to do at its arrival.
+        # For each batch after the first in the first iteration, how long the loop waited for the
+        # batch, and which workers had nothing left to do when it arrived.
         self.waits: list[tuple[float, set[int]]] = []
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
         self.state = ""  # a digest of torch's global generator at the first iteration
@@ -75,20 +75,20 @@ class Watch:
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
         self._looked = 0.0
-        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with its pass
+        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators with their passes
         self._displaced: set[int] = set()  # passes whose iterator was restarted
 
     @property
     def cores(self) -> set[int]:
-        """The cores that any worker may use. Workers start with main's and may change that."""
+        """The cores that any worker may use, which are main's unless a worker changes them."""
         return set().union(*self._cores.values())
 
     def begin(self, iterator: Any) -> Iterator[Any]:
-        """Record that an iteration of the loader begins, and return its watched iterator."""
+        """Record that an iteration of the loader begins, and return an iterator that's watched."""
         own = _innermost(iterator)
         number = next((number for each, number in self._open if each() is own), None)
         if number is not None and not self.finished[number]:
-            self._displaced.add(number)  # its iterator was restarted before the end
+            self._displaced.add(number)  # the loop restarted the iterator before the end
         if not self.passes:
             self.state = digest(torch.get_rng_state())
         self.passes.append([])
@@ -97,14 +97,15 @@ class Watch:
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        with suppress(TypeError):  # one without weak references serves a single iteration
+        with suppress(TypeError):  # an iterator without weak references serves one pass
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
         """Record one batch of an iteration.
 
-        If its number of samples isn't known, its shape decides, which is enough to compare runs.
+        If the batch's number of samples isn't known, its shape decides, which is enough to compare
+        runs.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -138,7 +139,7 @@ class Watch:
     def end(self, number: int) -> None:
         self.finished[number] = True
         self.ending = max(self.ending, time.monotonic() - self._asked[number])
-        if len(self.temporary) < 2:  # the second epoch is compared with the first
+        if len(self.temporary) < 2:  # two epochs are enough to compare
             self.temporary.append(temporary_files())
         self._look(0)
 
@@ -159,7 +160,7 @@ class Watch:
         if own > self.batch_bytes:
             self.batch_bytes = own
         self.storage_bytes = max(self.storage_bytes, size)
-        # What was delivered three or more batches ago, and is still referenced.
+        # Count what arrived three or more batches ago and is still referenced.
         self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
         old = [each for each in self._memory.values() if each.batch < self.batches - 2]
         self.kept = max(self.kept, len({each.batch for each in old}))
@@ -167,7 +168,7 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # shared by all batches, it counts for the first
+                self._memory.setdefault(at, kept)  # memory in all batches counts for the first
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
@@ -192,10 +193,10 @@ class Watch:
 def idle_shares(
     waits: Sequence[tuple[float, Collection[int]]], workers: int
 ) -> tuple[tuple[float, float], ...]:
-    """Return for which part of the waiting each worker was idle: [in one half, in the other].
+    """Return each worker's idle share of the loop's waiting time: [in the first half, in the second].
 
     Args:
-        waits: Of each batch, how many seconds the loop waited for it, and which workers were idle.
+        waits: For each batch, how many seconds the loop waited, and which workers were idle.
         workers: How many workers there are.
     """
     half = len(waits) // 2
@@ -212,7 +213,7 @@ def idle_shares(
 
 
 def cores_of(pid: int) -> set[int]:
-    """Return the cores that a process may use; none if that isn't known. Pid 0 is this one."""
+    """Return the cores that a process (0 for this one) may use, or none if that isn't known."""
     if sys.platform != "linux":
         return set()
     return os.sched_getaffinity(pid)
@@ -230,7 +231,7 @@ def _gone(reference: weakref.ref[Any]) -> bool:
 
 
 def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
-    # For a view, the array that owns the memory.
+    # For a view, return the array that owns the memory.
     found = []
     for _, leaf in leaves(batch):
         if is_a(leaf, np.ndarray):
@@ -241,7 +242,7 @@ def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _innermost(iterator: Any) -> Any:
-    # Counting wraps each iteration. The iterator inside is the one that the loader may reuse.
+    # Counting wraps each iterator. The loader may reuse only the innermost one.
     while isinstance(iterator, Counted):
         iterator = iterator._iterator
     return iterator

@@ -1,7 +1,7 @@
-"""Choose the moment of a fork by whether one of the user's locks is held.
+"""Choose when to fork, by whether one of the user's locks is held.
 
-A thread of the user's process may hold a lock now and then, and a fork copies the lock in that
-state. So that this doesn't depend on luck, the sandbox waits a moment before it forks: until all
+A thread in the user's process may hold a lock now and then, and a fork copies the lock in that
+state. So that this doesn't depend on luck, the sandbox waits a moment before it forks, until all
 locks are free or, for one experiment, until one of them is held.
 """
 
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from dltutor.diagnosis.probes.waits.causes import held as held_lock
 
-WAITS: Final = 0.3  # seconds at most
+WAITS: Final = 0.3  # the most seconds to wait
 _LOOKS: Final = 0.0005  # seconds between two looks
 
 
 def ever_held(locks: list[Any]) -> bool:
-    """Return whether another thread holds one of the locks at some time in the next moment."""
+    """Wait a moment, and return whether another thread held one of the locks during that time."""
     return wait(locks, held=True)
 
 
@@ -33,7 +33,7 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait a moment until a lock is held, or until all are free; return whether that happened."""
+    """Wait a moment for a lock to be held or for all to be free, and return whether it happened."""
     until = time.monotonic() + WAITS
     while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:

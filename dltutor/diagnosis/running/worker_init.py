@@ -1,4 +1,4 @@
-"""Run code in each worker as it starts. This is how experiments get into workers."""
+"""Run code in each worker as it starts, which is how experiments get into workers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ class WorkerInit:
     """A `worker_init_fn` that wraps the user's own.
 
     Args:
-        own: The user's own; None if there isn't one.
-        before: Called with the worker's number before the user's own; None for nothing.
-        after: Called with the worker's number after it; None for nothing.
+        own: The user's own `worker_init_fn`, or None if there isn't one.
+        before: A function to call with the worker's number before the user's own. If None, nothing
+            runs before it.
+        after: A function to call with the worker's number after the user's own. If None, nothing
+            runs after it.
     """
 
     def __init__(
@@ -31,6 +33,6 @@ class WorkerInit:
 
 
 def own_init(loader: Any) -> Any:
-    """Return the user's own `worker_init_fn` of a DataLoader, or None."""
+    """Return the user's own `worker_init_fn` from a DataLoader, or None if there isn't one."""
     init = loader.worker_init_fn
     return init.own if isinstance(init, WorkerInit) else init

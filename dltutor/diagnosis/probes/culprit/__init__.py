@@ -1,8 +1,8 @@
 """Without workers, which sample or batch fails, and why?
 
-Main draws samples and makes batches the way a worker does, in the sampler's order, until one fails.
-Then it leaves out or replaces parts until nothing fails anymore. If main had waited in vain for a
-batch, it also pickles each one.
+Draw samples and make batches in main the way a worker does, in the sampler's order, until one
+fails. Then leave out or replace parts until nothing fails anymore. If main had waited in vain for a
+batch, also pickle each batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dltutor.diagnosis.running.subject import Subject, described
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_SEARCH: Final = 5.0  # seconds
+_SEARCH: Final = 5.0  # the most seconds to search
 _BATCHES: Final = 2000
 _OTHERS: Final = 6  # samples drawn to compare with the one that failed
 
@@ -33,26 +33,29 @@ class Culprit:
     """What fails when main draws the samples and makes the batches.
 
     Args:
-        stage: What failed: "sample", "collate" (making the batch), "transport" (pickling it), or
-            "sampler"; "died" or "hung" if the process did; "" for nothing.
-        which: In words, such as "dataset[9]" or "batch 2".
-        kind: The type that was raised.
-        text: The first line of its message.
-        at: The innermost line of your code.
-        arrives: The type that torch raises in main if a worker raises this; "" for none.
-        unsent: Why the exception's class or the batch can't be pickled; "" if it can.
+        stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
+            the batch), or "sampler". If the process died or hung, "died" or "hung". If nothing
+            failed, "".
+        which: The sample or batch in words, such as "dataset[9]" or "batch 2".
+        kind: The type of the exception.
+        text: The first line of the exception's message.
+        at: The innermost line of your code in the traceback.
+        arrives: The type that torch raises in main if a worker raises the exception, or "" if
+            workers don't send it.
+        unsent: Why the exception's class or the batch can't be pickled, or "" if it can.
         part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
-        decoder: The library that couldn't decode an image; "" for any other failure.
+        decoder: The library that couldn't decode an image, or "" for any other failure.
         image: The image file that can't be read, and why.
-        mode: The mode of the image file, if the others have another mode, and the sample can be
-            drawn in that.
+        mode: The mode of the image file and the mode of the others, if the sample can be drawn with
+            an image in the other mode.
         readable: How many other image files could be read.
-        blame: Why the batch couldn't be made: "none" (samples are None), "ragged" (they differ in
-            shape), "" for something else. Without these samples, a batch can be made.
-        told: Which samples these are, in words.
-        made: How many batches were made before.
-        empty: How many of these were None.
+        blame: Why the batch couldn't be made, which is "none" (samples are None), "ragged" (samples
+            differ in shape), or "" for another reason. A batch can be made without the samples to
+            blame.
+        told: The samples to blame, in words.
+        made: How many batches were made before the failure.
+        empty: How many batches before the failure were None.
         skipped: Whether the loop gets to its end without the batches that are None.
     """
 
@@ -77,7 +80,7 @@ class Culprit:
 
     @property
     def said(self) -> str:
-        """What was raised, as in the last line of a traceback."""
+        """The exception as in the last line of a traceback."""
         return f"{self.kind}: {self.text}" if self.text else self.kind
 
     def __str__(self) -> str:
@@ -90,7 +93,7 @@ class Culprit:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a run didn't end as it should, and no sample kills the process that draws it."""
+    """Return whether a run ended badly, and no sample kills the process that draws it."""
     if evidence.samples and evidence.samples.ended in ("died", "hung"):
         return False
     run, batches = evidence.run, evidence.parts.batches
@@ -98,7 +101,7 @@ def needed(evidence: Evidence) -> bool:
         done and batches is not None and len(seen) < batches
         for done, seen in zip(run.finished, run.passes, strict=False)
     )
-    # A stream has no number of batches to compare with, but its epochs are as long as each other.
+    # A stream promises no number of batches, but its epochs should all be equally long.
     runs = (run, evidence.alone) if evidence.alone is not None else (run,)
     counts = {count for each in runs for count in each.lengths}
     return not run.well or early or (evidence.parts.stream and len(counts) > 1)
@@ -116,7 +119,7 @@ def ask(subject: Subject) -> Culprit:
                 break
     except _Failed as failed:
         return failed.culprit
-    except Exception as error:  # the sampler's
+    except Exception as error:  # the sampler raised it
         kind, text, at = described(error)
         return Culprit("sampler", "the sampler", kind=kind, text=text, at=at)
     said = subject.known.run.said if subject.known and subject.known.run.raised else ""
@@ -156,7 +159,7 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Make one batch, and return what fails; None if nothing does."""
+        """Make one batch, and return what fails, or None if nothing does."""
         samples = []
         for index in indices:
             drawn = self.draw(index)
@@ -170,7 +173,7 @@ class _Search:
         with self.opened.listed() as paths:
             try:
                 batch = self.collate(samples[0] if self.single else samples)
-            except BaseException as error:  # even SystemExit, because that's what we look for
+            except BaseException as error:  # even SystemExit, because it ends a worker, too
                 return self.failed_batch(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
@@ -281,7 +284,7 @@ class _Search:
 
 
 class _End:
-    """The end of a stream."""
+    """Stands for the end of a stream."""
 
 
 _END: Final = _End()
@@ -289,7 +292,7 @@ _NO_ITEM: Final = (Dataset.__getitem__,)
 
 
 def _batches(subject: Subject) -> Iterator[list[Any]]:
-    # The indices of each batch. For a stream, count them.
+    # Yield the indices of each batch, or the positions of its samples in a stream.
     inner: Any = subject.inner
     if subject.stream:
         size = inner.batch_size or 1

@@ -1,4 +1,4 @@
-"""Find out why samples can't be made into a batch: one is None, or they differ in shape."""
+"""Find out why samples can't be made into a batch, such as a None or different shapes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TRIED: Final = 8  # pairs of samples
 def blame(
     collate: Callable[[Any], Any], samples: list[Any], indices: list[Any], whole: Any
 ) -> tuple[str, str]:
-    """Find out why samples can't be joined, by trying.
+    """Find out by trial why samples can't be joined.
 
     Args:
         collate: The collate function, which raises for these samples.
         samples: The samples.
-        indices: Their indices.
-        whole: A sample from another batch that holds no None; None if there isn't one.
+        indices: The samples' indices.
+        whole: A sample from another batch that holds no None, or None if there isn't one.
 
     Returns:
-        "none", "ragged", or "" for something else, and what was found, in words.
+        "none", "ragged", or "" for another reason, and what was found, in words.
     """
     makes = _Trial(collate, len(samples))
     missing = [number for number, each in enumerate(samples) if nones(each)]
@@ -61,7 +61,7 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """Tries to make a batch of the same size from one sample and copies of another."""
+    """A trial that makes a batch of the same size from one sample and copies of another."""
 
     def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
         self._collate, self._count = collate, max(count, 2)
@@ -79,7 +79,7 @@ class _Trial:
 
 
 def nones(sample: Any) -> bool:
-    """Say whether a sample is None or holds a None."""
+    """Return whether a sample is None or holds a None."""
     return any(leaf is None for _, leaf in leaves(sample))
 
 
@@ -92,7 +92,7 @@ def _without_none(sample: Any) -> Any:
 
 
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Return where two samples differ in shape, and both shapes; None if they don't."""
+    """Return where two samples differ in shape, and both shapes, or None if they don't."""
     first, second = _shape(one), _shape(other)
     if first is not None or second is not None:
         return (path, str(first), str(second)) if first != second else None
@@ -101,7 +101,7 @@ def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | N
         return None
     if is_a(one, Mapping) or is_a(other, Mapping):
         if {name for name, _ in parts} != {name for name, _ in others}:
-            return None  # they differ in their keys, not in shape
+            return None  # the samples differ in their keys, not in shape
     elif len(parts) != len(others):
         return path, f"of length {len(parts)}", f"of length {len(others)}"
     found = dict(others)
@@ -134,7 +134,7 @@ class _WithoutNone:
 
 
 def loop_without_nones(subject: Subject) -> bool:
-    """Say whether the loop gets to its end without the batches that are None."""
+    """Return whether the loop gets to its end without the batches that are None."""
     if subject.loop is None:
         return False
     subject.change(num_workers=0)

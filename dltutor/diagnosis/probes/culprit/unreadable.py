@@ -1,4 +1,4 @@
-"""Find out whether an exception is about an unreadable image, from which decoder and which file."""
+"""Find out whether an exception is about an unreadable image, and name the decoder and the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from dltutor.observation import errors
 from dltutor.observation.foreign import attributes_of, is_a
 from dltutor.observation.texts import tidy
 
-# Libraries that decode images. Pillow's other exceptions are about what it was asked to do.
+# The files of libraries that decode images. In Pillow, only modules that read files count, because
+# the others raise if they get wrong arguments.
 _DECODERS: Final = re.compile(
     r"(?:^|[/\"])(?:(PIL)/(?:ImageFile|\w+ImagePlugin)\.py"
     r"|(torchvision)/io/image\.py"
@@ -41,13 +42,13 @@ _TYPES: Final = (FileNotFoundError, IsADirectoryError, PermissionError, MemoryEr
 
 
 class Opened:
-    """The files that this process opens, and what cv2 couldn't read."""
+    """A record of the files that this process opens, and of the images that cv2 can't read."""
 
     def __init__(self) -> None:
         self._on = False
         self.paths: list[str] = []
         self.empty: list[str] = []
-        sys.addaudithook(self._heard)  # it can't be removed, but this is the doctor's own process
+        sys.addaudithook(self._heard)  # a hook is permanent, but this process is the doctor's own
         self._watch_cv2()
 
     @contextmanager
@@ -65,7 +66,7 @@ class Opened:
                 self.paths.append(os.fsdecode(details[0]))
 
     def _watch_cv2(self) -> None:
-        # cv2 doesn't raise an error if it can't read an image. It returns None.
+        # If cv2 can't read an image, it doesn't raise an error. It returns None.
         cv2 = sys.modules.get("cv2")
         for name in ("imread", "imdecode"):
             own = attributes_of(cv2).get(name)
@@ -87,7 +88,7 @@ class Opened:
 
 
 def decoder_of(error: BaseException) -> str:
-    """Return the library that couldn't decode an image; "" for any other failure."""
+    """Return the library that couldn't decode an image, or "" for any other failure."""
     for each in errors.chain(error):
         if is_a(each, _TYPES):
             continue
@@ -103,7 +104,7 @@ def decoder_of(error: BaseException) -> str:
 
 
 def decoder_in(said: str) -> str:
-    """Return the same as `decoder_of` for the text of a traceback."""
+    """Return the same as `decoder_of`, from the string of a traceback."""
     if any(each.__name__ in said for each in _TYPES):
         return ""
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)
@@ -120,11 +121,11 @@ def _decoder(frames: list[tuple[str, str]]) -> str:
 
 
 def image_in(error: BaseException, paths: list[str]) -> str:
-    """Say what can't be read as an image, and why; "" for nothing.
+    """Return what can't be read as an image, and why, or "" if everything can.
 
     Args:
-        error: What was raised. Local variables of your code may name the file, or hold its bytes.
-        paths: The files that were opened before it.
+        error: The exception. Local variables in your code may name the file or hold its bytes.
+        paths: The files that were opened before the exception.
     """
     for thing in (*_named(error), *paths):
         if reason := _unreadable(thing):
@@ -133,7 +134,7 @@ def image_in(error: BaseException, paths: list[str]) -> str:
 
 
 def mode_of(paths: list[str]) -> str:
-    """Return the mode of the last image among these files; "" if there's none."""
+    """Return the mode of the last image among these files, or "" if there's none."""
     for path in reversed(paths):
         if _image_by_name(path):
             with suppress(Exception), Image.open(path) as image:
@@ -158,7 +159,7 @@ def opened_as(mode: str) -> Iterator[None]:
 
 
 def readable(paths: list[str]) -> bool:
-    """Say whether Pillow can read one of these files."""
+    """Return whether Pillow can read one of these files."""
     return any(_image_by_name(path) and not _reason(path) for path in paths)
 
 

@@ -1,7 +1,7 @@
-"""Find out whether a worker could send a thing to main, by pickling it the way its queue does.
+"""Find out whether a worker could send a thing to main, by pickling it as the worker's queue would.
 
-Tensors aren't shared as a worker would do it, with a segment of shared memory and a socket that
-serves its descriptor, because that would leave files behind.
+A worker moves a tensor to shared memory and serves its descriptor from a socket. This module leaves
+tensors out, because sharing them would leave files behind.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class _Pickler(ForkingPickler):
 
 
 def why_not(thing: Any) -> str:
-    """Say why a thing can't be pickled; "" if it can."""
+    """Return why a thing can't be pickled, or "" if it can."""
     try:
         _Pickler(io.BytesIO()).dump(thing)
-    except Exception as error:  # anything that a __reduce__ of yours raises
+    except Exception as error:  # your __reduce__ may raise anything
         kind, text, _ = described(error)
         return f"{kind}: {text}"
     return ""
 
 
 def arrives(error: BaseException) -> str:
-    """Return the type that main gets if a worker raises this; "" if workers don't send it."""
+    """Return the type that main gets if a worker raises this, or "" if workers don't send it."""
     if not isinstance(error, Exception):
         return ""
     try:
@@ -58,7 +58,7 @@ def arrives(error: BaseException) -> str:
 
 
 def culprit_in(thing: Any, path: str) -> tuple[str, str]:
-    """Return the innermost part that can't be pickled: its path and its class."""
+    """Return the path and the class of the innermost part that can't be pickled."""
     for _ in range(_DEEP):
         for name, part in islice(_parts(thing), _MOST):
             if why_not(part):

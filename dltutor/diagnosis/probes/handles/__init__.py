@@ -1,8 +1,8 @@
 """Do workers get in each other's way through a file or connection that they share?
 
-Draw from the dataset in main, with one worker, with two workers taking turns, and with two at once.
-When both run at once, their reading and sending is slowed down so that they have to collide. Only
-what goes wrong in that last case alone is the workers' doing.
+Draw from the dataset in main, with one worker, with two workers taking turns, and with two workers
+at once. Slow down the reading and sending of two workers at once, so that they have to collide. If
+samples go wrong only in that last case, it's because the workers share something.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Handles:
     """What workers share that was open before they started, and whether they disturb each other.
 
     Args:
-        kind: "file", or "socket" (also for a pipe); "" if samples use neither.
-        paths: The paths to these handles.
-        looked: Samples that were right in main, with one worker, and with two taking turns.
-        wrong: How many of these were wrong with two workers at once, in slow motion.
-        said: What was raised instead of a sample; "" if they were silently wrong.
-        lazy: The path of a handle that the dataset reopens if it's missing; "" for none.
+        kind: "file" or "socket" (for a pipe, too), or "" if samples use neither.
+        paths: The paths of the files and connections that workers share.
+        looked: How many samples were right in main, with one worker, and with two taking turns.
+        wrong: How many of the right samples were wrong with two workers at once, in slow motion.
+        said: What a worker raised instead of a sample, or "" if samples were silently wrong.
+        lazy: The path of a handle that the dataset reopens if it's missing, or "" if there's none.
     """
 
     kind: str = ""
@@ -57,7 +57,7 @@ class Handles:
 
     @property
     def seen(self) -> str:
-        """What was seen, in two sentences."""
+        """What the experiment showed, in two sentences."""
         how = f", one with {self.said}" if self.said else ""
         if self.said.startswith("no answer"):
             how = ", and one never arrived"
@@ -74,16 +74,16 @@ class Handles:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if there are workers, and samples can be drawn without them."""
+    """Return whether there are workers, and samples can be drawn without them."""
     if evidence.parts.workers == 0:
         return False
     return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
 
 
 def ask(subject: Subject) -> Handles:
-    """Find what's open and used, then let two workers use it."""
+    """Find the open files and connections that samples use, then let two workers use them."""
     if not subject.stream:
-        subject.indices()  # a loader asks for the length and order before workers start
+        subject.indices()  # as main does before workers start, which may open something
     inherited = descriptors()
     draw = shares if subject.stream else samples
     used = _used(subject, inherited)

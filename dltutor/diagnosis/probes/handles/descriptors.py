@@ -1,6 +1,7 @@
 """Find the open descriptors of this process that a dataset uses, and slow down their use.
 
-All workers share a descriptor that was open before they started: one read position, one connection.
+If a descriptor was open before the workers started, all workers share it, and with it one read
+position or one connection.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _ACTS: Final = frozenset(
         *("recv", "recv_into", "recvfrom"),
     )
 )
-#: Functions of modules, where the profiler doesn't see the descriptor.
+#: Functions in modules, for which the profiler doesn't see the descriptor.
 _PLAIN: Final = frozenset({"lseek", "fromfile"})
 _PAUSES: Final = (0.0005, 0.008)  # seconds; random, so that two workers don't fall into step
 _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
 
 
 def descriptors() -> dict[int, str]:
-    """Return the files, sockets, and pipes that are open here, except the standard streams."""
+    """Return the kind of each open descriptor, except standard streams and write-only files."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -56,12 +57,12 @@ _TESTS: Final[tuple[tuple[str, Callable[[int], bool]], ...]] = (
 
 
 def _only_written(descriptor: int) -> bool:
-    # A log file, for example. Several workers may write to it, and no sample comes from it.
+    # Several workers may write to a log file, for example, but no sample comes from it.
     return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
 
 
 def standing(of: dict[int, str]) -> dict[int, object]:
-    """Return the position of each file, and the byte counts of each connection."""
+    """Return the position of each file and the byte counts of each connection."""
     found: dict[int, object] = {}
     for descriptor, kind in of.items():
         with suppress(OSError):
@@ -89,7 +90,7 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Return the paths of handles. Those of private parts count only if there are no others."""
+    """Return the paths of handles, with private parts only if there are no other paths."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
@@ -103,11 +104,11 @@ def drain(of: dict[int, str]) -> None:
 
 
 class Listener:
-    """Notices when Python's own functions use a descriptor, and may slow them down.
+    """A profiler that notices when Python's own functions use a descriptor, and may slow them down.
 
     Args:
         of: The descriptors to listen for.
-        budget: Seconds of pauses in total; 0 to only listen.
+        budget: How many seconds all pauses may take together. If 0, there are no pauses.
     """
 
     def __init__(self, of: dict[int, str], budget: float = 0.0) -> None:
@@ -144,7 +145,8 @@ class Listener:
 def _descriptor(owner: Any) -> int | None:
     if is_a(owner, (io.BytesIO, io.StringIO)):
         return -1
-    for each in (owner, attribute(owner, "owner")):  # an ssl object has an owner
+    # An `_ssl._SSLSocket` has no fileno(), but its `owner`, the `ssl.SSLSocket`, does.
+    for each in (owner, attribute(owner, "owner")):
         with suppress(Exception):
             return int(each.fileno())
     return None

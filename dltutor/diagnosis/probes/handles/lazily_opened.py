@@ -14,11 +14,11 @@ from dltutor.observation.foreign import is_a
 
 
 def lazily_opened(subject: Subject, held: list[Found]) -> str:
-    """Return the path of a handle that the dataset reopens if it's missing; "" for none.
+    """Return the path of a handle that the dataset reopens if it's missing, or "" if there's none.
 
     Args:
-        subject: The subject.
-        held: Where its handles were found.
+        subject: The loader.
+        held: The dataset's handles, with their paths.
     """
     for path in _holders_of(subject.dataset, held):
 
@@ -32,7 +32,7 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
 
 
 def _holders_of(dataset: Any, held: list[Found]) -> list[Found]:
-    # The handle itself, and whatever contains it along the path.
+    # Return the handles, and everything along the paths that contains a handle.
     known = {each.path: each for each in walk(dataset)}
     return [
         each

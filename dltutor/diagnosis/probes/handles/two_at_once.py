@@ -1,4 +1,4 @@
-"""Compare two workers that draw at once, in slow motion, with ones that take turns."""
+"""Compare two workers that draw at once, in slow motion, with workers that take turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
-_DRAWN: Final = 24  # samples; more if they're drawn quickly
+_DRAWN: Final = 24  # samples, or more if drawing is quick
 _MOST: Final = 240
 _NATURAL: Final = 1.0  # seconds of drawing without pauses
 _PAUSES: Final = 1.2  # seconds of pauses in each worker
@@ -36,7 +36,7 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
         inherited: The descriptors that were open before any worker started.
 
     Returns:
-        Both counts, and what was raised, or "".
+        Both counts, and what a worker raised, or "" if no worker did.
     """
     order = subject.keys()[:_MOST]
     began = time.monotonic()
@@ -55,7 +55,7 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
     }
     both = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=True))
     differ = [index for index in order if index in right and both.get(index) != expected[index]]
-    # Only samples that arrived count as wrong. One that's late says nothing.
+    # Only samples that arrived count as wrong, because a missing sample may be late.
     raised = [each for index in differ if (each := both.get(index, "")).startswith("!")]
     came = [index for index in differ if index in both]
     return len(right & set(both)), len(came), raised[0][1:] if raised else ""
@@ -136,7 +136,7 @@ def _said(answer: Any) -> str:
 
 
 def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Do the same for a stream: each worker's share, alone and next to the other worker."""
+    """Do the same for a stream, with each worker's share alone and next to the other worker."""
 
     def run(only: int | None) -> dict[int, list[str]]:
         with suppress(forks.NoAnswer):

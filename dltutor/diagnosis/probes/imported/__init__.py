@@ -1,7 +1,7 @@
 """Does the dataset need something that main set up and a new interpreter doesn't have?
 
-This is asked when workers that aren't forked raise an error or deliver samples that differ from
-main's. The loader runs with new workers that get main's values first.
+Run the loader with new workers that get main's values first. The doctor asks this if workers that
+aren't forked raise an error or deliver samples that differ from main's.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """How workers in new interpreters do once they get main's globals.
+    """How a run ends if workers in new interpreters get main's globals.
 
     Args:
         end: How the run ended.
-        unlike: How many of its samples differed from those without workers.
+        unlike: How many samples differed from the run without workers.
         batches: How many batches arrived.
-        names: The globals and class attributes that had been different in the workers.
+        names: The globals and class attributes that had differed in the workers.
     """
 
     end: str
@@ -54,12 +54,12 @@ _ENDED: Final = {
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if workers in new interpreters behave differently from main, and forked ones don't."""
+    """Return whether workers misbehave in new interpreters, but not if they're forked."""
     return evidence.forked is not None and evidence.forked.well
 
 
 def ask(subject: Subject) -> Imported:
-    """Run it with new workers, one pass."""
+    """Run the loader for one epoch with new workers that get main's globals."""
     alone = subject.known.alone if subject.known is not None else None
     folder = tempfile.mkdtemp()
     subject.in_workers(before=globals_of_main.Given(globals_of_main.packed(subject), folder))

@@ -1,4 +1,4 @@
-"""Pickle what main holds in modules and classes, and set it in a new interpreter."""
+"""Pickle the values that main holds in modules and classes, and set them in a new interpreter."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HEAVY: Final = 16 * MB
 _MOST: Final = 3000
 _CODE: Final = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, property)
 
-#: Module, class (or ""), name.
+#: The module, class (or ""), and name of a value.
 Key = tuple[str, str, str]
 
 
 class Given:
-    """Sets main's values in a worker that has different ones. Called when the worker starts.
+    """A function that a worker calls when it starts, to replace values that differ from main's.
 
     Args:
         packed: The pickled values.
@@ -74,7 +74,7 @@ def _values(subject: Subject) -> Iterator[tuple[Key, Any]]:
                 modules[module_of(cls)] = classes[cls] = None
         if is_a(thing, (types.FunctionType, type)) and _mine(module_of(thing)):
             modules[module_of(thing)] = None
-    for name in list(modules):  # and the modules that these import
+    for name in list(modules):  # add the modules that these modules import
         for each in attributes_of(sys.modules[name]).values():
             known = attributes_of(each).get("__name__") if is_a(each, types.ModuleType) else None
             if type(known) is str and _mine(known):
@@ -111,7 +111,7 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
     if not missing and digest(vars(target)[name]) == digest(value):
         return False
     setattr(target, name, value)
-    if not cls:  # if a script was run again, its functions have their own globals
+    if not cls:  # if a script ran again, its functions have their own globals
         for each in attributes_of(held).values():
             inside = attributes_of(each).values() if is_a(each, type) else ()
             for function in (each, *inside):

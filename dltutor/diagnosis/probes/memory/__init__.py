@@ -1,9 +1,9 @@
 """Does the workers' own memory grow?
 
-Measure it inside forked workers, between two batches. First, run them as they are. If they copied
-main's pages, hide main's objects from the collector. If they took new memory, collect after each
-batch, return large blocks to the system, and draw the same samples again and again. Trace
-what grows down to its container.
+Measure the memory inside forked workers, between two batches, first with nothing changed. If the
+workers copied main's pages, hide main's objects from the collector. If the workers took new memory,
+run them again with a collection after each batch, with large blocks returned to the operating
+system, and with the same samples again and again. Find the containers that grow.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LONG: Final = 2.0  # seconds of a run
+_LONG: Final = 2.0  # seconds for a run
 _SOME: Final = 6.0  # MB of growth that make another run worth its time
 _START: Final = 24.0  # MB of private memory; an ordinary loader's worker has less
-_SETTLED: Final = 4  # batches until a worker has what it needs
+_SETTLED: Final = 4  # batches after which a worker has allocated what it needs
 
 Curve = list[dict[str, Any]]
 
@@ -36,20 +36,21 @@ Curve = list[dict[str, Any]]
 class Memory:
     """The memory of forked workers in MB, measured inside them between two batches.
 
-    The numbers are those of the worker with the most; -1 for a run that wasn't made. "peak" is
-    growth since before the first sample, "late" is growth after the first third of the samples. All
+    Each number is from the worker with the most, or -1 if the run wasn't made. "peak" is growth
+    since before the first sample, and "late" is growth after the first third of the samples. All
     runs are compared after the same number of samples.
 
     Args:
-        copied: Pages of main that were copied; -1 if no worker could be measured.
-        copied_frozen: The same, with main's objects hidden from the garbage collector.
+        copied: Pages of main that a worker copied, or -1 if no worker could be measured.
+        copied_frozen: The same as `copied`, with main's objects hidden from the garbage collector.
         copied_in_loop: The same as `copied`, with the training loop.
         collections: Full garbage collections in one worker.
-        collected_at: The line that made the last of them.
-        read: Large containers of Python objects: [path, class, length, share of its elements' pages
-            that a worker had copied before its first sample, the same at the end].
-        samples: How many samples the worker had made when the runs are compared.
-        late_samples: How many of them came after the first third.
+        collected_at: The line during which the last full collection started.
+        read: Large containers of Python objects, each as [path, class, length, share of its
+            elements' pages that a worker had copied before its first sample, the same share at the
+            end].
+        samples: After how many samples the runs are compared.
+        late_samples: How many of the compared samples came after the first third.
         peak_as_it_is: Growth with nothing changed.
         peak_collected: Growth with a garbage collection after each batch.
         peak_returned: Growth with large blocks returned to the operating system.
@@ -58,10 +59,11 @@ class Memory:
         late_collected: The same as `peak_collected`, after the first third.
         late_returned: The same as `peak_returned`, after the first third.
         late_repeated: The same as `peak_repeated`, after the first third.
-        later_epochs: Growth after the first epoch in persistent workers with nothing changed; -1 if
-            there was no later epoch.
-        grown: Containers that grew with new samples: [path, class, elements per sample, bound]. The
-            bound is None for none, or 0 if it only showed when the container was full.
+        later_epochs: Growth after the first epoch in persistent workers with nothing changed, or -1
+            if there was no later epoch.
+        grown: Containers that grew with new samples, each as [path, class, elements per sample,
+            bound]. The bound is None if there's none, or 0 if it showed only when the container was
+            full.
     """
 
     copied: float = -1.0
@@ -95,7 +97,7 @@ class Memory:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if a worker grew, or had a lot of private memory from the start."""
+    """Return whether a worker grew, or had a lot of private memory from the start."""
     if not evidence.parts.workers:
         return False
     run = evidence.run
@@ -108,7 +110,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Memory:
-    """Run the loader as it is, then with the changes that may explain its memory."""
+    """Run the loader as it is, then with the changes that may explain the workers' memory."""
     until = time.monotonic() + subject.seconds - 1
     large = containers.large(
         [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -178,7 +180,7 @@ class _Runs:
         batches: int = 1_000_000,
         stay: bool = False,
     ) -> list[Curve]:
-        """Return the workers' measurements in one run that only takes the batches."""
+        """Return the workers' measurements from one run that only takes the batches."""
         if time.monotonic() > self.until - 0.5:
             return []
         probe = self._put(change, large, named)
@@ -201,7 +203,7 @@ class _Runs:
         return probe.read()
 
     def with_loop(self) -> list[Curve]:
-        """Return the workers' measurements in a run of the training loop."""
+        """Return the workers' measurements from a run of the training loop."""
         probe = self._put("", None, False)
         runner.run(self.subject, seconds=_LONG, content=False, epochs=1)
         return probe.read()
@@ -213,7 +215,8 @@ class _Runs:
 
 
 def _first_pass(subject: Subject) -> int:
-    # How many samples a worker draws before any repeats. For a stream, that isn't known.
+    # Return how many samples a worker draws before any of them repeats. For a stream, that isn't
+    # known, so return a large number.
     length = length_of(subject)
     return max(length // subject.inner.num_workers, 1) if length else 1_000_000_000
 
@@ -231,7 +234,7 @@ def _samples(curves: list[Curve]) -> int:
 
 
 def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
-    # Growth of private memory minus growth of anonymous memory: pages once shared with main.
+    # Private memory that grew without anonymous memory consists of pages once shared with main.
     most = 0.0
     for curve in curves:
         start = curve[0]["private"] - curve[0]["anonymous"]
@@ -273,7 +276,7 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Growth after a third of the samples and some batches, and the number of samples it took.
+    # Return the growth after a third of the samples and some batches, and in how many samples.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]
@@ -288,7 +291,7 @@ def _late(curves: list[Curve], most: int) -> tuple[float, int]:
 
 
 def _later(curves: list[Curve], epoch: int) -> float:
-    # Growth after the first epoch of a worker.
+    # Return the growth after a worker's first epoch.
     found = -1.0
     for curve in curves:
         first = [each["anonymous"] for each in curve if each["samples"] <= epoch]
@@ -299,7 +302,7 @@ def _later(curves: list[Curve], epoch: int) -> float:
 
 
 def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, float, int | None]]:
-    # Containers that gain elements with each new sample, in any worker.
+    # Return the containers that gain elements with each new sample, in any worker.
     still = {path for curve in repeated for path, *_ in curve[-1].get("grown", ())}
     found: dict[str, tuple[str, str, float, int | None]] = {}
     for curve in new:

@@ -24,12 +24,13 @@ from dltutor.diagnosis.objects.walking import Found
 from dltutor.failures.heap_growth import return_freed_memory
 from dltutor.tables import MB
 
-#: What to change in the workers. "": nothing. "frozen": turn off garbage collection. "collected":
-#: collect after each batch. "returned": return large blocks to the operating system. "repeated":
-#: make the first batch again and again. "filled": fill growing containers at the second batch.
+#: What to change in the workers: "" changes nothing, "frozen" turns off garbage collection,
+#: "collected" collects after each batch, "returned" returns large blocks to the operating system,
+#: "repeated" makes the first batch again and again, and "filled" fills growing containers at the
+#: second batch.
 Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
 
-_FULL: Final = 160.0  # MB that a worker may grow by
+_FULL: Final = 160.0  # MB of growth in a worker that end the run
 _FILLED: Final = 20_000  # elements to add to a container, to see whether it has a bound
 _HOLES: Final = 4000  # free blocks of one size, at most
 _HEAP: Final = 64 << 30  # bytes of a heap, at most
@@ -37,10 +38,10 @@ _COST: Final = 4  # wait this many times as long as a measurement took before th
 
 
 class Probe:
-    """Measures the workers that are forked after it was made.
+    """A probe that measures the workers forked after it was made.
 
     Args:
-        change: What to change in them.
+        change: What to change in the workers.
         large: Containers whose pages to look at, from `containers.large`.
         named: Whether to record which containers grow.
     """
@@ -120,7 +121,7 @@ class _Inside:
         cls.fetch = fetched
 
     def note(self) -> None:
-        """Record how much memory the worker has."""
+        """Record how much memory the worker uses."""
         began = time.monotonic()
         private, anonymous = _anonymous()
         note: dict[str, Any] = {
@@ -172,8 +173,8 @@ class _Inside:
 
 
 def _anonymous() -> tuple[float, float]:
-    # Return the worker's own MB, and its anonymous MB including those shared with main. Batches in
-    # shared memory don't count. Mapped files hardly do, because their pages are clean.
+    # Return the worker's private MB, and its anonymous MB including those shared with main. Batches
+    # in shared memory don't count. Mapped files hardly count, because their pages are clean.
     sizes: dict[str, int] = {}
     with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
         for line in figures.read(4096).splitlines()[1:]:
@@ -184,10 +185,10 @@ def _anonymous() -> tuple[float, float]:
 
 
 def fill_holes() -> None:
-    """Allocate the free blocks in the middle of this process's heap, forever.
+    """Allocate the free blocks in the middle of this process's heap, and never free them.
 
-    A forked worker would use them up before its heap grows, and how many there are is luck. See
-    `heap_growth`.
+    Otherwise, a forked worker would use these blocks up before its heap grows, and how many there
+    are is luck. See `heap_growth`.
     """
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
@@ -204,7 +205,7 @@ def fill_holes() -> None:
 
 
 def _fill(thing: Any) -> None:
-    # Add elements like its own: keys of the same type, and one of its values.
+    # Add elements like the container's own, with keys of the same type and one of its values.
     if isinstance(thing, list):
         thing.extend([thing[-1]] * _FILLED)
         return
@@ -218,6 +219,6 @@ def _fill(thing: Any) -> None:
         thing.update(keys)
         return
     value = thing[last]
-    # The new keys sort before its own, like older ones.
+    # The new keys sort before the container's own, like older keys.
     for key in keys:
         thing[key] = value

@@ -1,6 +1,6 @@
 """Can the dataset and its functions be pickled for a worker that isn't forked?
 
-Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle the dataset
+Pickle both as main does for a spawned worker, and part by part if that fails. Unpickle the dataset
 in this process, and draw samples from the copy. This starts no other process.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _DRAWN: Final = 16
 _LARGE: Final = 16 * MB  # bytes of an array that's worth mapping
-_HEAVY: Final = 64 * MB  # bytes of a pickle above which no copy is made
+_HEAVY: Final = 64 * MB  # bytes; a larger pickle isn't unpickled
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Travel:
     """Whether the dataset, the collate_fn, and the worker_init_fn can be pickled and copied.
 
     Args:
-        cannot: Their smallest parts that can't be pickled: [path, class, error].
-        gone: Their smallest parts whose pickle refers to a tensor that's freed before anything can
-            unpickle it: [path, class].
+        cannot: The smallest parts that can't be pickled, each as [path, class, error].
+        gone: The smallest parts whose pickle refers to a tensor that's freed before anything can
+            unpickle it, each as [path, class].
         main: The classes and functions of `__main__` that the pickle refers to by name.
-        script: The file of `__main__`; "" if it has none, as in a notebook.
+        script: The file of `__main__`, or "" if it has none, as in a notebook.
         raised: What drawing samples raised, from a copy that was pickled and unpickled in main.
-        unlike: How many samples from that copy differed, with the same seeds.
+        unlike: How many samples from an unpickled copy differed, with the same seeds.
         bytes: Size of the pickle, if workers get one.
         seconds: Seconds that it takes to write and read the pickle.
-        mapped: Arrays that map a file and that a pickle would copy: [path, bytes].
+        mapped: Arrays that map a file and that a pickle would copy, each as [path, bytes].
     """
 
     cannot: tuple[tuple[str, str, str], ...] = ()
@@ -72,7 +72,7 @@ class Travel:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if there are workers."""
+    """Return whether there are workers."""
     return evidence.parts.workers > 0
 
 
@@ -92,7 +92,7 @@ def ask(subject: Subject) -> Travel:
                 packed, count = packing.pack(thing, subject.seconds / 2)
             except Unanswered:
                 raise
-            except Exception:  # it can't be pickled, for whatever reason
+            except Exception:  # pickling may raise anything
                 cannot += packing.refused(path, thing)
                 continue
             names |= dict.fromkeys(packing.names_of_main(packed))
@@ -115,7 +115,7 @@ def ask(subject: Subject) -> Travel:
 
 
 def _mapped(dataset: Any) -> list[tuple[str, int]]:
-    # numpy pickles a memmap as an ordinary array: its content, not its path.
+    # numpy pickles a memmap as an ordinary array, with its content instead of its path.
     return [
         (each.path, int(each.thing.nbytes))
         for each in walk(dataset, with_globals=False)
@@ -134,13 +134,13 @@ def _timed(dataset: Any) -> tuple[int, float]:
 
 
 def _copied(subject: Subject) -> tuple[str, int]:
-    # What drawing from a copy raises that the original doesn't, and how many samples differ.
+    # Return what drawing from a copy raises that the original doesn't, and how many samples differ.
     if subject.stream:
         return "", 0
     try:
         packed = bytes(_pickled(subject.dataset))
         copy = pickle.loads(packed) if len(packed) < _HEAVY else subject.dataset
-    except Exception:  # for example, something that works only while a worker starts
+    except Exception:  # for example, a part that can be unpickled only while a worker starts
         return "", 0
     unlike, until = 0, time.monotonic() + 1.0
     for index in subject.indices()[:_DRAWN]:
@@ -148,7 +148,7 @@ def _copied(subject: Subject) -> tuple[str, int]:
             break
         try:
             own = _drawn(subject.dataset, index)
-        except Exception:  # a sample that fails in the original too
+        except Exception:  # this sample fails in the original, too
             continue
         try:
             unlike += _drawn(copy, index) != own
@@ -160,7 +160,7 @@ def _copied(subject: Subject) -> tuple[str, int]:
 def _pickled(dataset: Any) -> Any:
     try:
         return pickle.dumps(dataset)
-    except Exception:  # a lock or queue of multiprocessing needs its own pickler
+    except Exception:  # a multiprocessing lock or queue needs its own pickler
         with as_for_spawned():
             return ForkingPickler.dumps(dataset)
 

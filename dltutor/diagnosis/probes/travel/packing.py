@@ -1,7 +1,7 @@
 """Pickle a dataset as for a worker that isn't forked, and find what can't be pickled.
 
-Arrays and tensors are left out, because they can be pickled and may be large. Tensors that exist
-only for the pickle are counted.
+Leave out arrays and tensors, because they can be pickled and may be large. Count the tensors that
+exist only for the pickle.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TRANSPARENT: Final = (
     partial,
 )
 _MOST: Final = 200  # parts of one thing to try one by one
-_LONGEST: Final = 2.0  # seconds after which a thing isn't taken apart any further
+_LONGEST: Final = 2.0  # seconds to pickle a thing or take it apart
 
 
 class _Weightless(ForkingPickler):
@@ -68,7 +68,7 @@ class _InTime(io.BytesIO):
         self._until = time.monotonic() + seconds
 
     def write(self, data: Any) -> int:
-        # Called for every 64 kB.
+        # The pickler calls this for every 64 kB.
         if time.monotonic() > self._until:
             raise Unanswered(
                 f"it holds so many objects that pickling takes over {self._seconds:.0f} s"
@@ -81,24 +81,24 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
     Args:
         thing: Any object.
-        seconds: How long it may take.
+        seconds: How long pickling may take.
 
     Raises:
-        Unanswered: It takes longer.
-        Exception: It can't be pickled.
+        Unanswered: Pickling takes longer.
+        Exception: The thing can't be pickled.
     """
     file = _InTime(seconds)
     pickler = _Weightless(file)
     pickler.dump(thing)
     storages = pickler.storages
-    del pickler  # it keeps everything that it has pickled
+    del pickler  # a pickler keeps everything that it has pickled
     if storages:
         gc.collect()
     return file.getvalue(), sum(each.expired() for each in storages)
 
 
 def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
-    """Return the smallest parts of a thing that can't be pickled: [path, class, error]."""
+    """Return the smallest parts of a thing that can't be pickled, each as [path, class, error]."""
     return _refused(path, thing, _DEEP, time.monotonic() + _LONGEST)
 
 
@@ -120,7 +120,7 @@ def _refused(path: str, thing: Any, depth: int, until: float) -> list[tuple[str,
 
 
 def fleeting(path: str, thing: Any) -> list[tuple[str, str]]:
-    """Return the smallest parts whose pickle refers to a tensor that is gone: [path, class]."""
+    """Return the smallest parts whose pickle refers to a freed tensor, each as [path, class]."""
     return _fleeting(path, thing, _DEEP, time.monotonic() + _LONGEST)
 
 
@@ -158,12 +158,12 @@ def _class(thing: Any) -> str:
 
 
 def _parts(path: str, thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    # The parts that go into the pickle of a thing. For an object, that's its reduced state.
+    # Yield the parts that go into a thing's pickle. For an object, that's its reduced state.
     if depth == 0 or is_a(thing, (type, types.FunctionType, types.ModuleType, str, bytes)):
         return
     library = module_of(type(thing)).partition(".")[0]
     if library in _STANDARD and not is_a(thing, _TRANSPARENT):
-        return  # an executor or a thread can't be pickled itself, whatever its parts
+        return  # an executor or a thread can't be pickled, whatever it holds
     if is_a(thing, (dict, list, tuple, set, frozenset)):
         inside = foreign.elements(thing)
         yield from _some((f"{path}[{foreign.text(key)}]", each) for key, each in inside)
@@ -198,5 +198,5 @@ def _state(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _some(parts: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    with suppress(Exception):  # the parts are iterators that may raise
+    with suppress(Exception):  # a reducer's iterators may raise
         yield from islice(parts, _MOST)

@@ -1,7 +1,8 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-This is asked when a loader with forked workers hangs. A witness in each worker looks at its stack,
-releases the lock it waits for, and starts the threads that the fork left behind.
+The doctor asks this if a loader with forked workers hangs. A witness in each worker looks at the
+worker's stack, releases the lock that the worker waits for, and starts the threads that the fork
+left behind.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-#: Arguments of `runner.run` for a loader that hangs.
+#: Arguments to `runner.run` for a loader that hangs.
 SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
 
 
@@ -30,10 +31,11 @@ class Waits:
     """What the forked workers of a loader wait for when it hangs.
 
     Args:
-        stuck: Each place where a worker was stuck: [worker, line of yours, kind, name, file of the
+        stuck: Each place where a worker was stuck, as [worker, your line, kind, name, file of the
             code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" (the
             result of the named thread), or "" if nothing was found. Freed says whether the worker
-            went on once the witness released the lock, started the threads, or gave it an answer.
+            went on once the witness released the lock, started the threads, or gave the worker an
+            answer.
         held: The names of locks that another thread already held when the worker started.
         threads: The most OpenMP threads that torch would use in a stuck worker.
     """
@@ -54,7 +56,7 @@ class Waits:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Ask if forked workers hang."""
+    """Return whether forked workers hang."""
     if evidence.parts.method != "fork":
         return False
     timed_out = "DataLoader timed out" in evidence.run.error
@@ -62,7 +64,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
-    """Run it once, with a witness in each worker.
+    """Run the loader once, with a witness in each worker.
 
     Args:
         subject: The loader.
@@ -74,7 +76,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     def remember() -> None:
         others.extend(each for each in threading.enumerate() if each not in others)
 
-    os.register_at_fork(before=remember)  # for as long as this process lives
+    os.register_at_fork(before=remember)  # the hook stays as long as this process
     subject.change(timeout=0)
     subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
     runner.run(subject, own_loop=own_loop, **SHORT)

@@ -1,6 +1,6 @@
 """Find what a stuck thread may be waiting for, and how to free it.
 
-A Cause is found in the variables of the thread's frames, and in what these hold.
+The search starts from the variables in the thread's frames, and follows what these hold.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Cause:
 
     Args:
         kind: "lock", "executor", "thread", or "answer" (the result of a thread).
-        path: Its name.
-        by: The file whose code waits for it.
-        remove: Removes the cause.
+        path: The name of the lock, executor, or thread.
+        by: The file whose code waits.
+        remove: A function that removes the cause.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Cause:
     remove: Callable[[], object]
 
     def to_dict(self) -> dict[str, str]:
-        """Return it as JSON can hold it."""
+        """Return the fields that fit into JSON."""
         return {"kind": self.kind, "path": self.path, "by": self.by}
 
 
@@ -57,7 +57,7 @@ def causes(
     Args:
         frames: The frames of the waiting thread, the innermost first.
         roots: Where to look up names.
-        others: The threads of the process that this one was forked from.
+        others: The threads in the process that forked this one.
     """
     # Skip the standard library's frames to find the code that called it to wait.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
@@ -68,7 +68,7 @@ def causes(
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
             yield Cause("lock", name, by, partial(_release, each))
-    if own == 0:  # acquiring a lock doesn't have its own frame, and neither does a SimpleQueue
+    if own == 0:  # neither a lock nor a SimpleQueue has a frame of its own
         for frame in frames[:2]:
             for path, lock in _around(frame, held):
                 yield Cause("lock", named(roots, lock) or path, by, partial(_release, lock))
@@ -97,7 +97,7 @@ def held_in(roots: Sequence[Found]) -> list[str]:
 
 
 def held(thing: Any) -> bool:
-    """Say whether a thing is a lock that another thread holds."""
+    """Return whether a thing is a lock that another thread holds."""
     if is_a(thing, threading.Condition):
         thing = attribute(thing, "_lock")
     if is_a(thing, threading.Semaphore):
@@ -105,11 +105,13 @@ def held(thing: Any) -> bool:
     if not is_a(thing, _LOCKS):
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
-        # The witness holds no lock itself. A thread that was lost in the fork had the same number.
+        # A witness owns no lock. If an RLock takes a witness for its owner, a thread that was lost
+        # in the fork had the same number. If the main thread owns the lock, no other thread holds
+        # it.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())
-    if thing.acquire(blocking=False):  # an RLock, before Python 3.14
+    if thing.acquire(blocking=False):  # an RLock has no locked() before Python 3.14
         thing.release()
         return False
     return True
@@ -120,7 +122,7 @@ def _release(lock: Any) -> None:
     if is_a(lock, threading.Condition):
         lock = attribute(lock, "_lock")
     if hasattr(lock, "_release_save"):
-        lock._release_save()  # for an RLock; it doesn't check the owner
+        lock._release_save()  # an RLock's _release_save() doesn't check the owner
     else:
         lock.release()
 
@@ -148,7 +150,7 @@ def restart(thread: Any) -> None:
 
 
 def supply(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
-    """Give something to whatever is being waited for, no matter what it is."""
+    """Give None to whatever the thread waits for, no matter what it expects."""
     for each in waited_for or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if is_a(each, threading.Event):
@@ -175,7 +177,7 @@ def _is_ours(thread: threading.Thread) -> bool:
 
 
 def _at_hand(frame: FrameType) -> list[Any]:
-    # The values of a frame's variables, and what these hold.
+    # Return the values of a frame's variables, and what these values hold.
     found = list(frame.f_locals.values())
     for each in list(found):
         found += [part.thing for part in walking.held(Found("", each))]
@@ -189,7 +191,7 @@ def _is_telling(thing: Any) -> bool:
 
 
 def _around(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
-    # Search the variables of a frame, the globals that its code names, and what these hold.
+    # Search the variables of a frame, the globals that its code names, and what both hold.
     starts = [Found(*each) for each in frame.f_locals.items()]
     names = frame.f_code.co_names
     starts += [Found(name, frame.f_globals[name]) for name in names if name in frame.f_globals]

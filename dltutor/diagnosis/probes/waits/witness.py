@@ -1,9 +1,9 @@
 """A thread in each forked worker that finds out what the worker waits for, and tries to free it.
 
 The worker starts this witness in its `worker_init_fn`. If the worker's main thread has been at one
-place inside a sample for a while, the witness looks through its frames for a lock that's held, an
-executor without its threads, or a thread that main has and the worker doesn't. The witness releases
-the lock or starts the threads, and then checks whether the worker goes on.
+place inside a sample for a while, the witness looks through the thread's frames for a lock that's
+held, an executor without its threads, or a thread that main has and the worker doesn't. The witness
+releases the lock or starts the threads, and then checks whether the worker goes on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST: Final = 6  # causes to remove in one worker
 
 
 class Witness:
-    """Starts the witness in a worker. Called before the user's own `worker_init_fn`.
+    """A function that starts a witness in a worker, before the user's own `worker_init_fn` runs.
 
     Args:
         folder: Where each worker writes what it found, as lines of JSON.
