@@ -43,7 +43,7 @@ def size(thing: Any) -> int | None:
 
 
 def bound(thing: Any) -> int | None:
-    """Return the maximum length that a container declares, or None if it doesn't."""
+    """Return the maximum length that a container declares, or None if it declares none."""
     if is_a(thing, deque):
         return _number(thing, "maxlen")
     return _number(_cache_info(thing), "maxsize")
@@ -53,8 +53,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
     """Find large containers of Python objects.
 
     Returns:
-        Each container's path, class, and length, and the page numbers of a few thousand of its
-        elements.
+        Each container's path, class, and length, and the page numbers of a few thousand elements.
     """
     found = []
     for each in reached(roots):
@@ -197,7 +196,6 @@ def _module_of(thing: Any) -> list[Found]:
 
 
 def _is_your_code(thing: Any) -> bool:
-    # Your code belongs neither to a library nor to Python.
     name = module_of(thing)
     return name != "builtins" and name in sys.modules and _is_yours(sys.modules[name])
 

@@ -1,4 +1,4 @@
-"""Compute digests of samples and batches, short strings that are equal if the content is."""
+"""Compute digests, which are short strings that are equal for equal samples or batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PICKLED: Final = 16 * MB  # bytes of an object's pickle
 
 
 def digest(thing: Any) -> str:
-    """Return 16 characters that stand for the content of any object."""
+    """Return a 16-character digest of any object's content."""
     content = _Content()
     content.feed(thing, _DEEP)
     return content.hash.hexdigest()
@@ -101,14 +101,14 @@ def _attributes_hold_data(thing: Any) -> bool:
 
 
 class _Content:
-    """A hash of a thing, with a limit to the parts that it takes."""
+    """A hash of a thing's parts, up to `_LEAVES` of them."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=8)
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Add a thing with its parts, or only the name of its class if that raises."""
+        """Add a thing with its parts, or only the name of its class if reading the parts raises."""
         self.left -= 1
         if self.left < 0:
             return

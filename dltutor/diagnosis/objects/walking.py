@@ -40,8 +40,7 @@ class Found:
     Args:
         path: The path as code, such as `dataset.transform.rng` or `module.NAME`.
         thing: What was found.
-        holder: The object, module, or container that holds the thing. If None, the thing can't be
-            replaced there.
+        holder: The object, module, or container that holds the thing. If None, `put` doesn't work.
         key: The thing's attribute name in the holder, or its key or position.
     """
 
@@ -193,6 +192,6 @@ def cells(function: types.FunctionType) -> list[tuple[str, Any]]:
     found = []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:
-        with suppress(ValueError):  # an empty cell
+        with suppress(ValueError):  # the cell is empty
             found.append((name, cell.cell_contents))
     return found

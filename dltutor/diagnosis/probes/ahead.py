@@ -35,8 +35,7 @@ class Ahead:
         held_by_two: MB of shared memory with prefetch_factor=2.
         seconds: Seconds per batch with the loader's own prefetch_factor.
         seconds_by_two: Seconds per batch with prefetch_factor=2.
-        steady: Like `seconds`, but in a loop that pauses after each batch for as long as a batch
-            takes.
+        steady: Like `seconds`, but in a loop that pauses after each batch as long as a batch takes.
         steady_by_two: Like `seconds_by_two`, but in the loop that pauses.
     """
 
@@ -52,7 +51,7 @@ class Ahead:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether prefetch_factor is above the default and its batches are many megabytes."""
+    """Return whether prefetch_factor is above the default and the batches are many megabytes."""
     if not evidence.run.well:
         return False
     parts, run = evidence.parts, evidence.run

@@ -1,8 +1,8 @@
 """Would batches that are ready arrive sooner with `in_order=False`?
 
-Alternate between the loader as it is and `in_order=False`, and time how long half of the batches
-take to arrive. If the loader has a sampler, both runs get the same order, in which the slowest
-sample that we know of is in the second batch.
+Alternate between the loader as it is and the loader with `in_order=False`, and time how long half
+of the batches take to arrive. If there's a sampler, both get the same order, with the slowest
+sample that we know of in the second batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Where does the dataset end?
 
-`__len__` claims one end, and `__getitem__` may have another, so find the index from which on
-`__getitem__` has no samples. Also look for a number in the dataset that shows that the length is
-intended.
+`__len__` claims one end, but `__getitem__` may have another, so find the index where `__getitem__`
+runs out of samples. Also look for a number in the dataset that shows that the length is intended.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Ending:
 
     Args:
         length: What `__len__` returns.
-        end: The index from which on there are no samples, or -1 if it wasn't found.
+        end: The index where the samples run out, or -1 if it wasn't found.
         limits: The paths of numbers in the dataset that show that the length is intended.
         said: The exception that `dataset[length - 1]` raises, if the end comes earlier.
         line: The line of your code that raises the exception.
@@ -107,7 +106,7 @@ def _first(test: Callable[[int], bool], false: int, true: int) -> int:
 
 def _beyond(dataset: Any, length: int) -> int:
     # If there's a sample past the end that looks like the others, the end is where an index raises.
-    # If no index raises, the end may be a few indices on, where a sample has another shape.
+    # If no index raises, the end may be a few indices later, where a sample has another shape.
     usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
     if shape(dataset[length]) not in usual:
         return -1

@@ -37,7 +37,7 @@ class Epochs:
     """Whether persistent workers get what main sets between epochs.
 
     Args:
-        looked: How many samples came after the first epoch.
+        looked: How many samples of later epochs were compared.
         stale: How many later samples differ between persistent workers and fresh workers.
         arrived: How many later samples are the same with fresh workers and without workers.
         moved: How many later samples from fresh workers differ from the first epoch.

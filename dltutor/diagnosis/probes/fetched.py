@@ -2,8 +2,8 @@
 
 Fetch the first batches the way the loader does, then build the same batches by hand from the
 dataset's own samples, in one process and with the same random numbers. Also build batches of one
-sample, to see which row of a batch belongs to which sample. Ask the sampler for its first batches
-several times.
+sample, to see which row of a batch belongs to which sample. Ask the sampler for batches several
+times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # seconds to compare batches
-_LONG: Final = 1.0  # seconds; drawing a batch that takes longer three times isn't worth it
+_LONG: Final = 1.0  # seconds per batch; above this, drawing a batch three times takes too long
 _MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
 _ROWS: Final = 128  # the most samples in a batch to tell apart
 _SHUFFLES: Final = (
@@ -55,14 +55,12 @@ class Fetched:
             the field, each as [field, rows, samples].
         dropped: Fields that some samples of a batch have, but the batch doesn't, each as [field,
             samples that have the field, samples].
-        crossed: Fields whose rows are in a different order than the rows of the first field, each
-            as [field, first field].
+        crossed: Fields with rows in a different order than in the first field, each as [field,
+            first field].
         overwritten: Whether a batch changes when the collate function makes another one.
-        together: Whether samples in a batch differ from the same samples in batches of one, for
-            example because of padding.
+        together: Whether samples differ between this batch and batches of one, as with padding.
         reused: Whether the sampler changes a batch of indices after dealing it out.
-        dealt_once: Whether the sampler deals out different batches the second time, with the same
-            random numbers.
+        dealt_once: Whether the sampler's batches differ the second time, with equal random numbers.
         seeds: Whether the sampler always sets torch's global generator to the same state.
         stuck: The function that the sampler calls for random numbers, if the sampler deals out the
             same batches with each seed and in each epoch. Otherwise "".
@@ -142,8 +140,7 @@ def ask(subject: Subject) -> Fetched:
 
 
 def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
-    # Return the first batches of indices, and whether the sampler changed a batch when it dealt out
-    # the next one.
+    # Return the first batches of indices, and whether the sampler changes a batch afterwards.
     subject.seed(seed)
     held = [(keys, [*keys]) for keys in islice(subject.inner.batch_sampler or (), _BATCHES)]
     return [before for _, before in held], any([*keys] != before for keys, before in held)

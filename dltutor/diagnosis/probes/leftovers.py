@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _CALLS: Final = 4  # calls to the loop, to see whether threads pile up in workers that stay
 _LOOK: Final = 0.05  # seconds between two looks at the workers
-_ALIKE: Final = 5  # counts of threads in a row that have to agree
+_ALIKE: Final = 5  # consecutive thread counts that have to agree
 _SETTLED: Final = 1.0  # seconds that workers get to exit, or to start threads
 
 
@@ -40,8 +40,7 @@ class Leftover:
 
     Args:
         alive: How many workers were left after the loop had run once.
-        again: How many workers were left after the loop had run once more, or 0 if that isn't
-            known.
+        again: How many workers were left after the loop ran once more, or 0 if that isn't known.
         freed: How many of the workers' iterators the garbage collector freed.
         held: How many of the workers' iterators an exception still held after the collection.
         kind: The type of an exception that held one of the iterators, or "" if none did.
@@ -117,7 +116,7 @@ def ask(subject: Subject) -> Leftover:
     counts = len(found), len(again)
     found = again or found
     left = [each for each, pids in iterators if pids & {process.pid for process in found}]
-    # Without workers to wait for, the collector can free an iterator right away.
+    # Kill the workers, so that the collector can free their iterators right away.
     for each in left:
         torch_internals.forget_workers(each())
     for process in found:

@@ -52,7 +52,7 @@ def needed(evidence: Evidence) -> bool:
 def _leaves_early(evidence: Evidence) -> bool:
     if left_early(evidence.run):
         return True
-    # Workers may take so long to start that the run ended after a step or two. Then look at the run
+    # If workers take so long to start that the run shows only a step or two, look at the run
     # without workers.
     alone = evidence.alone
     cut = evidence.run.end == "enough" and len(evidence.run.passes) <= TIMES
@@ -60,7 +60,7 @@ def _leaves_early(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time both ways, in seconds per step, not counting the first step."""
+    """Time new iterators and one iterator, in seconds per step, not counting the first step."""
     subject.change(method="fork")  # with other start methods, new iterators are even slower
     loader = subject.inner
     # Don't end persistent workers, because the loader uses them for each new iterator.

@@ -1,7 +1,7 @@
 """Does the sampler deal out a new order in every epoch?
 
-Ask the sampler for its order twice, and again after `set_epoch`. Then collect the orders for all
-ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
+Ask the sampler for its order twice, and again after `set_epoch`. Then look for duplicates in the
+orders for all ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What's the loader made of?
 
-Read the loader's settings and the names of its parts, without calling any method of the dataset
-except `__len__`.
+Read the loader's settings and the names of its parts. Call no dataset method except `__len__`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 
-_DEEP: Final = 5  # wrappers inside each other, at most
+_DEEP: Final = 5  # the most wrappers to look into
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Parts:
-    """Read the settings."""
+    """Read the loader's settings and the names of its parts."""
     inner, dataset = subject.inner, subject.dataset
     collate: Any = inner.collate_fn
     plain = collate is default_collate or _name(collate) == "default_convert"
@@ -143,7 +142,6 @@ def _yours(dataset: Any) -> Any:
 
 
 def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
-    # Return the loader's sampler, its batch sampler, and the sampler inside the batch sampler.
     batches = inner.batch_sampler
     return inner.sampler, batches, attribute(batches, "sampler")
 

@@ -37,17 +37,13 @@ class Reordered:
     """A comparison of samples drawn in the sampler's order with samples drawn from last to first.
 
     Args:
-        looked: How many samples were compared, or 0 if samples already differ between two runs in
-            the same order.
+        looked: How many samples were compared, or 0 if two runs in the same order already differ.
         differ: How many samples differ between the two orders.
         index: The index of a sample that differs, as its repr.
-        other: The index of the sample that came instead, in one of the orders, as its repr. If no
-            other sample came, "".
-        paths: The paths of numbers and containers in the dataset that changed while samples were
-            drawn.
-        seconds: How many seconds the samples took in the sampler's order.
-        ascending: How many seconds the samples took in ascending order, or 0 if the sampler's order
-            is ascending.
+        other: The index whose sample came instead in one of the orders, as its repr, or "".
+        paths: The paths of the dataset's numbers and containers that drawing samples changed.
+        seconds: Seconds that drawing the samples took in the sampler's order.
+        ascending: Seconds in ascending order, or 0 if the sampler's order is ascending.
     """
 
     looked: int = 0
@@ -60,7 +56,7 @@ class Reordered:
 
     @property
     def times(self) -> float:
-        """The ratio of `seconds` to `ascending`, or 0 if that isn't known."""
+        """The ratio of `seconds` to `ascending`, or 0 if `ascending` isn't known."""
         return self.seconds / self.ascending if self.ascending else 0.0
 
     def __str__(self) -> str:
@@ -161,7 +157,6 @@ def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reord
 
 
 def _sizes(dataset: Any) -> dict[str, Any]:
-    # Return the dataset's numbers and the lengths of its containers, by path.
     found = {}
     for each in walk(dataset):
         of = number(each.thing) if is_a(each.thing, (int, float)) else size(each.thing)

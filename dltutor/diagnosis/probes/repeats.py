@@ -2,8 +2,8 @@
 
 Two workers draw the same indices, each index twice in a row, in two epochs. Samples that vary
 within a worker are random. If these samples are the same in the other worker, both workers drew the
-same random numbers. To find the source of the random numbers, free one source at a time and hold
-the others.
+same random numbers. To find the source of the numbers, free one source at a time and hold the
+others.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _drawn(
     mode = [""]  # the source that's free for the current sample in this worker
 
     def joined(samples: Any) -> tuple[int, str]:
-        # While sources are held, don't call your collate function, because it may draw random
-        # numbers, too, and the sources are held only while samples are drawn.
+        # While sources are held, don't call the user's collate function, because it may draw random
+        # numbers, too, and sources are held only while the dataset draws.
         with suppress(Exception):
             if not mode[0]:
                 return tagged(subject.inner.collate_fn(samples))
@@ -141,7 +141,7 @@ def _drawn(
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Count the samples that vary, then repeated and compared draws for W1 and for epoch 2."""
+    """Count the samples that vary, then the repeated and the compared draws in W1 and epoch 2."""
     varied = [
         at
         for at in range(0, len(first[0]) - 1, 2)

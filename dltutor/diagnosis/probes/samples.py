@@ -52,7 +52,7 @@ class Samples:
     Args:
         looked: How many samples were drawn.
         failed: The samples that raised, each as [index, type, message, line of your code].
-        ended: What cut the drawing short, "died", "hung", or "time", or "" if nothing did.
+        ended: What cut the drawing short ("died", "hung", or "time"), or "" if nothing did.
         at: The index that main was drawing when the process died or hung.
         code: The exit code of the process, if it died.
         typical: Median seconds per sample.
@@ -65,13 +65,12 @@ class Samples:
         beyond: An index past the end that returned a new sample, or -1 if there's none.
         bytes: Median size of a sample in bytes.
         read: How many bytes were read from files while samples were drawn.
-        of_files: Total size in bytes of the files that were open meanwhile, or 0 if it isn't known.
-        opened: How many file descriptors stayed open that samples had opened.
+        of_files: Total size in bytes of the files that samples opened, or 0 if it isn't known.
+        opened: How many file descriptors the samples left open.
         left: What drawing some samples again left behind, each as [what, how many, after how many
             draws], or None if no sample was drawn again.
         seeded: The names of global generators that each sample sets to the same state.
-        seeded_each: The names of global generators that each sample sets to a state that depends
-            only on the sample's index.
+        seeded_each: The names of global generators whose state each sample sets by its index only.
         busiest: The line of your code where more than half of the time goes, or "" if there's none.
         drawn_by_sampler: How many samples the sampler itself drew from the dataset.
         dealing: Seconds that the sampler took to deal out the indices.
@@ -317,8 +316,8 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     # Return the global generators whose state after a sample doesn't depend on the state before,
-    # first the generators with the same state after all samples, then the generators with a state
-    # for each index.
+    # first those with one state after all samples, then those with a different state for each
+    # index.
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     with suppress(Exception):
@@ -345,8 +344,7 @@ def _drawn(dataset: Any, key: Any) -> dict[str, str]:
 
 
 def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # Return how many batches the sampler promises and deals out, in two epochs. This is quick,
-    # because it draws no sample.
+    # Return how many batches the sampler promises and deals out in two epochs.
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
         dealt, said = 0, -1

@@ -1,8 +1,7 @@
 """If the whole run is killed, what's left in shared memory?
 
-Let a run take a few batches, then kill it the way a batch system kills a job. Count the segments
-that the run leaves behind, and remove them. The doctor asks this only if workers may share batches
-by name.
+Let a run take a few batches, then kill it the way a batch system kills a job. Count the run's
+leftover segments, and remove them. The doctor asks this only if workers may share batches by name.
 """
 
 from __future__ import annotations
@@ -101,9 +100,8 @@ def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
 
 
 def _kill(family: set[int]) -> None:
-    # Kill the shared memory managers first, because a manager that outlives the others removes
-    # their segments. In a killed job, all processes die at one instant, which we can't do from
-    # here.
+    # Kill the managers of shared memory first, because a manager that outlives the others removes
+    # their segments, and we can't kill all processes at one instant as the operating system can.
     for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

@@ -1,8 +1,7 @@
 """How many of the stream's samples does each worker deliver?
 
 Iterate the stream twice in main, then in the loader's workers without dropping a batch. Then hold
-the random generators in the workers and iterate the stream once more, so that the workers' samples
-can be compared.
+the random generators in the workers and iterate the stream again, to compare the workers' samples.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Shares:
         whole: How many samples one pass has in main.
         ended: Whether the pass in main came to its end.
         shares: How many samples each worker drew, including those that the loader drops.
-        complete: Whether each worker came to its end.
-        same: How many samples were the same in W0 and W1, at the same position, with all random
+        complete: Whether each worker came to the end of its share.
+        same: How many samples were the same in W0 and W1, at the same position, with random
             generators held.
         compared: How many samples of W0 and W1 were compared.
         distinct: How many of the compared samples were distinct.

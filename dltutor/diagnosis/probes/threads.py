@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COSTLY: Final = 0.001  # seconds per sample; shorter work isn't split among threads
 _LOOKED: Final = 1.2  # seconds to watch the workers
 _BUSY: Final = 0.15  # seconds that a worker's busiest thread computes, at least
-_SHARE: Final = 0.2  # a thread counts from this share of the busiest thread's time on
+_SHARE: Final = 0.2  # another thread counts if it computes this share of the busiest thread's time
 _TURNS: Final = 2
 
 

@@ -26,7 +26,7 @@ from dltutor.observation.foreign import is_a, number
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_TRIED: Final = 4  # samples
+_TRIED: Final = 4  # samples to try
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Twice:
         paths: The paths of what the first draw changed in the dataset.
         index: The index of a sample that came out differently, as its repr.
         counter: The path of a number that drawing other samples changes, or "" if there's none.
-            With its old value, a sample is the same again.
+            If the number gets its old value back, the sample is the same again.
     """
 
     looked: int = 0

@@ -1,8 +1,8 @@
 """Do two ranks get the same samples from the stream?
 
-Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The environment
-variables say so, as they do under `torchrun`, and the forks form a process group, so every way to
-ask for the rank gets the right one. If the forks can't form a group, there's no answer.
+Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. Environment
+variables tell each fork its rank, as under `torchrun`, and the forks form a process group, so every
+way to ask for the rank returns the right one. If the forks can't form a group, there's no answer.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class TwoRanks:
         alike: How many samples were the same on both ranks, at the same position.
         different: How many distinct samples rank 0 had.
         made_for: Paths of numbers whose names end in "rank" or "world_size".
-        failed: What the stream raised when a fork drew from it as one rank, or "" if it raised
-            nothing.
+        failed: What drawing as one of the ranks raised, or "" if it raised nothing.
     """
 
     drawn: int = 0
@@ -121,7 +120,7 @@ def _join(rank: int, meeting: int) -> bool:
             timeout=timedelta(seconds=_MEETING),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # accelerate asks for the rank only once
+        if accelerate is not None:  # accelerate keeps the rank that it asked for first
             warnings.simplefilter("ignore")
             accelerate.PartialState._reset_state()
             accelerate.PartialState(cpu=True)

@@ -1,8 +1,7 @@
 """Do the workers still run if they're forked while one of your threads holds a lock?
 
 The doctor asks this if an existing loader ran well, and a thread in your process held a lock that
-the dataset or its module refers to. The fork waits for such a moment, and each worker has a
-witness.
+the dataset or its module knows. The fork waits for such a moment, and each worker has a witness.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Would batches arrive sooner without workers?
 
 Alternate between the loader as it is and `num_workers=0`, and leave out the time that the workers
-take to start. If the workers aren't faster, run them once more to see on which line they spend
-their time.
+take to start. If the workers aren't faster, run them once more to find the line that takes the
+time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FEW: Final = 8  # the fewest batches to compare if samples are costly
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether samples are very cheap and many, or workers weren't faster so far."""
+    """Return whether there are many very cheap samples, or workers weren't faster so far."""
     if not evidence.run.well or not evidence.parts.workers:
         return False
     parts, samples, alone, run = evidence.parts, evidence.samples, evidence.alone, evidence.run
@@ -48,7 +48,7 @@ def needed(evidence: Evidence) -> bool:
         lost = (run.pace - alone.pace) * (parts.batches or run.batches)
         if times > SLOWER and lost > LOST and seen >= _BATCHES:
             return True
-        # In both runs, main looks at each batch, and workers go on meanwhile, so they seem faster.
+        # Main looks at each batch in both runs while the workers go on, so workers seem faster.
         costly = samples.typical > _COSTLY and parts.workers > 1
         # Workers that wait instead of computing share a core well, so each should add speed.
         waits = alone.computed < alone.pace * alone.batches / 2

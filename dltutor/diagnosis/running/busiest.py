@@ -21,8 +21,7 @@ class Busiest:
     """A thread that counts the lines where it finds the thread that made it.
 
     Args:
-        file: The file that the thread writes its findings to now and then, because a worker may be
-            killed. If None, it writes no file.
+        file: Where to write findings now and then, because a worker may be killed, or None.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -40,7 +39,7 @@ class Busiest:
     def stop(self) -> tuple[str, float, float]:
         """Stop looking, and return the same as `found`."""
         self._over.set()
-        self._thread.join()  # otherwise, it would count as a thread that samples leave behind
+        self._thread.join()  # or the thread would count as one that samples leave behind
         return self.found()
 
     def found(self) -> tuple[str, float, float]:
@@ -57,7 +56,7 @@ class Busiest:
 
     @staticmethod
     def read(folder: str) -> tuple[str, float, float]:
-        """Return the same as `found`, for the thread with the busiest line that wrote to the folder."""
+        """Return the same as `found` for the thread with the busiest line in the folder's files."""
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
             with suppress(ValueError):  # a worker is writing the file

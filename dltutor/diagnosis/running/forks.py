@@ -1,6 +1,6 @@
 """Call a function in a fork of the subject's process, and kill the fork with all its children.
 
-This way, every attempt begins in the same state, and none of them affects the next.
+This way, every attempt begins in the same state, and no attempt affects the next.
 """
 
 from __future__ import annotations

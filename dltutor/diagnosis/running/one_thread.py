@@ -25,7 +25,7 @@ def keep_to_one_thread(worker: int = 0) -> None:
     """Compute with one thread in this process from now on, whatever its code sets.
 
     Args:
-        worker: The worker's number, which a `worker_init_fn` gets. It makes no difference.
+        worker: The worker's number, which each `worker_init_fn` gets and this one ignores.
     """
     own = torch.set_num_threads
     own(1)

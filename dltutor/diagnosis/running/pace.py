@@ -46,7 +46,7 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """The smallest ratio of both times in any turn, or 0 if there was only one turn."""
+        """The smallest ratio of `as_is` to `changed` in any turn, or 0 if there's only one turn."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
@@ -100,11 +100,11 @@ def left(seconds: float) -> float:
 def of_a_batch(
     loader: DataLoader[Any], *, seconds: float, take: Callable[[Any], object] | None = None
 ) -> float | None:
-    """Return the seconds per batch once the workers have started, or None if too few batches arrive.
+    """Return the seconds per batch once the workers have started, or None if too few arrive.
 
     Args:
         loader: The loader, which is iterated for one epoch at most.
-        seconds: How long to take batches.
+        seconds: After how many seconds to stop.
         take: A function to call with each batch. The time that it takes counts, too.
     """
     # Don't count the batches that workers made ahead while main waited for the first one.

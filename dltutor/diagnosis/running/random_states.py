@@ -1,8 +1,7 @@
 """Hold random generators in one state while a sample is drawn, so that samples can be compared.
 
 There are four sources: the global generators of torch, numpy, and Python, and the dataset's own. A
-source that's held starts each draw in the same state, and after the draw, its earlier state is
-restored.
+source that's held starts each draw in the same state, and after the draw, it continues as before.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
             class can't be changed, like list, nothing happens.
-        around: A function that gets a function that draws a sample, and returns the sample. If the
-            draw raises, `around` raises the same exception.
+        around: A function that gets the draw, which takes no arguments, and returns the sample. If
+            the draw raises, `around` raises the same exception.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):

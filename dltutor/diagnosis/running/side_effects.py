@@ -24,7 +24,7 @@ _OTHERS: Final = ("dlt", "pymp-")  # folders that the instruments and multiproce
 
 
 class Reading:
-    """A count of what this process reads from files. It runs forever, so use it in the sandbox."""
+    """A count of what the sandbox reads from files. Its audit hook stays in the process."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[int, int], int] = {}
@@ -99,8 +99,8 @@ def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
         draw: A function that draws a sample.
 
     Returns:
-        The exception's type, the first line of its message, and your line. If your code catches no
-        exception, or if the draw raises one, None.
+        The exception's type, the first line of its message, and your line, or None if your code
+        catches no exception or the draw raises one.
     """
     seen: list[tuple[str, str, str]] = []
 

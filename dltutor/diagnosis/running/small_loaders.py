@@ -1,4 +1,4 @@
-"""Make loaders for the subject's dataset, with one sample at a time and prepared workers."""
+"""Make loaders for the subject's dataset, with batches of one sample and prepared workers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
 
     Args:
         subject: The loader, whose own `worker_init_fn` runs first, as in a real worker.
-        prepare: A function to call with the worker's number after the loader's own
-            `worker_init_fn`.
+        prepare: A function to call with the worker's number after the loader's own function.
     """
     travels = subject.method in ("spawn", "forkserver")
     before = partial(_as_if_pickled, subject.dataset) if travels else None
@@ -77,8 +76,7 @@ def small_loader(
         subject: The subject, whose dataset, worker_init_fn, and generator the loader uses.
         prepare: A function to call in each worker after the user's own worker_init_fn.
         workers: How many workers to start.
-        indices: The samples to draw, dealt out to the workers in turn. If None, the dataset has to
-            be a stream.
+        indices: The samples to draw, dealt out to the workers in turn, or None for a stream.
         collate: The collate function.
         prefetch: How many samples each worker draws ahead.
         persistent: Whether the workers stay between epochs.
@@ -103,7 +101,7 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
 
     Args:
         loader: A loader from `small_loader`.
-        seconds: How long to take answers.
+        seconds: After how many seconds to stop.
         most: How many answers to yield, at most.
     """
     until = time.monotonic() + seconds

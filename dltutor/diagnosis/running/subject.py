@@ -63,7 +63,7 @@ class Subject:
         loader: A DataLoader, or a wrapper around DataLoaders.
         loop: The training loop, or None if there's none.
         epochs: How many times the loop runs.
-        seconds: How long this experiment may take.
+        seconds: How many seconds this experiment may take.
         mark: A number that outlives this process.
         known: The evidence so far, or None if there's none.
         threads: The other threads in the process that forked this one.
@@ -108,7 +108,7 @@ class Subject:
         """Change settings of every DataLoader inside, even settings that torch protects.
 
         Args:
-            settings: Arguments of `DataLoader`, by name, and `method` for the start method.
+            settings: Arguments to `DataLoader`, by name, and `method` for the start method.
         """
         if self.own_locks is not None:
             self.own_locks.renew()  # a worker killed in the last run may have held a lock
@@ -128,10 +128,8 @@ class Subject:
         """Have each worker call a function when it starts. Only the last call of the method counts.
 
         Args:
-            after: A function to call with the worker's number after the user's own
-                `worker_init_fn`.
-            before: A function to call with the worker's number before the user's own
-                `worker_init_fn`.
+            after: A function to call with the worker's number after the user's worker_init_fn.
+            before: A function to call with the worker's number before the user's worker_init_fn.
         """
         self.change()
         for each in inner_loaders(self.loader).values():
@@ -176,7 +174,7 @@ class Subject:
         return list({digest(each): each for each in self.indices()}.values())
 
     def indices(self) -> list[int]:
-        """Return the indices of an epoch in the sampler's order, a thousand at most."""
+        """Return the indices of an epoch in the sampler's order, at most a thousand."""
         found: list[int] = []
         for each in self.dealer:
             # A batch may also be an array or a generator.

@@ -75,8 +75,8 @@ class Watch:
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
         self._looked = 0.0
-        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators with their passes
-        self._displaced: set[int] = set()  # passes whose iterator was restarted
+        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with a pass number
+        self._displaced: set[int] = set()  # passes whose iterator the loop restarted
 
     @property
     def cores(self) -> set[int]:
@@ -84,7 +84,7 @@ class Watch:
         return set().union(*self._cores.values())
 
     def begin(self, iterator: Any) -> Iterator[Any]:
-        """Record that an iteration of the loader begins, and return an iterator that's watched."""
+        """Record that an iteration of the loader begins, and return a watched iterator."""
         own = _innermost(iterator)
         number = next((number for each, number in self._open if each() is own), None)
         if number is not None and not self.finished[number]:
@@ -104,8 +104,7 @@ class Watch:
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
         """Record one batch of an iteration.
 
-        If the batch's number of samples isn't known, its shape decides, which is enough to compare
-        runs.
+        If `samples` is None, the batch's shape decides, which is enough to compare runs.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -168,7 +167,7 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # memory in all batches counts for the first
+                self._memory.setdefault(at, kept)  # memory that batches share counts for the first
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
@@ -193,7 +192,7 @@ class Watch:
 def idle_shares(
     waits: Sequence[tuple[float, Collection[int]]], workers: int
 ) -> tuple[tuple[float, float], ...]:
-    """Return each worker's idle share of the loop's waiting time: [in the first half, in the second].
+    """Return the share of the waiting that each worker was idle, as [first half, second half].
 
     Args:
         waits: For each batch, how many seconds the loop waited, and which workers were idle.

@@ -1,7 +1,7 @@
-"""Choose when to fork, by whether one of the user's locks is held.
+"""Choose when to fork, depending on whether a thread holds one of the user's locks.
 
 A thread in the user's process may hold a lock now and then, and a fork copies the lock in that
-state. So that this doesn't depend on luck, the sandbox waits a moment before it forks, until all
+state. So that results don't depend on luck, the sandbox waits a moment before it forks, until all
 locks are free or, for one experiment, until one of them is held.
 """
 

@@ -13,10 +13,8 @@ class WorkerInit:
 
     Args:
         own: The user's own `worker_init_fn`, or None if there isn't one.
-        before: A function to call with the worker's number before the user's own. If None, nothing
-            runs before it.
-        after: A function to call with the worker's number after the user's own. If None, nothing
-            runs after it.
+        before: A function to call with the worker's number before the user's own, or None.
+        after: A function to call with the worker's number after the user's own, or None.
     """
 
     def __init__(

@@ -34,26 +34,22 @@ class Culprit:
 
     Args:
         stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
-            the batch), or "sampler". If the process died or hung, "died" or "hung". If nothing
-            failed, "".
+            the batch), "sampler", "died" or "hung" (the process), or "" if nothing failed.
         which: The sample or batch in words, such as "dataset[9]" or "batch 2".
         kind: The type of the exception.
         text: The first line of the exception's message.
         at: The innermost line of your code in the traceback.
-        arrives: The type that torch raises in main if a worker raises the exception, or "" if
-            workers don't send it.
+        arrives: The type that main gets if a worker raises the exception, or "" if it gets none.
         unsent: Why the exception's class or the batch can't be pickled, or "" if it can.
         part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
         decoder: The library that couldn't decode an image, or "" for any other failure.
         image: The image file that can't be read, and why.
-        mode: The mode of the image file and the mode of the others, if the sample can be drawn with
-            an image in the other mode.
+        mode: The modes of this image file and the others, if the sample works once it's converted.
         readable: How many other image files could be read.
         blame: Why the batch couldn't be made, which is "none" (samples are None), "ragged" (samples
-            differ in shape), or "" for another reason. A batch can be made without the samples to
-            blame.
-        told: The samples to blame, in words.
+            differ in shape), or "" for another reason.
+        told: The samples without which a batch can be made, in words.
         made: How many batches were made before the failure.
         empty: How many batches before the failure were None.
         skipped: Whether the loop gets to its end without the batches that are None.
@@ -133,7 +129,7 @@ def ask(subject: Subject) -> Culprit:
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Culprit:
-    """Record a sample or collate function that ended the process or doesn't return."""
+    """Record a sample or collate function that ended the process or never returned."""
     which = f"sample {mark}" if mark >= 0 else f"batch {-mark - 2}" if mark < -1 else ""
     return Culprit("hung" if stopped else "died", which, code=None if stopped else code)
 
@@ -188,7 +184,7 @@ class _Search:
         )
 
     def draw(self, index: Any) -> Any:
-        """Draw one sample, or raise _Failed."""
+        """Draw one sample, or raise _Failed if that raises."""
         self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         with self.opened.listed() as paths:
             try:
@@ -201,7 +197,6 @@ class _Search:
         return sample
 
     def failed_sample(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
-        """Describe a sample that raises."""
         empty = ", ".join(self.opened.empty)
         which = f"sample {index} of the stream" if self.subject.stream else f"dataset[{index!r}]"
         if not self.subject.stream and not self.modes:
@@ -231,7 +226,6 @@ class _Search:
         error: BaseException,
         paths: list[str],
     ) -> Culprit:
-        """Describe a batch that can't be made."""
         blame, told = "", ""
         if not self.single:
             with suppress(BaseException):

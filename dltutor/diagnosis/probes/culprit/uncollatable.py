@@ -1,4 +1,4 @@
-"""Find out why samples can't be made into a batch, such as a None or different shapes."""
+"""Find out whether a None or a difference in shape keeps samples from becoming a batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blame(
         whole: A sample from another batch that holds no None, or None if there isn't one.
 
     Returns:
-        "none", "ragged", or "" for another reason, and what was found, in words.
+        The reason, which is "none", "ragged", or "" for another one, and what was found, in words.
     """
     makes = _Trial(collate, len(samples))
     missing = [number for number, each in enumerate(samples) if nones(each)]

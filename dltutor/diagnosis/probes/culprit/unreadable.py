@@ -66,7 +66,7 @@ class Opened:
                 self.paths.append(os.fsdecode(details[0]))
 
     def _watch_cv2(self) -> None:
-        # If cv2 can't read an image, it doesn't raise an error. It returns None.
+        # If cv2 can't read an image, it returns None and raises no error.
         cv2 = sys.modules.get("cv2")
         for name in ("imread", "imdecode"):
             own = attributes_of(cv2).get(name)
@@ -104,7 +104,7 @@ def decoder_of(error: BaseException) -> str:
 
 
 def decoder_in(said: str) -> str:
-    """Return the same as `decoder_of`, from the string of a traceback."""
+    """Return what `decoder_of` returns, for a traceback that arrived as a string."""
     if any(each.__name__ in said for each in _TYPES):
         return ""
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)
@@ -121,10 +121,10 @@ def _decoder(frames: list[tuple[str, str]]) -> str:
 
 
 def image_in(error: BaseException, paths: list[str]) -> str:
-    """Return what can't be read as an image, and why, or "" if everything can.
+    """Return what can't be read as an image, and why, or "" if every image can.
 
     Args:
-        error: The exception. Local variables in your code may name the file or hold its bytes.
+        error: The exception. Variables in your code may name the image file or hold its bytes.
         paths: The files that were opened before the exception.
     """
     for thing in (*_named(error), *paths):

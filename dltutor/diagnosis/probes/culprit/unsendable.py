@@ -1,7 +1,7 @@
 """Find out whether a worker could send a thing to main, by pickling it as the worker's queue would.
 
-A worker moves a tensor to shared memory and serves its descriptor from a socket. This module leaves
-tensors out, because sharing them would leave files behind.
+A worker moves tensors to shared memory and serves their descriptors from a socket. This module
+leaves tensors out, because sharing them would leave files behind.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Handles:
     """Find the open files and connections that samples use, then let two workers use them."""
     if not subject.stream:
-        subject.indices()  # as main does before workers start, which may open something
+        subject.indices()  # main does this before it starts workers, and may open a file
     inherited = descriptors()
     draw = shares if subject.stream else samples
     used = _used(subject, inherited)

@@ -1,7 +1,6 @@
 """Find the open descriptors of this process that a dataset uses, and slow down their use.
 
-If a descriptor was open before the workers started, all workers share it, and with it one read
-position or one connection.
+If a descriptor was open before the workers started, they share its read position or connection.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ACTS: Final = frozenset(
 )
 #: Functions in modules, for which the profiler doesn't see the descriptor.
 _PLAIN: Final = frozenset({"lseek", "fromfile"})
-_PAUSES: Final = (0.0005, 0.008)  # seconds; random, so that two workers don't fall into step
+_PAUSES: Final = (0.0005, 0.008)  # seconds, at random, so that two workers don't fall into step
 _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
 
 
@@ -90,7 +89,7 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Return the paths of handles, with private parts only if there are no other paths."""
+    """Return the handles' paths without private attributes or, if there are none, all paths."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 

@@ -32,7 +32,7 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
 
 
 def _holders_of(dataset: Any, held: list[Found]) -> list[Found]:
-    # Return the handles, and everything along the paths that contains a handle.
+    # Return the handles and every object on the path to a handle.
     known = {each.path: each for each in walk(dataset)}
     return [
         each

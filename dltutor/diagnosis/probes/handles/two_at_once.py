@@ -36,7 +36,7 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
         inherited: The descriptors that were open before any worker started.
 
     Returns:
-        Both counts, and what a worker raised, or "" if no worker did.
+        Both counts, and what a worker raised, or "" if no worker raised.
     """
     order = subject.keys()[:_MOST]
     began = time.monotonic()
@@ -55,7 +55,7 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
     }
     both = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=True))
     differ = [index for index in order if index in right and both.get(index) != expected[index]]
-    # Only samples that arrived count as wrong, because a missing sample may be late.
+    # Only samples that arrived count as wrong, because a missing sample may only be late.
     raised = [each for index in differ if (each := both.get(index, "")).startswith("!")]
     came = [index for index in differ if index in both]
     return len(right & set(both)), len(came), raised[0][1:] if raised else ""
@@ -136,7 +136,7 @@ def _said(answer: Any) -> str:
 
 
 def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Do the same for a stream, with each worker's share alone and next to the other worker."""
+    """Return the same as `samples` for a stream, from shares that workers draw alone or at once."""
 
     def run(only: int | None) -> dict[int, list[str]]:
         with suppress(forks.NoAnswer):

@@ -28,7 +28,7 @@ class Imported:
         end: How the run ended.
         unlike: How many samples differed from the run without workers.
         batches: How many batches arrived.
-        names: The globals and class attributes that had differed in the workers.
+        names: The globals and class attributes whose values had differed in the workers.
     """
 
     end: str

@@ -41,14 +41,13 @@ class Memory:
     runs are compared after the same number of samples.
 
     Args:
-        copied: Pages of main that a worker copied, or -1 if no worker could be measured.
+        copied: MB of main's pages that a worker copied, or -1 if no worker could be measured.
         copied_frozen: The same as `copied`, with main's objects hidden from the garbage collector.
         copied_in_loop: The same as `copied`, with the training loop.
-        collections: Full garbage collections in one worker.
-        collected_at: The line during which the last full collection started.
+        collections: How many full garbage collections ran in one worker, at most.
+        collected_at: The file and line where the last full collection in a worker started.
         read: Large containers of Python objects, each as [path, class, length, share of its
-            elements' pages that a worker had copied before its first sample, the same share at the
-            end].
+            elements' pages that a worker had copied before its first sample, the share at the end].
         samples: After how many samples the runs are compared.
         late_samples: How many of the compared samples came after the first third.
         peak_as_it_is: Growth with nothing changed.
@@ -59,11 +58,9 @@ class Memory:
         late_collected: The same as `peak_collected`, after the first third.
         late_returned: The same as `peak_returned`, after the first third.
         late_repeated: The same as `peak_repeated`, after the first third.
-        later_epochs: Growth after the first epoch in persistent workers with nothing changed, or -1
-            if there was no later epoch.
+        later_epochs: Growth in persistent workers after the first epoch, or -1 without a later one.
         grown: Containers that grew with new samples, each as [path, class, elements per sample,
-            bound]. The bound is None if there's none, or 0 if it showed only when the container was
-            full.
+            bound]. The bound is None if there's none, or 0 if only a full container showed it.
     """
 
     copied: float = -1.0
@@ -234,7 +231,7 @@ def _samples(curves: list[Curve]) -> int:
 
 
 def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
-    # Private memory that grew without anonymous memory consists of pages once shared with main.
+    # If private memory grows more than anonymous memory, the rest was once shared with main.
     most = 0.0
     for curve in curves:
         start = curve[0]["private"] - curve[0]["anonymous"]
@@ -276,7 +273,7 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Return the growth after a third of the samples and some batches, and in how many samples.
+    # Return the growth after a third of the samples and some batches, and how many samples it took.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]

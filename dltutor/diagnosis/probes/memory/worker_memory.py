@@ -26,11 +26,10 @@ from dltutor.tables import MB
 
 #: What to change in the workers: "" changes nothing, "frozen" turns off garbage collection,
 #: "collected" collects after each batch, "returned" returns large blocks to the operating system,
-#: "repeated" makes the first batch again and again, and "filled" fills growing containers at the
-#: second batch.
+#: "repeated" makes the first batch again and again, "filled" fills growing containers at batch 2.
 Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
 
-_FULL: Final = 160.0  # MB of growth in a worker that end the run
+_FULL: Final = 160.0  # MB; the run ends when a worker has grown by more
 _FILLED: Final = 20_000  # elements to add to a container, to see whether it has a bound
 _HOLES: Final = 4000  # free blocks of one size, at most
 _HEAP: Final = 64 << 30  # bytes of a heap, at most
@@ -66,7 +65,6 @@ class Probe:
         return self._full[0] != 0
 
     def begin(self, worker: int) -> None:
-        """Start measuring in this worker."""
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
@@ -173,8 +171,8 @@ class _Inside:
 
 
 def _anonymous() -> tuple[float, float]:
-    # Return the worker's private MB, and its anonymous MB including those shared with main. Batches
-    # in shared memory don't count. Mapped files hardly count, because their pages are clean.
+    # Return the worker's private MB, and its anonymous MB including what main shares. Batches in
+    # shared memory don't count. Mapped files hardly count, because their pages are clean.
     sizes: dict[str, int] = {}
     with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
         for line in figures.read(4096).splitlines()[1:]:

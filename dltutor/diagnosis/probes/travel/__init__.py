@@ -1,7 +1,7 @@
 """Can the dataset and its functions be pickled for a worker that isn't forked?
 
-Pickle both as main does for a spawned worker, and part by part if that fails. Unpickle the dataset
-in this process, and draw samples from the copy. This starts no other process.
+Pickle the dataset and its functions as main does for a spawned worker, and part by part if that
+fails. Unpickle the dataset here, and draw samples from the copy. This starts no other process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _DRAWN: Final = 16
 _LARGE: Final = 16 * MB  # bytes of an array that's worth mapping
-_HEAVY: Final = 64 * MB  # bytes; a larger pickle isn't unpickled
+_HEAVY: Final = 64 * MB  # bytes; don't unpickle a larger pickle
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Travel:
         gone: The smallest parts whose pickle refers to a tensor that's freed before anything can
             unpickle it, each as [path, class].
         main: The classes and functions of `__main__` that the pickle refers to by name.
-        script: The file of `__main__`, or "" if it has none, as in a notebook.
+        script: The file of `__main__`, or "" if there's none, as in a notebook.
         raised: What drawing samples raised, from a copy that was pickled and unpickled in main.
         unlike: How many samples from an unpickled copy differed, with the same seeds.
-        bytes: Size of the pickle, if workers get one.
+        bytes: Size of the pickle in bytes, or 0 if workers get no pickle.
         seconds: Seconds that it takes to write and read the pickle.
         mapped: Arrays that map a file and that a pickle would copy, each as [path, bytes].
     """

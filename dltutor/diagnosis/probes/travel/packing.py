@@ -1,6 +1,6 @@
 """Pickle a dataset as for a worker that isn't forked, and find what can't be pickled.
 
-Leave out arrays and tensors, because they can be pickled and may be large. Count the tensors that
+Leave out arrays and tensors, because they can be pickled and may be large. Count any tensors that
 exist only for the pickle.
 """
 
@@ -81,7 +81,7 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
     Args:
         thing: Any object.
-        seconds: How long pickling may take.
+        seconds: How many seconds pickling may take.
 
     Raises:
         Unanswered: Pickling takes longer.

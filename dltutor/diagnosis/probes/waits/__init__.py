@@ -1,8 +1,7 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-The doctor asks this if a loader with forked workers hangs. A witness in each worker looks at the
-worker's stack, releases the lock that the worker waits for, and starts the threads that the fork
-left behind.
+The doctor asks this if a loader with forked workers hangs. A witness in each worker reads the
+worker's stack, releases the lock that the worker waits for, and starts threads that the fork lost.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class Waits:
         stuck: Each place where a worker was stuck, as [worker, your line, kind, name, file of the
             code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" (the
             result of the named thread), or "" if nothing was found. Freed says whether the worker
-            went on once the witness released the lock, started the threads, or gave the worker an
-            answer.
+            went on once the witness released the lock, started the threads, or gave an answer.
         held: The names of locks that another thread already held when the worker started.
         threads: The most OpenMP threads that torch would use in a stuck worker.
     """
@@ -45,7 +43,7 @@ class Waits:
     threads: int = 0
 
     def freed(self, *kinds: str) -> tuple[int, str, str, str, str, bool] | None:
-        """Return the first place where removing a cause of these kinds let a worker go on."""
+        """Return the first place where removing a cause of one of these kinds freed a worker."""
         return next((each for each in self.stuck if each[5] and each[2] in kinds), None)
 
     def __str__(self) -> str:
@@ -76,7 +74,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     def remember() -> None:
         others.extend(each for each in threading.enumerate() if each not in others)
 
-    os.register_at_fork(before=remember)  # the hook stays as long as this process
+    os.register_at_fork(before=remember)  # the hook lasts as long as this process
     subject.change(timeout=0)
     subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
     runner.run(subject, own_loop=own_loop, **SHORT)

@@ -1,6 +1,6 @@
 """Find what a stuck thread may be waiting for, and how to free it.
 
-The search starts from the variables in the thread's frames, and follows what these hold.
+The search starts from the variables in the thread's frames, and follows what they hold.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def causes(
     Args:
         frames: The frames of the waiting thread, the innermost first.
         roots: Where to look up names.
-        others: The threads in the process that forked this one.
+        others: The parent process's threads at the time of the fork.
     """
     # Skip the standard library's frames to find the code that called it to wait.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
@@ -106,8 +106,7 @@ def held(thing: Any) -> bool:
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
         # A witness owns no lock. If an RLock takes a witness for its owner, a thread that was lost
-        # in the fork had the same number. If the main thread owns the lock, no other thread holds
-        # it.
+        # in the fork had the same number. If the main thread owns a lock, no other thread does.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())
@@ -118,7 +117,6 @@ def held(thing: Any) -> bool:
 
 
 def _release(lock: Any) -> None:
-    """Release a lock, no matter which thread holds it."""
     if is_a(lock, threading.Condition):
         lock = attribute(lock, "_lock")
     if hasattr(lock, "_release_save"):
@@ -177,7 +175,6 @@ def _is_ours(thread: threading.Thread) -> bool:
 
 
 def _at_hand(frame: FrameType) -> list[Any]:
-    # Return the values of a frame's variables, and what these values hold.
     found = list(frame.f_locals.values())
     for each in list(found):
         found += [part.thing for part in walking.held(Found("", each))]

@@ -92,7 +92,7 @@ def read(folder: str) -> list[dict[str, Any]]:
 
 def _stuck(main: int) -> list[FrameType]:
     # Wait until the main thread has been at one place inside a sample or the worker_init_fn for a
-    # while, and return its frames from there, the innermost first.
+    # while, and return the thread's frames from there, the innermost first.
     place, since = _place(main), time.monotonic()
     while True:
         time.sleep(_TICK)
