@@ -17,10 +17,10 @@ from dltutor.observation import foreign
 from dltutor.observation.foreign import attribute, attributes_of, is_a
 from dltutor.tables import MB
 
-_DEEP: Final = 12  # levels of nesting
-_MOST: Final = 5_000  # parts of one thing
-_LEAVES: Final = 500_000  # parts of one thing, at all levels
-_PICKLED: Final = 16 * MB  # bytes of an object's pickle
+_DEEP: Final = 12  # the most levels of nesting
+_MOST: Final = 5_000  # the most parts at one level
+_LEAVES: Final = 500_000  # the most parts at all levels
+_PICKLED: Final = 16 * MB  # the most bytes of a pickle
 
 
 def digest(thing: Any) -> str:

@@ -92,7 +92,7 @@ def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
 
 
 def _first(test: Callable[[int], bool], false: int, true: int) -> int:
-    """Return the first index that passes a test, if all after it pass and none before it do."""
+    """Return the first index that passes a test, if all later ones pass and no earlier one does."""
     if test(false):
         return false
     while true - false > 1:

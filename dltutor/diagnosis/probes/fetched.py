@@ -58,7 +58,7 @@ class Fetched:
         crossed: Fields with rows in a different order than in the first field, each as [field,
             first field].
         overwritten: Whether a batch changes when the collate function makes another one.
-        together: Whether samples differ between this batch and batches of one, as with padding.
+        together: Whether samples in a batch differ from those in batches of one, as with padding.
         reused: Whether the sampler changes a batch of indices after dealing it out.
         dealt_once: Whether the sampler's batches differ the second time, with equal random numbers.
         seeds: Whether the sampler always sets torch's global generator to the same state.

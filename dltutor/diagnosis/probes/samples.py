@@ -65,7 +65,7 @@ class Samples:
         beyond: An index past the end that returned a new sample, or -1 if there's none.
         bytes: Median size of a sample in bytes.
         read: How many bytes were read from files while samples were drawn.
-        of_files: Total size in bytes of the files that samples opened, or 0 if it isn't known.
+        of_files: Total size in bytes of all files that were open then, or 0 if it isn't known.
         opened: How many file descriptors the samples left open.
         left: What drawing some samples again left behind, each as [what, how many, after how many
             draws], or None if no sample was drawn again.
@@ -213,7 +213,7 @@ def _counted(dataset: Any) -> list[None]:
 
 
 class _Nothing:
-    """Stands for a sample that raised."""
+    """The stand-in for a sample that raised."""
 
 
 _NOTHING: Final = _Nothing()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KEPT: Final = 6  # batches to keep
 _TIMES: Final = 3
-_LEAST: Final = 100_000  # the fewest unneeded bytes in a batch that count
+_LEAST: Final = 100_000  # a batch has to waste more bytes than this
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
 
     Args:
         work: A function that returns something that can be pickled.
-        seconds: How long the function may take.
+        seconds: How many seconds the function may take.
 
     Raises:
         NoAnswer: The function raised, died, or took longer.
@@ -41,7 +41,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
 
     Args:
         works: Functions that return something that can be pickled.
-        seconds: How long all functions may take together.
+        seconds: How many seconds the functions may take, all at once.
 
     Raises:
         NoAnswer: One of the functions raised, died, or took longer.
@@ -89,7 +89,7 @@ def _answer(received: bytes) -> Any:
 def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return work(), ""
-    except BaseException as error:  # even SystemExit
+    except BaseException as error:  # even SystemExit, so that the fork can answer
         return None, said(error)
 
 

@@ -100,7 +100,7 @@ def left(seconds: float) -> float:
 def of_a_batch(
     loader: DataLoader[Any], *, seconds: float, take: Callable[[Any], object] | None = None
 ) -> float | None:
-    """Return the seconds per batch once the workers have started, or None if too few arrive.
+    """Return the seconds per batch once the workers run, or None if too few batches arrive.
 
     Args:
         loader: The loader, which is iterated for one epoch at most.

@@ -18,7 +18,7 @@ import psutil
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import message_of
 
-_MOST: Final = 50_000  # temporary files to count
+_MOST: Final = 50_000  # the most temporary files to count
 _DEEP: Final = 12
 _OTHERS: Final = ("dlt", "pymp-")  # folders that the instruments and multiprocessing make
 

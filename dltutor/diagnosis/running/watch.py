@@ -27,8 +27,8 @@ from dltutor.observation.counting import Counted
 from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
-_SEEN: Final = 2000  # batches in one iteration that get a digest
-_HELD: Final = 4000  # storages to follow
+_SEEN: Final = 2000  # the most batches in one iteration that get a digest
+_HELD: Final = 4000  # the most storages to follow
 
 
 class Enough(BaseException):

@@ -163,7 +163,7 @@ class _Search:
                 break
             samples.append(drawn)
         if not samples:
-            self.until = 0.0  # the end of a stream
+            self.until = 0.0  # end the search, because the stream has ended
             return None
         self.subject.mark.set(-number - 2)
         with self.opened.listed() as paths:
@@ -191,7 +191,7 @@ class _Search:
                 sample = self._next() if self.subject.stream else self._item(index)
             except _Failed:
                 raise
-            except BaseException as error:  # even SystemExit
+            except BaseException as error:  # even SystemExit, because it ends a worker, too
                 raise _Failed(self.failed_sample(index, error, list(paths))) from None
         self._remember(list(paths))
         return sample
@@ -278,7 +278,7 @@ class _Search:
 
 
 class _End:
-    """Stands for the end of a stream."""
+    """The marker for the end of a stream."""
 
 
 _END: Final = _End()

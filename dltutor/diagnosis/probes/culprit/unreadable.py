@@ -37,7 +37,7 @@ _MAGIC: Final = (
     b"P5",
     b"P6",
 )
-_MOST: Final = 64  # paths to keep for one sample
+_MOST: Final = 64  # the most paths to keep for one sample
 _TYPES: Final = (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError)
 
 

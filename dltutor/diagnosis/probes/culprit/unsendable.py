@@ -20,7 +20,7 @@ from dltutor.observation import foreign
 from dltutor.observation.foreign import attributes_of, is_a
 
 _DEEP: Final = 8
-_MOST: Final = 200  # parts of one thing
+_MOST: Final = 200  # the most parts to look at in one thing
 
 
 class _Pickler(ForkingPickler):

@@ -1,8 +1,8 @@
 """Do workers get in each other's way through a file or connection that they share?
 
 Draw from the dataset in main, with one worker, with two workers taking turns, and with two workers
-at once. Slow down the reading and sending of two workers at once, so that they have to collide. If
-samples go wrong only in that last case, it's because the workers share something.
+at once. When both draw at once, slow down their reading and sending, so that they have to collide.
+If samples go wrong only in that last case, it's because the workers share something.
 """
 
 from __future__ import annotations

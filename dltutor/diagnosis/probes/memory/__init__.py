@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _LONG: Final = 2.0  # seconds for a run
-_SOME: Final = 6.0  # MB of growth that make another run worth its time
+_SOME: Final = 6.0  # MB of growth that justify another run
 _START: Final = 24.0  # MB of private memory; an ordinary loader's worker has less
 _SETTLED: Final = 4  # batches after which a worker has allocated what it needs
 

@@ -23,7 +23,7 @@ from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
-_MOST: Final = 400  # things to look at from one place
+_MOST: Final = 400  # the most things to look at from one place
 
 
 @dataclass(frozen=True)

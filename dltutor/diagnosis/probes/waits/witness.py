@@ -31,7 +31,7 @@ _GOES_ON: Final = 1.0  # seconds that the worker gets to go on, once the cause i
 _TICK: Final = 0.1
 #: Where a worker enters your code.
 _ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
-_MOST: Final = 6  # causes to remove in one worker
+_MOST: Final = 6  # the most causes to remove in one worker
 
 
 class Witness:
