@@ -53,7 +53,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Measure the seconds until half of the batches have arrived, in order and in any order."""
+    """Measure the seconds until half of the batches have arrived, with `in_order` on and off."""
     loader = pace.forked(subject)
     most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
     samples = subject.known.samples if subject.known else None

@@ -1,6 +1,6 @@
 """Do batches take up more shared memory than the tensors in them need?
 
-Keep a few batches as they arrive, then a few batches whose worker copied each tensor.
+Keep a few batches as they arrive, then a few whose tensors the worker copied before sending.
 """
 
 from __future__ import annotations

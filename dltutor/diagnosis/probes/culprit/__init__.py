@@ -184,7 +184,7 @@ class _Search:
         )
 
     def draw(self, index: Any) -> Any:
-        """Draw one sample, or raise _Failed if that raises."""
+        """Draw one sample, or raise _Failed if drawing raises."""
         self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         with self.opened.listed() as paths:
             try:
