@@ -1,4 +1,4 @@
-"""Measure what a sample costs, and how much of a core the helper uses, as memory grows."""
+"""Measure the CPU time for a sample and the helper's share of a core, as memory grows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
-_STRING = 464  # bytes in one string of the list, as the allocator rounds it
+_STRING = 464  # bytes that each string in the list takes up, as the allocator rounds it
 _CHEAP, _FULL = 40, 9  # how many samples we time
 _AT_ONCE = 2  # rows measured at the same time, because they wait nearly all the time
 
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Run forked processes that share all memory of this one and do nothing."""
+    """Run forked processes that share all of this process's memory and do nothing."""
     fork = multiprocessing.get_context("fork")
     asleep = [fork.Process(target=time.sleep, args=(600,)) for _ in range(count)]
     for process in asleep:
@@ -42,7 +42,7 @@ def workers(count: int) -> Iterator[None]:
 
 
 def milliseconds(sampling: Sampler, *, full: bool) -> float:
-    """Return the median CPU time of a sample, in milliseconds."""
+    """Return the median CPU time that a sample takes, in milliseconds."""
     costs = []
     for _ in range(_FULL if full else _CHEAP):
         before = time.process_time()
@@ -52,7 +52,7 @@ def milliseconds(sampling: Sampler, *, full: bool) -> float:
 
 
 def share(seconds: float) -> tuple[float, float, list[float]]:
-    """Record for some seconds.
+    """Record for some seconds, and measure the helper.
 
     Returns:
         The helper's share of a core from its start to the end, its share after the first full

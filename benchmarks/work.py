@@ -1,6 +1,6 @@
 """The work that the benchmarks measure: three loaders, and a loop that measures its own speed.
 
-As a script, it's a program for other tools to watch. `python work.py KIND WORKERS SECONDS FILE`
+Run as a script, it's a program for other tools to watch. `python work.py KIND WORKERS SECONDS FILE`
 writes the batches per second to the file.
 """
 
@@ -72,7 +72,7 @@ def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoad
     Args:
         kind: "cheap", "jpeg", or "wait".
         workers: The number of workers.
-        batches: The number of batches. None (the default) for a loader that never ends.
+        batches: The number of batches. If None (the default), the loader practically never ends.
     """
     made: dict[str, Callable[[], Dataset[torch.Tensor]]] = {
         "cheap": Cheap,
@@ -91,7 +91,8 @@ class Loop:
 
     Args:
         seconds: How long it counts batches, after a lead-in.
-        then: Called after counting, while the workers are still running.
+        then: A function to call after counting, while the workers are still running (default:
+            do nothing).
     """
 
     def __init__(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:
@@ -151,7 +152,7 @@ def _pictures() -> tempfile.TemporaryDirectory[str]:
 
 
 def main(kind: str, workers: str, seconds: str, result: str, how: str = "plain") -> None:
-    """Run the loop once, alone or watched from inside the process."""
+    """Run the loop once, alone or watched from inside the process, and save its speed in a file."""
     loader, loop = make_loader(kind, int(workers)), Loop(float(seconds))
     if how == "observe":
         import dltutor

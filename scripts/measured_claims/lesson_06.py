@@ -1,4 +1,4 @@
-"""Lesson 06: what a worker has under each start method."""
+"""Measure the claims of lesson 06: what a worker has under each start method."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ByName(InSharedMemory):
 
 
 def _copies(dataset: Loaded, method: str) -> int:
-    # How many private copies of the dataset's table does each of two workers have?
+    # Return how many private copies of the dataset's table each of two workers has.
     def private(dataset: Loaded) -> float:
         seen = observe(load(dataset, 2, method), consume=_private_memory, deadline=_PATIENCE)
         return float(seen.result)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
         return
     ours, theirs = run.counted[:2], alone.counted[:2]
     if len({*theirs}) > 1 or {*ours} == {*theirs}:
-        return  # its length is random, or the same
+        return  # the stream's length is random, or the same in both runs
     first, second = ours
     came = f"both have {first}" if first == second else f"they have {first} and {second}"
     yield Finding(
@@ -45,7 +45,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
 def skipped(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that leaves an epoch early and goes on later, but misses samples with workers.
 
-    It's compared by counting, with two seeds, so neither random samples nor luck decides.
+    Count the samples in runs with two seeds, so that neither random samples nor luck decides.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs = evidence.seeded, evidence.reseeded
@@ -158,7 +158,7 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 
 
 def epochs(evidence: Evidence) -> Iterator[Finding]:
-    """Find epochs with fewer samples than the first or, for a stream, different ones."""
+    """Find a second epoch with far fewer samples or, for a stream, with some different ones."""
     # If samples are random, all of them differ in the next epoch. If some are left out, few do.
     run, parts = evidence.run, evidence.parts
     if not (run.well and run.finished[:2] == (True, True)):

@@ -7,7 +7,7 @@ from dltutor.diagnosis.finding import Finding
 
 
 def global_state(evidence: Evidence) -> Finding | None:
-    """The loop's result differs without workers, and so does the state that changed."""
+    """With and without workers, the loop's result differs, and so does some state in main."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
         return _counter_decides(evidence, twice.counter)
@@ -81,7 +81,7 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
 
 
 def reused_buffer(evidence: Evidence) -> Finding | None:
-    """Batches come out differently when each sample, or each batch, is copied as it's made."""
+    """Batches come out differently when the doctor copies each sample or batch as it's made."""
     copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
     if copies is None or not copies.steady or not copies.differ:
         return None
