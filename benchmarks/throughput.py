@@ -27,7 +27,7 @@ from dltutor.observation.observing import observe as observe_unseen
 
 Run = dict[str, float]
 
-_PAIRS, _EPOCH = 15, 5.0  # the number of pairs, and the seconds of an epoch
+_PAIRS, _EPOCH = 15, 5.0  # how many pairs, and about how many seconds per epoch
 
 
 class Wire(BaseComm):

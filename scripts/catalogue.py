@@ -27,7 +27,7 @@ def main() -> int:
     """Run the failure modes that the command line names, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs per case (default 1)")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
     parser.add_argument(
         "--start-methods", default=",".join(START_METHODS), metavar="A,B", help="default: all"
     )

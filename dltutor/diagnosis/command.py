@@ -101,7 +101,7 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
         loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
     took, method = _time_import(target, loop, chosen.deadline or 30)
     if took > _QUICK:
-        find(target)  # another process has imported the module safely, so main can
+        find(target)  # another process could import the module, so main can, too
     deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
     return examine(
         partial(_made, target),
@@ -122,7 +122,7 @@ def _loop(target: str, loader: Any) -> object:
 
 
 def _time_import(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
-    # Do it in another process, because your module may do anything, such as hang or exit.
+    # Import in another process, because your module may do anything, such as hang or exit.
     from dltutor.diagnosis.running.subject import Subject
     from dltutor.observation import sandbox
     from dltutor.observation.loaders import check_loader

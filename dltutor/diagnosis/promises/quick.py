@@ -226,7 +226,7 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
         return
-    # Count only the time that workers wait in a sample, because they also wait for main to ask.
+    # Count only waiting inside a sample, because workers also wait until main asks for a batch.
     waited = paces.blocked + paces.inside - 1
     in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
     ours, alone = paces.both

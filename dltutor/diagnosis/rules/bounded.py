@@ -239,7 +239,7 @@ def heap_growth(evidence: Evidence) -> Finding | None:
 
 
 def shm_exhausted(evidence: Evidence) -> Finding | None:
-    """The run said that shared memory ran out, and it gets further when it needs less."""
+    """The run reported that shared memory ran out, and it gets further when it needs less."""
     run, lighter, parts = evidence.run, evidence.lighter, evidence.parts
     ways = (
         ("one worker and one batch ahead", lighter),
