@@ -109,7 +109,7 @@ def one(gigabytes: float, count: int, seconds: float) -> list[str]:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the table. Each row is measured in its own process."""
+    """Yield the table, after measuring each row in its own process."""
     seconds = 3.0 if quick else 30.0
     cases = [(0.0, 0), (0.0, 2), (0.0, 8)] + [(size, 4) for size in (0.1, 0.5, 1.0, 2.0, 4.0)]
     if quick:

@@ -1,4 +1,4 @@
-"""Code that all benchmarks share: alternating runs, medians and ratios, tables in README.md."""
+"""The code that all benchmarks share, for alternating runs, medians, ratios, and tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The work that the benchmarks measure: three loaders, and a loop that measures its own speed.
 
-Run as a script, it's a program for other tools to watch. `python work.py KIND WORKERS SECONDS FILE`
-writes the batches per second to the file.
+As a script, this module is a program for other tools to watch. `python work.py KIND WORKERS SECONDS
+FILE` writes the batches per second to the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WATCHED = 0.25  # seconds between two samples of `psutil_thread`, as often as `
 
 
 class Cheap(Dataset[torch.Tensor]):
-    """Samples that cost next to nothing, so all the time goes into sending them."""
+    """A dataset whose samples cost next to nothing, so all the time goes into sending them."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -39,7 +39,7 @@ class Cheap(Dataset[torch.Tensor]):
 
 
 class Jpegs(Dataset[torch.Tensor]):
-    """Images decoded from files, so all the time goes into computing in the workers."""
+    """A dataset that decodes images, so all the time goes into computing in the workers."""
 
     def __init__(self, folder: str) -> None:
         self.files = sorted(map(str, Path(folder).glob("*.jpg")))
@@ -53,7 +53,7 @@ class Jpegs(Dataset[torch.Tensor]):
 
 
 class Waiting(Dataset[torch.Tensor]):
-    """Samples from a slow source, so all the time goes into waiting for them."""
+    """A dataset with a slow source, so all the time goes into waiting for samples."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -90,7 +90,7 @@ class Loop:
     """A training loop that stops after some seconds, and measures its own speed.
 
     Args:
-        seconds: How long it counts batches, after a lead-in.
+        seconds: How long the loop counts batches, after a lead-in.
         then: A function to call after counting, while the workers are still running (default:
             do nothing).
     """

@@ -1,10 +1,10 @@
 """Run the tests of `confine` under cgroup version 2, on Debian's Linux in a virtual machine.
 
 `python scripts/cgroup_v2.py` downloads Debian's Linux, boots it in QEMU, and runs
-`test_cgroup_v2.py` and `test_cgroups.py` of `tests/system` inside. The guest can read this
+`test_cgroup_v2.py` and `test_cgroups.py` from `tests/system` in this guest. The guest can read this
 machine's files, including this interpreter's environment, but can't write them. The script needs
 Debian (for `apt-get download`), the package qemu-system-x86, and a few minutes, but neither root
-nor KVM. It isn't part of `make test`.
+nor KVM. `make test` doesn't run the script.
 """
 
 from __future__ import annotations

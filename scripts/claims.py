@@ -1,9 +1,9 @@
 """Measure all claims, and write `notebooks/CLAIMS.md`.
 
 `python scripts/claims.py 01 03` measures the claims of these lessons, and leaves the others on the
-page unchanged. Without numbers, the script measures all claims. With `--check`, it doesn't write
-the page, but lists every claim whose verdict differs from the page, except claims that this machine
-can't measure.
+page unchanged. Without numbers, the script measures all claims. With `--check`, the script doesn't
+write the page, but lists every claim whose verdict differs from the page, except claims that this
+machine can't measure.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Claim:
 class Words(Formatter):
     """A formatter that fills facts into the words of a claim.
 
-    A placeholder's format, after the colon, depends on the fact. For a bool, it's the words for
-    True and for False: `{read:it was read|it wasn't}`. For a list or a dict, it's the separator
-    (default a comma). For anything else, it's Python's own format.
+    A placeholder's format, after the colon, depends on the fact. For a bool, the format has the
+    words for True and for False, as in `{read:it was read|it wasn't}`. For a list or a dict, the
+    format is the separator (default a comma). For anything else, the format is Python's own.
     """
 
     def format_field(self, value: Any, spec: str) -> str:
@@ -175,7 +175,7 @@ def entry(claim: Claim, found: Measured) -> str:
 
 
 def on_page() -> dict[str, Measured]:
-    """Read the results and verdicts on the page, by the text of the claim."""
+    """Return the results and verdicts that are on the page, by the claim's text."""
     found: dict[str, Measured] = {}
     text = PAGE.read_text() if PAGE.exists() else ""
     for block in text.split("\n### ")[1:]:
@@ -186,7 +186,7 @@ def on_page() -> dict[str, Measured]:
 
 
 def page(results: dict[str, Measured]) -> str:
-    """Render the whole page with these results, by the text of the claim."""
+    """Render the whole page with these results, which are by the claim's text."""
     words = _rows("page")
     sources = {name: _source(**source) for name, source in words["sources"].items()}
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 
 PERIOD: Final = 0.5
-"""Seconds between two readings of PSS, because cells with eight workers run for two or three."""
+"""Seconds between two readings of PSS. Cells with eight workers run for only 2 to 3 seconds."""
 
 
 def watch(

@@ -1,8 +1,8 @@
 """Make the notebooks: run the solved twins, and derive the learner's files from them.
 
 `python scripts/notebooks.py 01 03` makes these two lessons. Without numbers, the script makes all
-lessons. With `--no-execute`, the script only derives the learner's files. With `--check`, it writes
-nothing, and lists every learner's file that is stale.
+lessons. With `--no-execute`, the script only derives the learner's files. With `--check`, the
+script writes nothing, and lists every learner's file that is stale.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def shorten(text: str, home: str, temporary: str) -> str:
     """Shorten the paths in an output, and replace pids and memory addresses with N.
 
     Args:
-        text: An output of a run.
+        text: An output from a run.
         home: The run's DLTUTOR_HOME.
         temporary: The run's TMPDIR.
     """
@@ -69,14 +69,14 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each output that must not be saved, and each missing failure."""
+    """Yield a sentence for each output that must not be saved, or cell that should have failed."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:
             yield f"cell {cell.id} is tagged raises-exception and did not raise"
         for text in texts(cell):
             if path := MACHINE_PATH.search(text):
-                yield f"the output of cell {cell.id} names a path of this machine: {path[0]}"
+                yield f"the output of cell {cell.id} has a path on this machine: {path[0]}"
             if WORKER_COUNT_WARNING in text:
                 yield (
                     f"the output of cell {cell.id} has torch's warning about the number of workers,"

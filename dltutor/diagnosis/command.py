@@ -21,8 +21,8 @@ from dltutor.diagnosis.named_loader import (
     seconds,
 )
 
-#: If the import takes longer than this many seconds, main does it once before it forks the
-#: experiments. Otherwise, each experiment repeats it.
+#: If importing your module takes longer than this many seconds, main imports the module once before
+#: it forks the experiments. Otherwise, each experiment does.
 _QUICK: Final = 1.5
 
 

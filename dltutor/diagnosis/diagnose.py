@@ -23,7 +23,7 @@ from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
-#: The most runs of a loader, in all experiments together.
+#: The most times that a loader runs, in all experiments together.
 RUNS: Final = 40
 
 
@@ -37,7 +37,7 @@ def diagnose(
     everything else in this process. But if your code writes to a file, shared memory, a database,
     or a server, it writes in each run. What your code takes from a pipe or a queue is gone.
 
-    A run doesn't count if it uses a connection of this process, or if it may have failed only
+    A run doesn't count if it uses one of this process's connections, or if it may have failed only
     because it runs in a fork (after this process used CUDA, for example). If you pass a function
     instead of a loader, each run makes its own connections, and if forks prove nothing, a new
     interpreter does the runs.

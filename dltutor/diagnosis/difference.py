@@ -23,8 +23,8 @@ class Difference:
         whole: Whether both runs finished the epoch. If not, the numbers are about its beginning.
         came: How many samples the first run has.
         expected: How many samples the second run has.
-        more: How many samples of the first run the second doesn't have, or has less often.
-        missing: How many samples of the second run the first doesn't have, or has less often.
+        more: How many samples the second run lacks, or has less often than the first.
+        missing: How many samples the first run lacks, or has less often than the second.
         twice: How many samples arrive more than once in the first run, and more often than in the
             second.
         replayed: Whether both runs have the same samples and the same number of them, and some
@@ -77,7 +77,7 @@ _RESULT: Final = 0.05  # relative; sums of the same samples in another order dif
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers differ with and without workers.
 
-    If a number is zero without workers, return False, because it may be about the workers.
+    If a number is zero without workers, return False, because it may count something in workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)

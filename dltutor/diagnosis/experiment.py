@@ -24,13 +24,13 @@ class Experiment:
         field: The field of Evidence that the answer fills.
         question: The question in words.
         record: The type of the answer, whose `str` is the answer in words.
-        seconds: How long the experiment may take with forked workers. With others, it gets more.
+        seconds: How long the experiment may take with forked workers. Other workers get more time.
         needed: A function of the evidence so far that returns whether the question is worth asking.
-        ask: A function that runs in a fork, with a Subject that it may change. It returns the
-            record, or raises `Unanswered` to say why there's no answer.
-        cut_short: A function that makes the record if the process died or the doctor stopped it.
-            Its arguments are why the doctor stopped it ("" if it died), the exit code, and the last
-            number in the subject's mark. If None (the default), there's no answer then.
+        ask: A function that runs in a fork, with a Subject that it may change, and returns the
+            record or raises `Unanswered` to say why there's no answer.
+        cut_short: A function that makes the record if the process died or the doctor stopped it,
+            from the reason for stopping it ("" if it died), the exit code, and the last number in
+            the subject's mark. If None (the default), the question then has no answer.
         held: Whether to fork while a thread of main holds a lock (default False).
     """
 
@@ -85,7 +85,7 @@ def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
 
     Args:
         record: The record's type.
-        answer: The record's fields. Ignore any that the record doesn't have.
+        answer: The record's fields. `read` ignores fields that the record doesn't have.
     """
     known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # it's a dataclass
     return record(**{name: _frozen(value) for name, value in answer.items() if name in known})

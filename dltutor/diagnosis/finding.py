@@ -1,4 +1,4 @@
-"""The Finding, of which a diagnosis has any number."""
+"""The Finding, which says what's wrong with a loader."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Finding:
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """How serious the finding is. What ends a run is first, then wrong data, memory, speed."""
+        """How serious the finding is: first what ends a run, then wrong data, memory, and speed."""
         return 0 if self.ended else _SERIOUS.get(self.promise, 1), not self.shown
 
     @property

@@ -68,7 +68,7 @@ def examined(sent: bytes, until: float) -> Any:
         until: The time at which the examination ends, by `time.monotonic()`.
 
     Returns:
-        The Evidence, the list of each Tried, and the list of each Untried.
+        The Evidence, a list of Tried, and a list of Untried.
 
     Raises:
         CannotRun: The new interpreter couldn't make the loader, died, or didn't start in time.
@@ -97,8 +97,8 @@ def examined(sent: bytes, until: float) -> Any:
                 raise found
             return found
         case {"died": str(how)}:
-            raise CannotRun(f"the new interpreter that was to run the loader {how}")
-    raise CannotRun("the new interpreter that was to run the loader didn't start in time")
+            raise CannotRun(f"the new interpreter that should have run the loader {how}")
+    raise CannotRun("the new interpreter that should have run the loader didn't start in time")
 
 
 def main(folder: str) -> None:

@@ -34,8 +34,8 @@ def _has_workers(evidence: Evidence) -> bool:
 
 
 def _differs(evidence: Evidence) -> bool:
-    # Return whether an epoch's samples or the loop's result differ with and without workers. The
-    # next run tries another seed. If samples don't depend on the seed, the workers' are wrong.
+    # Return whether an epoch's samples or the loop's result differ with and without workers. Then
+    # try another seed, because samples that don't depend on the seed shouldn't differ.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -60,7 +60,7 @@ def _depends_on_seed(evidence: Evidence) -> bool:
     if samples.random or samples.again or samples.joined or not results_differ(run, alone):
         return False
     if not results_differ(alone, reseeded):
-        return False  # the seed doesn't decide it; it may be an amount of memory
+        return False  # the result doesn't depend on the seed; it may be an amount of memory
     return all(each.end == "finished" for each in (run, alone, reseeded))
 
 
@@ -75,7 +75,7 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _resumed(evidence: Evidence) -> bool:
-    # Return whether an iteration went on after another one had restarted the iterator of both.
+    # Return whether an iteration went on after another had restarted the iterator that both use.
     run = evidence.run
     return run.well and evidence.parts.persistent and run.resumed > 0
 

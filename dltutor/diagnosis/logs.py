@@ -30,9 +30,9 @@ def read_log(words: Sequence[str]) -> str:
     """Return the log that a command's arguments name.
 
     Args:
-        words: The arguments. If there are none, or only "-", read standard input. If there's only
-            the name of an existing file, read the file. Otherwise, the words are the log. If a
-            single word looks like a path, say on standard error that there's no such file.
+        words: The arguments. If there are none, or only "-", the log is standard input. If there's
+            only the name of an existing file, the log is the file. Otherwise, the words are the
+            log, and if a single word looks like a path, print that there's no such file.
 
     Returns:
         The log, or its first 256 kB and last 2 MB if it's longer than that.
@@ -61,7 +61,7 @@ def read_log(words: Sequence[str]) -> str:
 def _exists(word: str) -> bool:
     try:
         return os.path.exists(word)
-    except (OSError, ValueError):  # the word is a message, because it's too long or has a NUL
+    except (OSError, ValueError):  # the word can't be a path, because it's too long or has a NUL
         return False
 
 
@@ -111,8 +111,8 @@ def plain(log: str) -> str:
     draws, and the backslashes that JSON needs.
 
     Args:
-        log: Anything from one line to a whole log. If the log is long, use only its first 256 kB
-            and last 2 MB.
+        log: Anything from one line to a whole log. Only the first 256 kB and last 2 MB of a long
+            log count.
 
     Returns:
         The log on one line, with one space for any whitespace, and three dots for an ellipsis.

@@ -29,7 +29,7 @@ class Measures:
         drawn: For each iteration, a digest of each sample, if batches can be taken apart.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
-        resumed: How many iterations went on after another one had restarted the iterator of both.
+        resumed: How many iterations went on after another had restarted the iterator of both.
         result: A digest of what the loop returned, or "" if results can't be compared.
         returned: The repr of what the loop returned, shortened.
         numbers: The numbers in what the loop returned.

@@ -25,8 +25,8 @@ def find(target: str) -> Any:
     """Return the loader, or the function that makes one, from a file or a module.
 
     Args:
-        target: `FILE.py:NAME` or `package.module:NAME`. Python searches the file's folder first for
-            what it imports, or the current folder if the target isn't a file.
+        target: `FILE.py:NAME` or `package.module:NAME`. Python looks for imports first in the
+            file's folder or, for a module, in the current one.
 
     Raises:
         NoLoader: The target names no loader, or importing it failed.

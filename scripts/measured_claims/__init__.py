@@ -34,11 +34,11 @@ class Sized(Dataset[Any]):
 
 
 class Samples(Sized):
-    """Samples that a function makes from their indices.
+    """A dataset whose samples a function makes from their indices.
 
     Args:
-        get: A function that makes a sample from its index. If the workers aren't forked, it must
-            be at the top level of a module.
+        get: The function, which takes an index. If the workers aren't forked, the function must be
+            at the top level of a module.
         length: The number of samples (default 4).
     """
 
@@ -50,7 +50,7 @@ class Samples(Sized):
 
 
 def numbers(loader: DataLoader[Any]) -> list[int]:
-    """Run an epoch, and return all its numbers in order."""
+    """Run an epoch, and return all numbers in its batches, in order."""
     return [int(number) for batch in loader for number in batch]
 
 

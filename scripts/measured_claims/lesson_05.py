@@ -56,13 +56,13 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise CannotMeasure(f"{name} is not installed.") from None
+        raise CannotMeasure(f"{name} isn't installed.") from None
 
 
 def _needs(*commands: str) -> None:
     for command in commands:
         if not shutil.which(command):
-            raise CannotMeasure(f"{command} is not installed.")
+            raise CannotMeasure(f"{command} isn't installed.")
 
 
 def deadlock() -> Facts:

@@ -29,7 +29,7 @@ _LINE: Final = "mask.result()"  # the line in the lesson's class at which a work
 
 
 def _run(workers: int, method: str = "fork", deadline: float = 4, **options: Any) -> Observation:
-    # Run the lesson's class, whose thread main has started.
+    # Observe a loader with the lesson's dataset, whose thread main has started.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about objects that can't be pickled
         return observe(load(Pairs(pairs_folder()), workers, method, **options), deadline=deadline)
@@ -49,7 +49,7 @@ def deadlock() -> Facts:
 
 
 class _Born(Sized):
-    """Samples that say whether their dataset was made in a worker."""
+    """A dataset whose samples say whether a worker made the dataset."""
 
     length = 8
 

@@ -118,7 +118,7 @@ def freed() -> Facts:
     killed = batches._workers[1]
     pids = [os.getpid(), batches._workers[0].pid, killed.pid]
     before = [sizes(pid) for pid in pids]
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise below
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise after the kill
     killed.kill()
     killed.join()  # wait, because a zombie's other threads may still hold its memory
     after = [sizes(pid) for pid in pids[:2]]

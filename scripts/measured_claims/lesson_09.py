@@ -73,7 +73,7 @@ def pandas() -> Facts:
     try:
         import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        raise CannotMeasure("pandas is not installed here.") from None
+        raise CannotMeasure("pandas isn't installed here.") from None
     (lines, listed), arrow = _lines(), ", no pyarrow"
     storages = ["python"]
     with suppress(PackageNotFoundError):

@@ -9,7 +9,7 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 
-_FEW: Final = 4  # if samples aren't random, at least this many repeat for each one that doesn't
+_FEW: Final = 4  # if samples aren't random, at least this many of them repeat for each new one
 
 
 def counts(evidence: Evidence) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
 
 
 def replaced(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that the dataset returns instead of ones that it can't make."""
+    """Find samples that the dataset returns instead of samples that it can't make."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.replaced:
         return

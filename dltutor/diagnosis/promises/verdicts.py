@@ -13,7 +13,7 @@ from dltutor.observation.signs import LATE
 
 State = Literal["kept", "broken", "not tested"]
 
-_LONG: Final = 60  # characters; a longer reason is given only once
+_LONG: Final = 60  # characters; a longer reason appears only once
 _FASTER: Final = 0.9  # times as long as without workers; less counts as faster
 
 

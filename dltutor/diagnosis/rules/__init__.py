@@ -1,9 +1,9 @@
 """The rules, which say what evidence points to which failure mode, in one module for each promise.
 
 A rule is a function with the name of its failure mode, and a docstring that says what shows the
-mode. Rules know nothing about the loader except the Evidence from one examination, which they take.
-They return a Finding or None. If you add a failure mode, write a rule for it in the module of the
-promise that it breaks.
+mode. A rule takes the Evidence from one examination, has no other access to the loader, and returns
+a Finding or None. If you add a failure mode, write its rule in the module of the promise that the
+mode breaks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
     """Return the rule for each failure mode, by name, in the order of the catalog.
 
     Args:
-        facts: The facts of all failure modes.
+        facts: The facts about all failure modes.
 
     Raises:
         TypeError: A failure mode has no rule, or a rule has no failure mode.

@@ -120,7 +120,7 @@ def growing_cache(evidence: Evidence) -> Finding | None:
     each = late / memory.late_samples
     kept = [path for path in memory.grown if path[3] is None]
     bounded = [path for path in memory.grown if path[3] is not None]
-    # If collecting garbage or returning free blocks helps, it's cycles or a heap with holes.
+    # If collecting garbage or returning free blocks helps, cycles or holes in the heap are why.
     if min(memory.late_collected, memory.late_returned) < 0.6 * late:
         return None
     renewed = 0 <= memory.late_repeated < 0.4 * late

@@ -90,7 +90,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_exception(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and the class of the exception can't be pickled."""
+    """Main waits in vain, and the exception's class can't be pickled."""
     run, culprit = evidence.run, evidence.culprit
     if not run.waited or culprit is None or not evidence.parts.workers:
         return None
@@ -183,7 +183,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
 
 
 def _says_why(evidence: Evidence) -> bool:
-    # Return whether the worker exited or didn't catch an exception, which says more than its code.
+    # Return whether the worker called exit or raised, which says more than its exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -445,7 +445,7 @@ def lost_thread(evidence: Evidence) -> Finding | None:
 
 
 def openmp_after_fork(evidence: Evidence) -> Finding | None:
-    """Workers are stuck in an operation that several threads share, but run with one thread."""
+    """Workers are stuck in an operation that several threads share, but not with one thread."""
     waits, alone = evidence.waits, evidence.one_thread
     if waits is None or waits.threads < 2 or alone is None or not alone.well:
         return None

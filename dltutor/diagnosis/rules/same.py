@@ -7,7 +7,7 @@ from dltutor.diagnosis.finding import Finding
 
 
 def global_state(evidence: Evidence) -> Finding | None:
-    """With and without workers, the loop's result differs, and so does some state in main."""
+    """The loop's result differs with and without workers, and so does some state in main."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
         return _counter_decides(evidence, twice.counter)
