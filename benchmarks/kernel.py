@@ -1,4 +1,4 @@
-"""A real notebook kernel, with a client that receives all its output, like a browser."""
+"""A real notebook kernel, with a client that receives all its output, as a browser does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Kernel:
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.seen: Callable[[Message], None] = lambda message: None  # called with every message
+        self.seen: Callable[[Message], None] = lambda message: None  # a hook for every message
 
     def run(self, code: str, timeout: float = 600) -> None:
         """Run a cell.

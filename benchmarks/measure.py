@@ -139,7 +139,7 @@ def machine() -> str:
 def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
     """Run one script's measurements, print the tables, and write them into README.md.
 
-    With `--quick`, the script only shows that it works: it uses small sizes and writes nothing.
+    With `--quick`, use small sizes and write nothing, only to show that the script works.
 
     Args:
         name: The name of the markers in README.md between which the tables belong.
@@ -161,7 +161,7 @@ def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
 
 
 def write(name: str, text: str) -> None:
-    """Replace the text between two markers of README.md.
+    """Replace the text between two markers in README.md.
 
     Args:
         name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.

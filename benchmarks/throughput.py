@@ -158,7 +158,7 @@ def pairs(count: int, seconds: float) -> Table:
         loop = Loop(min(seconds, 1.0))
         loop(make_loader(kind, 2))
         batches = max(2, round(loop.rate * seconds))
-        epoch("observe", kind, 2)  # does the imports
+        epoch("observe", kind, 2)  # to do the imports
         variants = {
             how: partial(epoch, how.split()[0], kind, batches)
             for how in ("plain", "observe", "plain again")

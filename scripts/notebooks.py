@@ -37,7 +37,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""The only metadata that every saved notebook has."""
+"""All the metadata that a saved notebook has, except in its cells."""
 
 LINK_UP = re.compile(r"""(\]\(|(?:src|href)=["'])\.\./""")
 """The start of a link out of solutions/, in markdown or HTML."""

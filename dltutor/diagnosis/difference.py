@@ -77,7 +77,7 @@ _RESULT: Final = 0.05  # relative; sums of the same samples in another order dif
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers differ with and without workers.
 
-    If a number is zero without workers, return False, because it may count something in workers.
+    If a number is zero without workers, return False, because it may measure the workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)

@@ -34,8 +34,8 @@ def _has_workers(evidence: Evidence) -> bool:
 
 
 def _differs(evidence: Evidence) -> bool:
-    # Return whether an epoch's samples or the loop's result differ with and without workers. Then
-    # try another seed, because samples that don't depend on the seed shouldn't differ.
+    # Return whether an epoch's samples or the loop's result differ with and without workers. If so,
+    # the doctor tries another seed, because samples that no seed changes shouldn't differ.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True

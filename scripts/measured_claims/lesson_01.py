@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 01: corrupt images."""
+"""Measure the claims for lesson 01: corrupt images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 04: what a worker changes stays in the worker."""
+"""Measure the claims for lesson 04: what a worker changes stays in the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 05: inherited handles."""
+"""Measure the claims for lesson 05: inherited handles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 06: what a worker has under each start method."""
+"""Measure the claims for lesson 06: what a worker has under each start method."""
 
 from __future__ import annotations
 

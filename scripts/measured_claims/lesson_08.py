@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 08: seeing memory."""
+"""Measure the claims for lesson 08: seeing memory."""
 
 from __future__ import annotations
 

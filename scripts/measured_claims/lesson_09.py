@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 09: how much of main's data a worker copies."""
+"""Measure the claims for lesson 09: how much of main's data a worker copies."""
 
 from __future__ import annotations
 

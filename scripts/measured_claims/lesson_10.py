@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 10: leaking loaders."""
+"""Measure the claims for lesson 10: leaking loaders."""
 
 from __future__ import annotations
 

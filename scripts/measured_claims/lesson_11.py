@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 11: shared memory and descriptors."""
+"""Measure the claims for lesson 11: shared memory and descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the claims of lesson 12: silently the same."""
+"""Measure the claims for lesson 12: silently the same."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _FEW: Final = 4  # if samples aren't random, at least this many of them repeat f
 def counts(evidence: Evidence) -> Iterator[Finding]:
     """Find a stream whose epochs differ in length with and without workers.
 
-    Random samples can't be compared, but finished epochs can be counted.
+    The doctor can't compare random samples, but can count them in finished epochs.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream:

@@ -1,4 +1,4 @@
-"""Find work and waiting that a loader could do without."""
+"""Find work and waiting that a loader doesn't need."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
 
 
 def growing_cache(evidence: Evidence) -> Finding | None:
-    """Workers grow with each new sample, but hardly when they draw the same samples again."""
+    """Workers grow with each new sample that they draw, because something keeps samples."""
     memory, parts = evidence.memory, evidence.parts
     if memory is None or memory.late_as_it_is < 3:
         return None
@@ -183,7 +183,7 @@ def _keeps_growing(evidence: Evidence) -> bool:
 
 
 def reference_cycle(evidence: Evidence) -> Finding | None:
-    """Workers hold a lot of memory that a collection after each batch frees."""
+    """Workers hold a lot of memory that a garbage collection after each batch frees."""
     memory = evidence.memory
     if memory is None or memory.peak_collected < 0:
         return None
@@ -265,7 +265,7 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
 
 
 def too_many_open_files(evidence: Evidence) -> Finding | None:
-    """The run hit the limit of file descriptors, or it will before the epoch ends."""
+    """The run hit the limit on file descriptors, or would before the epoch ends."""
     run, parts, kept, more = (
         evidence.run,
         evidence.parts,

@@ -1,4 +1,4 @@
-"""Failure modes in which something is left behind."""
+"""Failure modes in which a run leaves something behind."""
 
 from __future__ import annotations
 

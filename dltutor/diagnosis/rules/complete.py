@@ -116,7 +116,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
             f"in `{evidence.parts.dataset}`, deal those out, and use `batch_size=None`.",
         )
     each = run.drawn[0] if run.drawn else ()
-    some_twice = len(set(each)) < len(each)  # if so, it's a different failure mode
+    some_twice = len(set(each)) < len(each)  # a different failure mode
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Finding(
@@ -162,7 +162,7 @@ def wrong_length(evidence: Evidence) -> Finding | None:
 
 
 def ranks(evidence: Evidence) -> Finding | None:
-    """Epochs repeat an order that the sampler would change, or ranks share samples."""
+    """Epochs repeat an order that `set_epoch` would change, or ranks share samples."""
     order = evidence.order
     if order is None:
         return None

@@ -36,7 +36,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
 
 
 def none_in_batch(evidence: Evidence) -> Finding | None:
-    """A batch can be made without the samples that are None, but not with them."""
+    """Collating works without the samples that are None, but not with them."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if culprit is None or run.end != "raised":
         return None
@@ -109,7 +109,7 @@ def unpicklable_exception(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_batch(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and a batch can be made but not pickled."""
+    """Main waits in vain, and the doctor can make a batch but can't pickle it."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if not run.waited or culprit is None or not parts.workers:
         return None
@@ -133,7 +133,7 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
 
 
 def ragged_batch(evidence: Evidence) -> Finding | None:
-    """A batch can be made from copies of one sample, but not from two that differ in shape."""
+    """Collating copies of one sample works, but collating two that differ in shape doesn't."""
     run, culprit, parts = evidence.run, raising(evidence, "collate"), evidence.parts
     if culprit is None or culprit.blame != "ragged":
         return None
@@ -384,7 +384,7 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
 
 
 def held_lock(evidence: Evidence) -> Finding | None:
-    """A worker waits for a lock that was held when main forked, and goes on once it's free."""
+    """A worker waits for a lock that a thread held when main forked, and goes on once it's free."""
     return _lock_never_released(evidence, in_matplotlib=False)
 
 

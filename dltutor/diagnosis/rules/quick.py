@@ -44,7 +44,7 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
         return None
     for other in (evidence.sending, evidence.one_iterator):
         if other is not None and other.times > 2:
-            return None  # that's what makes the workers slow instead
+            return None  # sending or new iterators make the workers slow instead
     with_workers, without = workerless.both
     batches = parts.batches or evidence.run.batches
     lost = (with_workers - without) * batches
@@ -112,7 +112,7 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
         return None
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # If the doctor counted threads and measured paces twice, being about as fast is enough.
+    # If the doctor counted threads and measured twice, one thread must only be about as fast.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None

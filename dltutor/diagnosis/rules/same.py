@@ -65,7 +65,7 @@ def stale_epoch(evidence: Evidence) -> Finding | None:
 
 
 def mutated_in_place(evidence: Evidence) -> Finding | None:
-    """A sample differs when it's drawn again, and what the dataset stores has changed."""
+    """A sample differs when the doctor draws it again, and the dataset's data has changed."""
     twice = evidence.twice
     if twice is None or not twice.own or not twice.paths:
         return None
@@ -101,7 +101,7 @@ def reused_buffer(evidence: Evidence) -> Finding | None:
 def shared_file_offset(evidence: Evidence) -> Finding | None:
     """Two workers at once get wrong samples from a file that was open before they started."""
     handles = evidence.disturbed_by("file")
-    if handles is None or handles.lazy:  # see lazy_but_touched
+    if handles is None or handles.lazy:  # then the failure mode is lazy_but_touched
         return None
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"
@@ -138,7 +138,7 @@ def shared_connection(evidence: Evidence) -> Finding | None:
 
 
 def lazy_but_touched(evidence: Evidence) -> Finding | None:
-    """A file that's opened on first use was already open before the workers started."""
+    """A file that the dataset opens on first use was open before the workers started."""
     handles = evidence.disturbed_by("file")
     if handles is None or not handles.lazy:
         return None
