@@ -91,8 +91,7 @@ class Loop:
 
     Args:
         seconds: How long the loop counts batches, after a lead-in.
-        then: A function to call after counting, while the workers are still running (default:
-            do nothing).
+        then: A function to call after counting, while the workers are still running.
     """
 
     def __init__(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:

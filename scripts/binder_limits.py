@@ -82,8 +82,7 @@ def run(
 
     Args:
         command: The program and its arguments.
-        environment: The command's whole environment. DLTUTOR_HOME identifies the processes that
-            the command starts.
+        environment: The command's whole environment. DLTUTOR_HOME identifies its processes.
         folder: The command's working folder.
         limited: Whether to set limits (default True).
         measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,

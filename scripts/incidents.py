@@ -1,8 +1,7 @@
 """Record the incidents of lesson 14: run each job, and write its `train.log` and `monitor.txt`.
 
-`python scripts/incidents.py text table` records these two incidents. Without names, the script
-records all. Each job really runs, on the files that the learner gets, and `train.log` and
-`monitor.txt` keep the pids and times of that run.
+`python scripts/incidents.py text table` records only these two incidents. Each job really runs, on
+the files that the learner gets, and what the script writes has the pids and times of that run.
 """
 
 from __future__ import annotations

@@ -33,13 +33,10 @@ def watch(
 
     Args:
         command: The program and its arguments.
-        environment: The command's whole environment. DLTUTOR_HOME identifies the processes that
-            the command starts.
+        environment: The command's whole environment. DLTUTOR_HOME identifies its processes.
         folder: The command's working folder.
-        group: A cgroup to move this process into before it starts the command. If None, this
-            process stays where it is.
-        output: A file for the command's stdout and stderr. If None, the command inherits them from
-            this process.
+        group: The cgroup to move into before starting the command. If None, stay in this one.
+        output: The file for the command's stdout and stderr. If None, they're this process's.
         deadline: Seconds until `watch` ends the command.
         grace: Seconds for the command's processes to exit after the command has.
         measured: Whether to read `pss`.

@@ -70,8 +70,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Diagnose the loader, and print the diagnosis.
 
     Returns:
-        The exit code: 0 if the loader ran and the doctor found nothing, 1 if the doctor found
-        something, 2 if the loader couldn't be run.
+        The exit code: 0 without findings, 1 with findings, 2 if the loader couldn't be run.
     """
     from dltutor.diagnosis.errors import CannotRun
     from dltutor.diagnosis.report import page

@@ -39,20 +39,17 @@ def diagnose(
 
     A run doesn't count if it uses one of this process's connections, or if it may have failed only
     because it runs in a fork (after this process used CUDA, for example). If you pass a function
-    instead of a loader, each run makes its own connections, and if forks prove nothing, a new
-    interpreter does the runs.
+    instead of a loader, each run makes its own connections.
 
     Args:
         loader: A DataLoader, a wrapper around DataLoaders that `observe` takes, or a function
             without arguments that returns either one. Each run calls the function in its own
             process. If forks prove nothing, cloudpickle sends the function to a new interpreter.
-        consume: Your training loop, a function that takes the loader and iterates it. If None (the
-            default), a plain loop does. The doctor only finds problems in your loop, such as kept
-            batches, if you pass it.
+        consume: Your training loop, a function that takes the loader and iterates it (default: a
+            plain loop). If you don't pass it, problems in your loop, such as kept batches, don't show.
         epochs: How many times `consume` runs (default 1). If workers are persistent, `consume` runs
             at least twice, because some failures only show in a second epoch.
-        deadline: Seconds for the whole diagnosis (default 30). The report lists the questions that
-            there was no time for.
+        deadline: Seconds for the whole diagnosis (default 30). The report lists unanswered questions.
 
     Returns:
         The Diagnosis, which a notebook displays.
@@ -86,8 +83,7 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    # Hold Stop, because between runs it could arrive where Python prints an exception and goes on,
-    # such as in a `__del__`.
+    # Hold Stop, because between runs Python may print its exception and go on, as in a `__del__`.
     with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
         found = findings(evidence)

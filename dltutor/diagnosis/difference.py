@@ -25,8 +25,7 @@ class Difference:
         expected: How many samples the second run has.
         more: How many samples the second run lacks, or has less often than the first.
         missing: How many samples the first run lacks, or has less often than the second.
-        twice: How many samples arrive more than once in the first run, and more often than in the
-            second.
+        twice: How many samples the first run repeats, and has more often than the second.
         replayed: Whether both runs have the same samples and the same number of them, and some
             arrive several times even in the second run, because an epoch is longer than the data.
         unit: What the numbers count: "samples", or "batches" if those can't be taken apart.
@@ -114,8 +113,7 @@ def between(
 ) -> Difference | None:
     """Return how two runs differ in an epoch, or None if they can't be compared.
 
-    If a run didn't finish the epoch, compare the beginnings, but only if `in_order` says that both
-    runs have the same order.
+    Compare the beginnings of unfinished epochs only if both runs have the same order, `in_order`.
     """
     both = (run, other)
     if any(len(each.passes) <= epoch for each in both):

@@ -85,11 +85,9 @@ class Examination:
         until: The time at which the examination ends, by `time.monotonic()`.
         own_memory: The bytes that this process, with the loader in it, already uses (default 0).
         at_hand: The loader. If None (the default), each experiment makes a new one.
-        function: The function that makes the loader, for a new interpreter to call. If None (the
-            default), the examination can't use a new interpreter.
+        function: The function that makes the loader, if a new interpreter can call it.
         fresh: Whether this process is a new interpreter only for the examination (default False).
-        asked: A function to call before each experiment, with its question and the most seconds
-            that it may take (default: do nothing).
+        asked: A function to call with each experiment's question and limit in seconds.
     """
 
     make: Callable[[], Any]

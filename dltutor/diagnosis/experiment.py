@@ -29,8 +29,7 @@ class Experiment:
         ask: A function that runs in a fork, with a Subject that it may change, and returns the
             record or raises `Unanswered` to say why there's no answer.
         cut_short: A function that makes the record if the process died or the doctor stopped it,
-            from the reason for stopping it ("" if it died), the exit code, and the last number in
-            the subject's mark. If None (the default), the question then has no answer.
+            from the reason for stopping it ("" if it died), the exit code, and the last mark.
         held: Whether to fork while a thread of main holds a lock (default False).
     """
 

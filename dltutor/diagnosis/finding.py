@@ -37,8 +37,7 @@ class Finding:
         name: The failure mode's name as in `dltutor list`, or "raises" for an ordinary exception in
             your code, or the promise's name if no failure mode explains why the promise is broken.
         lesson: The number of the lesson that teaches the failure mode, or "" if none does.
-        ends: Whether the problem ended the run. If None (the default), it did if it breaks the
-            promise "ends".
+        ends: Whether the problem ended the run (default: whether it breaks the promise "ends").
     """
 
     certainty: Certainty

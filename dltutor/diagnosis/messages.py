@@ -53,8 +53,7 @@ class Match:
         words: The matching pieces of the log, the longest first.
         source: Where the most telling of these words come from.
         tell: How to tell this failure mode from others with the same message, or "".
-        certain: Whether this failure mode is the most likely cause of the words, and the words
-            aren't only a hint.
+        certain: Whether this failure mode is the words' likeliest cause, not only hinted at.
     """
 
     failure: Facts

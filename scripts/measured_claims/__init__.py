@@ -37,8 +37,7 @@ class Samples(Sized):
     """A dataset whose samples a function makes from their indices.
 
     Args:
-        get: The function, which takes an index. If the workers aren't forked, the function must be
-            at the top level of a module.
+        get: The function of the index, at a module's top level unless the workers are forked.
         length: The number of samples (default 4).
     """
 

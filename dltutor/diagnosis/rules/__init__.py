@@ -2,8 +2,7 @@
 
 A rule is a function with the name of its failure mode, and a docstring that says what shows the
 mode. A rule takes the Evidence from one examination, has no other access to the loader, and returns
-a Finding or None. If you add a failure mode, write its rule in the module of the promise that the
-mode breaks.
+a Finding or None. A new failure mode needs a rule in the module of the promise that it breaks.
 """
 
 from __future__ import annotations

@@ -175,9 +175,8 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
-    # If no sample is known, something else may have killed the worker. A full /dev/shm, for
-    # example, raises SIGBUS. Under forkserver, lost_cause is what's shown, because the loop doesn't
-    # learn what killed the worker.
+    # If no sample is known, something else may have killed the worker, such as SIGBUS from a full
+    # /dev/shm. Under forkserver, lost_cause is what's shown, because main doesn't learn the cause.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding("shown" if shown else "likely", said, parts.where)
 
