@@ -46,7 +46,7 @@ def diagnose(
             without arguments that returns either one. Each run calls the function in its own
             process. If forks prove nothing, cloudpickle sends the function to a new interpreter.
         consume: Your training loop, a function that takes the loader and iterates it (default: a
-            plain loop). Unless you pass it, problems in your loop, such as kept batches, don't show.
+            plain loop). Without yours, problems in your loop, such as kept batches, don't show.
         epochs: How many times `consume` runs (default 1). If workers are persistent, `consume` runs
             at least twice, because some failures only show in a second epoch.
         deadline: Seconds for all experiments (default 30). The report lists unanswered questions.

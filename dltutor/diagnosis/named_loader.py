@@ -79,7 +79,7 @@ def _from_file(path: Path) -> Any:
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
-    # Spawned workers import the module by this name, so use the file's own if it's free.
+    # Spawned workers import the module by this name, so use the file's name if it's free.
     name = path.stem if path.stem not in sys.modules else f"own_{path.stem}"
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
