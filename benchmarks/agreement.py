@@ -1,4 +1,4 @@
-"""Compare our memory figures with those of other tools, and the live curve with full readings."""
+"""Compare our memory figures with other tools', and the live curve with full readings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A list of file names. A forked worker copies every page of it that it reads."""
+    """A dataset with a list of file names. A forked worker copies every page that it reads."""
 
     def __init__(self, megabytes: int) -> None:
         # A name takes up 464 bytes, and its slot in the list another 8.
@@ -33,15 +33,15 @@ class Names(Dataset[int]):
         return len(self.names)
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(20e-6)  # as if opening the file
+        time.sleep(20e-6)  # as if to open the file
         return len(self.names[index])
 
 
 class Tape:
-    """A Recorder of this process that keeps its samples, with absolute times.
+    """A Recorder for this process that keeps all samples.
 
     Args:
-        options: Further arguments of the Recorder.
+        options: Further arguments for the Recorder.
     """
 
     def __init__(self, **options: float) -> None:
@@ -55,7 +55,7 @@ class Tape:
         self._recorder.stop()
 
     def of(self, role: str) -> tuple[list[float], list[Reading]]:
-        """Return the times at which a process was sampled, and its readings."""
+        """Return the absolute times at which we sampled a process, and the readings."""
         found = [each for each in self.samples if role in each.processes]
         return [self._began + each.seconds for each in found], [
             each.processes[role] for each in found
@@ -78,7 +78,7 @@ class Held:
     """A loader paused halfway through its epoch, and a Tape that reads PSS in every sample.
 
     Args:
-        megabytes: The size of the list.
+        megabytes: The size, in MB, of the list of file names that the loader reads.
     """
 
     def __init__(self, megabytes: int) -> None:
@@ -91,7 +91,7 @@ class Held:
         time.sleep(1.0)
 
     def figures(self) -> Figures:
-        """Return the total PSS by our count and by smem's (0 if it's missing), and our helper's."""
+        """Return the total PSS as we and smem (0 if not installed) count it, and our helper's."""
         time.sleep(0.7)  # until the last sample no longer contains smem, which was our child, too
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
@@ -122,7 +122,7 @@ def _smem(pids: set[int]) -> float:
 
 
 def totals(rounds: int, megabytes: int) -> Table:
-    """Compare our total PSS with that of other tools, in a real kernel while a loader waits."""
+    """Compare our total PSS with other tools', in a real kernel while a loader waits."""
     found: list[Figures] = []
     with kernel() as notebook:
         notebook.run(f"from agreement import Held\nheld = Held({megabytes})")
@@ -156,7 +156,7 @@ def totals(rounds: int, megabytes: int) -> Table:
 
 
 def curves(megabytes: int) -> Table:
-    """Compare the live curve of workers that copy what they read with USS read all the time."""
+    """Compare the live curve with frequent readings of USS, while workers copy what they read."""
     live, often = Tape(), dense()
     try:
         for _ in names_loader(megabytes):

@@ -1,4 +1,4 @@
-"""Measure what a sample costs, and how much of a core the helper uses, as memory grows."""
+"""Measure the CPU time for a sample and the helper's share of a core, as memory grows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
-_STRING = 464  # bytes in one string of the list, as the allocator rounds it
+_STRING = 464  # bytes that each string in the list takes up, as the allocator rounds it
 _CHEAP, _FULL = 40, 9  # how many samples we time
 _AT_ONCE = 2  # rows measured at the same time, because they wait nearly all the time
 
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Run forked processes that share all memory of this one and do nothing."""
+    """Run forked processes that share all of this process's memory and do nothing."""
     fork = multiprocessing.get_context("fork")
     asleep = [fork.Process(target=time.sleep, args=(600,)) for _ in range(count)]
     for process in asleep:
@@ -42,7 +42,7 @@ def workers(count: int) -> Iterator[None]:
 
 
 def milliseconds(sampling: Sampler, *, full: bool) -> float:
-    """Return the median CPU time of a sample, in milliseconds."""
+    """Return the median CPU time that a sample takes, in milliseconds."""
     costs = []
     for _ in range(_FULL if full else _CHEAP):
         before = time.process_time()
@@ -52,7 +52,7 @@ def milliseconds(sampling: Sampler, *, full: bool) -> float:
 
 
 def share(seconds: float) -> tuple[float, float, list[float]]:
-    """Record for some seconds.
+    """Record for some seconds, and measure the helper.
 
     Returns:
         The helper's share of a core from its start to the end, its share after the first full
@@ -109,7 +109,7 @@ def one(gigabytes: float, count: int, seconds: float) -> list[str]:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the table. Each row is measured in its own process."""
+    """Yield the table, after measuring each row in its own process."""
     seconds = 3.0 if quick else 30.0
     cases = [(0.0, 0), (0.0, 2), (0.0, 8)] + [(size, 4) for size in (0.1, 0.5, 1.0, 2.0, 4.0)]
     if quick:

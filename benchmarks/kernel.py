@@ -1,4 +1,4 @@
-"""A real notebook kernel, with a client that receives all its output, like a browser."""
+"""A real notebook kernel, with a client that receives all its output, as a browser does."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Kernel:
     """A notebook kernel that runs code.
 
     Args:
-        client: A client with open channels.
+        client: The kernel's client, with open channels.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.seen: Callable[[Message], None] = lambda message: None  # called with every message
+        self.seen: Callable[[Message], None] = lambda message: None  # a hook for every message
 
     def run(self, code: str, timeout: float = 600) -> None:
         """Run a cell.
 
         Args:
             code: The cell's source.
-            timeout: In seconds (default 600).
+            timeout: The most seconds that the cell may take (default 600).
 
         Raises:
             RuntimeError: The cell raised an exception.
@@ -57,7 +57,7 @@ class Kernel:
         return json.loads(printed.partition("VALUE ")[2])
 
     def usage(self) -> int:
-        """Ask ipykernel for its memory with a `usage_request`, in bytes."""
+        """Ask ipykernel with a `usage_request` how many bytes of memory the kernel uses."""
         message = self.client.session.msg("usage_request", {})
         self.client.control_channel.send(message)
         while True:
@@ -69,7 +69,7 @@ class Kernel:
 @contextmanager
 def kernel() -> Iterator[Kernel]:
     """Start a kernel in this folder, so that it can import these modules."""
-    # Otherwise it warns that its channels aren't encrypted.
+    # Without this option, the kernel warns that its channels aren't encrypted.
     quiet = ["--IPKernelApp.log_level=40"]
     manager, client = start_new_kernel(cwd=str(Path(__file__).parent), extra_arguments=quiet)
     try:
@@ -80,4 +80,4 @@ def kernel() -> Iterator[Kernel]:
         yield here
     finally:
         client.stop_channels()
-        manager.shutdown_kernel()  # it removes its temporary files
+        manager.shutdown_kernel()  # the manager also removes its temporary files

@@ -1,4 +1,4 @@
-"""Code that all benchmarks share: alternating runs, medians and ratios, tables in README.md."""
+"""The code that all benchmarks share, for alternating runs, medians, ratios, and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Table:
         title: The heading.
         columns: The names of the columns.
         rows: The cells, as strings.
-        note: A paragraph below the table, on how to read it (default none).
+        note: A paragraph below the table, on how to read the table (default: none).
     """
 
     title: str
@@ -41,7 +41,7 @@ class Table:
 
 
 def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all variants once in each round, A B B A, so that a busy moment affects all of them.
+    """Run all variants in each round, in the order A B B A, so that a busy moment affects them all.
 
     Args:
         variants: The functions to run, by name.
@@ -58,22 +58,22 @@ def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
 
 
 def ratio(ours: Sequence[float], plain: Sequence[float]) -> str:
-    """Format the median and the middle half of the ratios, round by round.
+    """Format the median and the middle half of the rounds' ratios.
 
     Args:
-        ours: One number per round.
-        plain: The number to divide it by, from the same round.
+        ours: The numbers to divide, one per round.
+        plain: The numbers to divide by, one per round.
     """
     ratios = [one / other for one, other in zip(ours, plain, strict=True)]
     return spread(ratios, "{:.3f}")
 
 
 def added(ours: Sequence[float], plain: Sequence[float], form: str) -> str:
-    """Format the median and the middle half of the differences, round by round.
+    """Format the median and the middle half of the rounds' differences.
 
     Args:
-        ours: One number per round.
-        plain: The number to subtract, from the same round.
+        ours: The numbers to subtract from, one per round.
+        plain: The numbers to subtract, one per round.
         form: The format of a number, such as "{:.2f}".
     """
     return spread([one - other for one, other in zip(ours, plain, strict=True)], form)
@@ -106,11 +106,11 @@ def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
     """Call a function until it returns something true, and return that.
 
     Args:
-        condition: The function, called every 20 ms.
-        seconds: How long to wait at most (default 20).
+        condition: The function to call every 20 ms.
+        seconds: The most seconds to wait (default 20).
 
     Raises:
-        TimeoutError: It returned nothing true in that time.
+        TimeoutError: The function returned nothing true in that time.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -139,11 +139,11 @@ def machine() -> str:
 def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
     """Run one script's measurements, print the tables, and write them into README.md.
 
-    With `--quick`, it uses small sizes, to show that it works, and writes nothing.
+    With `--quick`, use small sizes and write nothing, only to show that the script works.
 
     Args:
         name: The name of the markers in README.md between which the tables belong.
-        measure: Yields the tables. Its argument says whether to be quick.
+        measure: A function that yields the tables. Its argument says whether to use small sizes.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="use small sizes, and write nothing")
@@ -161,7 +161,7 @@ def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
 
 
 def write(name: str, text: str) -> None:
-    """Replace the text between two markers of README.md.
+    """Replace the text between two markers in README.md.
 
     Args:
         name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.

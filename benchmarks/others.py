@@ -20,7 +20,7 @@ Command = list[str]
 MPROF = ["mprof", "run", "--multiprocess", "--interval", "0.25", "--output", "mprof.dat"]
 MEMRAY = ["memray", "run", "--follow-fork", "--quiet", "--output", "memray.bin"]
 
-# name -> the command before the program, and how the program watches itself
+# For each tool, the command that runs the program, and how the program watches itself.
 TOOLS: dict[str, tuple[Command, str]] = {
     "nothing": ([], "plain"),
     "`observe`": ([], "observe"),

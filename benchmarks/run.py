@@ -1,6 +1,6 @@
-"""Run every benchmark, one after the other: `make bench`, or `python benchmarks/run.py`.
+"""Run every benchmark, one after another, with `make bench` or `python benchmarks/run.py`.
 
-With `--quick`, it takes about a minute, shows that all of them work, and leaves README.md alone.
+`--quick` takes about a minute, shows that all benchmarks work, and leaves README.md alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
     """Run all benchmarks.
 
     Args:
-        arguments: The command-line arguments for each of them.
+        arguments: The command-line arguments for each benchmark.
     """
     began = time.monotonic()
     print(machine(), flush=True)

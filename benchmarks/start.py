@@ -29,7 +29,7 @@ def milliseconds(code: str) -> float:
 
 
 def imports(rounds: int) -> Table:
-    """Time the import of the package, on top of Python's own start."""
+    """Measure how long it takes to import the package, on top of Python's own start."""
     found = in_turn(
         {code: partial(milliseconds, code) for code in ("pass", "import dltutor")}, rounds
     )
@@ -45,7 +45,7 @@ def imports(rounds: int) -> Table:
 
 
 def memory(how: str, seconds: float) -> list[float]:
-    """Return this process's USS at the end of a loop, with the workers running, and after it.
+    """Return this process's USS in MB, just before a loop ends its workers and after that.
 
     Args:
         how: "plain", "observe", or "live".
@@ -115,7 +115,7 @@ began
 def charts(rounds: int) -> Table:
     """Measure the wait from the call until the client has the first row of the live chart."""
     with kernel() as notebook:
-        notebook.run("import start, dltutor.display.instruments")  # like earlier cells of a lesson
+        notebook.run("import start, dltutor.display.instruments")  # as earlier cells in a lesson do
         waits = [_first_row(notebook) for _ in range(rounds)]
     return Table(
         "From the call to the first row of the chart",

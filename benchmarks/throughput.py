@@ -27,11 +27,11 @@ from dltutor.observation.observing import observe as observe_unseen
 
 Run = dict[str, float]
 
-_PAIRS, _EPOCH = 15, 5.0  # the number of pairs, and the seconds of an epoch
+_PAIRS, _EPOCH = 15, 5.0  # how many pairs, and about how many seconds per epoch
 
 
 class Wire(BaseComm):
-    """A connection to no browser: it serializes each message and throws it away."""
+    """A connection without a browser, which serializes each message and throws it away."""
 
     def publish_msg(self, msg_type: str, data: Any = None, **others: Any) -> None:
         json.dumps(data)
@@ -77,7 +77,7 @@ def rounds(
     """Run one loader in each way, alternating, after a first run that does the imports.
 
     Returns:
-        For each way, the numbers of `once` by name, with one per round.
+        For each way, lists of the numbers that `once` returned, by name, with one per round.
     """
     for how in hows:
         once(how, kind, workers, 0.1)
@@ -96,8 +96,8 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
     Args:
         where: "script" or "kernel".
         kind: Which loader.
-        workers: Its number of workers.
-        how: As for `once`. "plain" compares the plain loop with itself one round later.
+        workers: The loader's number of workers.
+        how: The way, as for `once`. "plain" compares the plain loop with itself one round later.
         found: What `rounds` returned.
     """
     plain, ours = found["plain"], found[how]
@@ -158,7 +158,7 @@ def pairs(count: int, seconds: float) -> Table:
         loop = Loop(min(seconds, 1.0))
         loop(make_loader(kind, 2))
         batches = max(2, round(loop.rate * seconds))
-        epoch("observe", kind, 2)  # does the imports
+        epoch("observe", kind, 2)  # to do the imports
         variants = {
             how: partial(epoch, how.split()[0], kind, batches)
             for how in ("plain", "observe", "plain again")

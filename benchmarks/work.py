@@ -1,7 +1,7 @@
 """The work that the benchmarks measure: three loaders, and a loop that measures its own speed.
 
-As a script, it's a program for other tools to watch. `python work.py KIND WORKERS SECONDS FILE`
-writes the batches per second to the file.
+As a script, this module is a program for other tools to watch. `python work.py KIND WORKERS SECONDS
+FILE` writes the batches per second to the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WATCHED = 0.25  # seconds between two samples of `psutil_thread`, as often as `
 
 
 class Cheap(Dataset[torch.Tensor]):
-    """Samples that cost next to nothing, so all the time goes into sending them."""
+    """A dataset whose samples cost next to nothing, so all the time goes into sending them."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -39,7 +39,7 @@ class Cheap(Dataset[torch.Tensor]):
 
 
 class Jpegs(Dataset[torch.Tensor]):
-    """Images decoded from files, so all the time goes into computing in the workers."""
+    """A dataset that decodes images, so all the time goes into computing in the workers."""
 
     def __init__(self, folder: str) -> None:
         self.files = sorted(map(str, Path(folder).glob("*.jpg")))
@@ -53,7 +53,7 @@ class Jpegs(Dataset[torch.Tensor]):
 
 
 class Waiting(Dataset[torch.Tensor]):
-    """Samples from a slow source, so all the time goes into waiting for them."""
+    """A dataset with a slow source, so all the time goes into waiting for samples."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -72,7 +72,7 @@ def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoad
     Args:
         kind: "cheap", "jpeg", or "wait".
         workers: The number of workers.
-        batches: The number of batches. None (the default) for a loader that never ends.
+        batches: The number of batches. If None (the default), the loader practically never ends.
     """
     made: dict[str, Callable[[], Dataset[torch.Tensor]]] = {
         "cheap": Cheap,
@@ -90,8 +90,8 @@ class Loop:
     """A training loop that stops after some seconds, and measures its own speed.
 
     Args:
-        seconds: How long it counts batches, after a lead-in.
-        then: Called after counting, while the workers are still running.
+        seconds: How long the loop counts batches, after a lead-in.
+        then: A function to call after counting, while the workers are still running.
     """
 
     def __init__(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:
@@ -151,7 +151,7 @@ def _pictures() -> tempfile.TemporaryDirectory[str]:
 
 
 def main(kind: str, workers: str, seconds: str, result: str, how: str = "plain") -> None:
-    """Run the loop once, alone or watched from inside the process."""
+    """Run the loop once, alone or watched from inside the process, and save its speed in a file."""
     loader, loop = make_loader(kind, int(workers)), Loop(float(seconds))
     if how == "observe":
         import dltutor

@@ -1,8 +1,8 @@
 """Run the solved notebooks within Binder's limits: one core, 2 GB, and a /dev/shm of 64 MB.
 
-`python scripts/binder_limits.py` runs each notebook with and without these limits, and writes its
-time and memory to `benchmarks/notebooks.md`. `python scripts/binder_limits.py 01 03` prints them
-for these lessons. The tests also run notebooks through `run`.
+`python scripts/binder_limits.py` runs each notebook with and without these limits, and writes the
+times and memory to `benchmarks/notebooks.md`. `python scripts/binder_limits.py 01 03` only prints
+the times and memory for these two lessons. The tests also run notebooks through `run`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ SHM: Final = "64M"
 
 MOST_PSS: Final = 1200
 MOST_SHM: Final = 48
-"""MB that a notebook may use: PSS of all its processes, and /dev/shm."""
+"""The most MB that a notebook may use, in PSS of all its processes and in /dev/shm."""
 
 DEADLINE: Final = 240
 """Seconds that a whole notebook may take. A lesson takes less than 60."""
 
 GRACE: Final = 15
-"""Seconds for workers to notice that their kernel is gone. torch's workers check every 5 s."""
+"""Seconds for workers to notice that their kernel has ended. torch's workers check every 5 s."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Run:
     """A command that has ended.
 
     Args:
-        code: Its exit code; None if it was ended at its deadline.
-        output: What it wrote to stdout and stderr.
-        seconds: How long it took.
+        code: The command's exit code. If None, `run` ended the command at the deadline.
+        output: What the command wrote to stdout and stderr.
+        seconds: How long the command took.
         pss: The most memory that all its processes used together, in MB of PSS.
-        shm: The most that it had in /dev/shm, in MB.
-        left: The command lines of the processes that outlived it. `run` ends them.
-        limits: The limits that it ran under, as sentences.
+        shm: The most memory that the command had in /dev/shm, in MB.
+        left: The command lines of the processes that outlived the command, which `run` then ended.
+        limits: The limits that the command ran under, as sentences.
     """
 
     code: int | None
@@ -82,13 +82,13 @@ def run(
 
     Args:
         command: The program and its arguments.
-        environment: Its whole environment. Its DLTUTOR_HOME identifies the processes it starts.
-        folder: Its working folder.
+        environment: The command's whole environment. DLTUTOR_HOME identifies its processes.
+        folder: The command's working folder.
         limited: Whether to set limits (default True).
         measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,
-            it's 0.
-        deadline: Seconds until the command is ended (default 240).
-        grace: Seconds for its processes to exit by themselves after it (default 15).
+            `pss` is 0.
+        deadline: Seconds until `run` ends the command (default 240).
+        grace: Seconds for the command's processes to exit after the command has (default 15).
     """
     request = {
         "command": list(command),
@@ -145,7 +145,7 @@ def _run(found: dict[str, Any], output: str, limits: tuple[str, ...]) -> Run:
 def _one_core() -> Iterator[Path | None]:
     """Make a cgroup (version 1) with the CPU time of one core, or yield None if that's impossible.
 
-    Like Binder, it limits the time and not the number of cores, so torch sees all of them.
+    As on Binder, the limit is on CPU time and not on the number of cores, so torch sees all cores.
     """
     group = Path(f"/sys/fs/cgroup/cpu/dltutor-{os.getpid()}")
     try:
@@ -159,14 +159,14 @@ def _one_core() -> Iterator[Path | None]:
     try:
         yield group
     finally:
-        while group.exists():  # rmdir fails until the last process killed in it is gone
+        while group.exists():  # rmdir fails until the last killed process has ended
             with suppress(OSError):
                 group.rmdir()
             time.sleep(0.01)
 
 
 def main() -> int:
-    """Measure the notebooks named on the command line. Return 0 if all succeed and fit."""
+    """Measure the notebooks that the command line names. Return 0 if all succeed and fit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     help_text = "lesson numbers, such as 01 (default: all, and write benchmarks/notebooks.md)"
     parser.add_argument("lessons", nargs="*", help=help_text)

@@ -3,8 +3,8 @@
     python scripts/catalogue.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 
 With `--load`, one busy process per core runs at the same time. A run fails if the broken case
-doesn't show its sign next to the fixed one, or if it does under a start method that the failure
-mode doesn't claim. The exit code is 1 if any run failed.
+doesn't show its sign next to the fixed one, or if the sign shows under a start method that the
+failure mode doesn't claim. The exit code is 1 if any run failed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dltutor.failures import NAMES, START_METHODS, Failure
 
 
 def main() -> int:
-    """Run the failure modes named on the command line, and print the table."""
+    """Run the failure modes that the command line names, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
     parser.add_argument(
-        "--start-methods", default=",".join(START_METHODS), metavar="A,B", help="(default: all)"
+        "--start-methods", default=",".join(START_METHODS), metavar="A,B", help="default: all"
     )
     parser.add_argument("--load", action="store_true", help="keep every core busy during the runs")
     parser.add_argument("--tell", action="store_true", help="print every Observation")
@@ -39,7 +39,7 @@ def main() -> int:
     ]
     # With torch preloaded, the fork server starts workers as quickly as fork does.
     forkserver.set_forkserver_preload(["dltutor.failures"])
-    forkserver.ensure_running()  # now, because a run ends every process that it started
+    forkserver.ensure_running()  # now, because a run ends every process that started in it
     failed = 0
     print("| entry | start method | s | broken | fixed | runs failed |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -1,4 +1,4 @@
-"""Write notebooks/CHEATSHEET.md from the catalog. With `--check`, report whether it's stale."""
+"""Write notebooks/CHEATSHEET.md from the catalog. `--check` reports whether the file is stale."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _prose(text: str) -> str:
 def main() -> int:
     """Write the page, or compare it with the existing one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it's stale")
+    parser.add_argument("--check", action="store_true", help="only report whether it's stale")
     if not parser.parse_args().check:
         SHEET.write_text(sheet())
         return 0

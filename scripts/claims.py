@@ -1,9 +1,9 @@
 """Measure all claims, and write `notebooks/CLAIMS.md`.
 
-`python scripts/claims.py 01 03` measures the claims of these lessons and leaves the others on the
-page unchanged; without numbers, it measures all. With `--check`, it writes nothing, but measures
-and lists every claim whose verdict differs from the page. It skips claims that this machine can't
-measure.
+`python scripts/claims.py 01 03` measures the claims of these lessons, and leaves the others on the
+page unchanged. Without numbers, the script measures all claims. With `--check`, the script doesn't
+write the page, but lists every claim whose verdict differs from the page, except claims that this
+machine can't measure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Measured:
     Args:
         result: The observation, in numbers that don't change from run to run, or in rounded ones
             with "about".
-        verdict: Whether the claim is true, as far as it was measured: "False under fork."
+        verdict: Whether the claim is true, as far as we measured it, such as "False under fork."
     """
 
     result: str
@@ -48,21 +48,21 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim that somebody makes, and how to test it: a row of `measured_claims/lesson_NN.toml`.
+    """A published claim and how to test it, from a row in `measured_claims/lesson_NN.toml`.
 
     `result`, `verdict`, and `otherwise` have placeholders for facts, which `Words` fills in.
 
     Args:
         text: The claim, in our words, in one sentence.
-        source: Where it's from. In TOML, this is the name of a source in `page.toml`, or a table
-            with `title`, `date`, and `address`.
-        how: How we measure it, in one or two sentences.
-        measure: The function in `measured_claims/lesson_NN.py` that measures it and returns facts.
-            It runs in its own process, and may raise `CannotMeasure`.
+        source: Where the claim is from. In TOML, this is the name of a source in `page.toml`, or a
+            table with `title`, `date`, and `address`.
+        how: How we measure the claim, in one or two sentences.
+        measure: The name of a function in `measured_claims/lesson_NN.py`. In its own process, the
+            function measures the claim and returns facts, or raises `CannotMeasure`.
         result: Words for the observation.
         verdict: Words for the verdict if all facts are as expected.
-        otherwise: Words for the verdict if one of them isn't.
-        expected: The facts that decide, by name.
+        otherwise: Words for the verdict if a fact isn't as expected.
+        expected: The facts that decide the verdict, by name.
         seconds: The most seconds that the measurement may take (default 60).
     """
 
@@ -77,7 +77,7 @@ class Claim:
     seconds: int = 60
 
     def told(self, facts: Mapping[str, Any]) -> Measured:
-        """Put these facts into the words of the page."""
+        """Put the facts into the claim's words."""
         as_expected = all(facts[name] == value for name, value in self.expected.items())
         verdict = self.verdict if as_expected else self.otherwise
         fill = Words().vformat
@@ -85,11 +85,11 @@ class Claim:
 
 
 class Words(Formatter):
-    """Fills facts into the words of a claim.
+    """A formatter that fills facts into the words of a claim.
 
-    A placeholder's format, after the colon, depends on the fact. For a bool, it's the words for
-    True and for False: `{read:it was read|it wasn't}`. For a list or a dict, it's the separator
-    (default a comma). For anything else, it's Python's own format.
+    A placeholder's format, after the colon, depends on the fact. For a bool, the format has the
+    words for True and for False, as in `{read:it was read|it wasn't}`. For a list or a dict, the
+    format is the separator (default a comma). For anything else, the format is Python's own.
     """
 
     def format_field(self, value: Any, spec: str) -> str:
@@ -114,13 +114,13 @@ def _rows(name: str) -> Any:
 
 @cache
 def claims() -> dict[str, tuple[Claim, ...]]:
-    """Read all claims, by the number of their lesson."""
+    """Read all claims, and return them by lesson number."""
     sources = _rows("page")["sources"]
 
     def claim(row: dict[str, Any]) -> Claim:
         source = row["source"]
         row["source"] = _source(**sources[source] if isinstance(source, str) else source)
-        # Join lines, which TOML breaks and the page doesn't.
+        # Join lines, because the TOML breaks them and the page doesn't.
         words = {key: " ".join(each.split()) for key, each in row.items() if isinstance(each, str)}
         return Claim(**row | words)
 
@@ -175,7 +175,7 @@ def entry(claim: Claim, found: Measured) -> str:
 
 
 def on_page() -> dict[str, Measured]:
-    """Read the results and verdicts on the page, by the text of the claim."""
+    """Return the results and verdicts that are on the page, by the claim's text."""
     found: dict[str, Measured] = {}
     text = PAGE.read_text() if PAGE.exists() else ""
     for block in text.split("\n### ")[1:]:
@@ -186,7 +186,7 @@ def on_page() -> dict[str, Measured]:
 
 
 def page(results: dict[str, Measured]) -> str:
-    """Render the whole page with these results, by the text of the claim."""
+    """Render the whole page with these results, which are by the claim's text."""
     words = _rows("page")
     sources = {name: _source(**source) for name, source in words["sources"].items()}
 

@@ -1,4 +1,4 @@
-"""Confusion matrix of the doctor, over the broken and the fixed case of every failure mode.
+"""Print the doctor's confusion matrix for the broken and fixed cases of all failure modes.
 
     python scripts/doctor.py                      # all cases: 40 minutes
     python scripts/doctor.py --method fork        # under one start method: 12 minutes
@@ -6,9 +6,9 @@
     python scripts/doctor.py --fixed --names      # only the fixed cases, one line each
 
 The doctor diagnoses each case in its own interpreter, under each start method that the case claims.
-Cases that need limits get them: few open files, or a small /dev/shm (as root). With --keep, the
-answers replace older ones of the same cases in benchmarks/doctor.json, and benchmarks/doctor.md is
-rewritten from all of them.
+A case that needs a limit gets few open files or (as root) a small /dev/shm. With --keep, the script
+replaces its earlier answers for the same cases in benchmarks/doctor.json, and rewrites
+benchmarks/doctor.md from all answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, Final
 BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
 KEPT: Final = BENCHMARK.with_suffix(".json")
 METHODS: Final = ("fork", "spawn", "forkserver")
-LONGEST: Final = 150  # seconds for one case
+LONGEST: Final = 150  # the most seconds for one case
 
 
 def main() -> int:
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def keep(rows: list[dict[str, Any]]) -> None:
-    """Replace the saved answers of these cases, and rewrite the page."""
+    """Replace the saved answers for these cases, and rewrite the page."""
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for each in rows:
         key = f"{each['name']} {each['kind']} {each['method']}"
@@ -74,7 +74,7 @@ def keep(rows: list[dict[str, Any]]) -> None:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """Render the page of all saved answers, with one line per failure mode."""
+    """Render the page with all saved answers, in one line per failure mode."""
     from dltutor.failures import NAMES
 
     rows = []
@@ -152,7 +152,7 @@ def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
 
 
 def one(name: str, kind: str, method: str) -> int:
-    """Diagnose one case in this interpreter, and print the findings as JSON. Never returns."""
+    """Diagnose one case in this interpreter, print the findings as JSON, and exit."""
     from dltutor.diagnosis.diagnose import diagnose
     from dltutor.failures import CATALOGUE
 
@@ -173,7 +173,7 @@ def one(name: str, kind: str, method: str) -> int:
 
 
 def print_row(each: dict[str, Any], *, short: bool) -> None:
-    """Print one line about a row, and its report unless `short`."""
+    """Print one line about a row, and the row's report unless `short`."""
     right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
     sign = "ok " if right else "---"
     took = f"{each.get('took', each['seconds']):.1f} s"
@@ -194,7 +194,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def figures(rows: list[dict[str, Any]]) -> list[str]:
-    """Return how many broken cases got their name first, and how many fixed ones no finding."""
+    """Say in how many runs broken cases got the right name first and fixed cases no finding."""
     lines = []
     for kind in ("broken", "fixed"):
         of = [each for each in rows if each["kind"] == kind]

@@ -1,7 +1,7 @@
 """Record the incidents of lesson 14: run each job, and write its `train.log` and `monitor.txt`.
 
-`python scripts/incidents.py text table` records these two; without names, it records all. Each job
-really runs, as the learner gets it. The files keep the pids and times of that run.
+`python scripts/incidents.py text table` records only these two incidents. Each job really runs, on
+the files that the learner gets, and what the script writes has the pids and times of that run.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import psutil
 from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 
-_FIRST, _LAST = 17, 20  # lines of a job's output that the log keeps
+_FIRST, _LAST = 17, 20  # how many of the first and last lines of output the log keeps
 _EVERY = 0.1  # seconds between two readings
 _ROWS = 36  # the most rows in `monitor.txt`
-_DEADLINE = 150  # seconds
+_DEADLINE = 150  # seconds until the script kills a job
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 # Consecutive frames of a traceback outside the incident's own files.
 _FRAME = r"  File \"(?!\./)[^\n]*\n(?:(?:\[rank\d\]:)?    [^\n]*\n)*"
@@ -33,7 +33,7 @@ _LIBRARY = re.compile(rf"^((?:\[rank\d\]: )?)(?:(?:\[rank\d\]: )?{_FRAME})+", re
 
 
 def record(incident: Incident) -> None:
-    """Run an incident's job, and write its output and the memory and files of its processes."""
+    """Run an incident's job, and write its output and its processes' memory and open files."""
     folder = Path(tempfile.mkdtemp()) / incident.name
     incident.lay_out(folder)
     launcher = _TORCHRUN if incident.name == "ranks" else []
@@ -56,7 +56,7 @@ def record(incident: Incident) -> None:
         with suppress(psutil.Error):
             process.kill()
     text = (folder / "printed").read_text().replace(str(folder), ".")
-    text = text.replace("\0", "")  # torch's signal handler writes one, which terminals don't show
+    text = text.replace("\0", "")  # torch's signal handler writes a NUL, which terminals don't show
     text = re.sub(r"/\S*/\.venv/", "venv/", text).replace(sys.base_prefix, "python")
     text = _LIBRARY.sub(r"\1  ...\n", re.sub(r"/\S*/pymp-\w+", "pymp-...", text))
     lines = text.strip().splitlines()

@@ -1,6 +1,6 @@
-"""Start a command and measure it: the part of `binder_limits` that may run inside the limits.
+"""Start a command and measure it for `binder_limits`, inside the limits if there are any.
 
-It imports little, because its own memory counts against the limits.
+This module imports little, because its own memory counts against the limits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 
 PERIOD: Final = 0.5
-"""Seconds between two readings of PSS. Cells with eight workers run for two or three seconds."""
+"""Seconds between two readings of PSS. Cells with eight workers run for only 2 to 3 seconds."""
 
 
 def watch(
@@ -33,19 +33,19 @@ def watch(
 
     Args:
         command: The program and its arguments.
-        environment: Its whole environment. Its DLTUTOR_HOME identifies the processes it starts.
-        folder: Its working folder.
-        group: The cgroup for this process and the command, or None.
-        output: The file for its stdout and stderr; None for those of this process.
-        deadline: Seconds until the command is ended.
-        grace: Seconds for its processes to exit by themselves after it.
+        environment: The command's whole environment. DLTUTOR_HOME identifies its processes.
+        folder: The command's working folder.
+        group: The cgroup to move into before starting the command. If None, stay in this one.
+        output: The file for the command's stdout and stderr. If None, they're this process's.
+        deadline: Seconds until `watch` ends the command.
+        grace: Seconds for the command's processes to exit after the command has.
         measured: Whether to read `pss`.
 
     Returns:
-        A dict with the command's exit `code` (None if it was ended at the deadline), the `seconds`
-        that it took, the most bytes of `pss` that all its processes had together, the most bytes
-        that it added to /dev/shm (`shm`), and the command lines of the processes that outlived it
-        (`left`).
+        A dict with the command's exit `code` (None if `watch` ended the command at the deadline),
+        the `seconds` that it took, the most bytes of `pss` that all its processes had together, the
+        most bytes that it added to /dev/shm (`shm`), and the command lines of the processes that
+        outlived it (`left`).
     """
     if group:
         Path(group, "cgroup.procs").write_text("0")
@@ -69,7 +69,7 @@ def watch(
             file.close()
         while rest := _processes_of(home):
             for each in rest:
-                # A resource tracker exits by itself after the others, and cleans up /dev/shm.
+                # Leave a resource tracker, which exits after the others and cleans up /dev/shm.
                 if not any("resource_tracker" in word for word in each.info["cmdline"]):
                     each.kill()
             psutil.wait_procs(rest, timeout=1)
@@ -96,7 +96,7 @@ def _processes_of(home: str) -> list[psutil.Process]:
 def _pss(process: psutil.Process) -> int:
     try:
         pss: int = process.memory_full_info().pss
-    except psutil.Error:  # it has ended
+    except psutil.Error:  # the process has ended
         return 0
     return pss
 

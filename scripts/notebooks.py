@@ -1,8 +1,8 @@
 """Make the notebooks: run the solved twins, and derive the learner's files from them.
 
-`python scripts/notebooks.py 01 03` does this for these lessons, and without numbers for all. With
-`--no-execute`, it only derives the learner's files. With `--check`, it writes nothing, and lists
-every learner's file that is stale.
+`python scripts/notebooks.py 01 03` makes these two lessons. Without numbers, the script makes all
+lessons. With `--no-execute`, the script only derives the learner's files. With `--check`, the
+script writes nothing, and lists every learner's file that is stale.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""The whole metadata of every notebook."""
+"""All the metadata that a saved notebook has, except in its cells."""
 
 LINK_UP = re.compile(r"""(\]\(|(?:src|href)=["'])\.\./""")
 """The start of a link out of solutions/, in markdown or HTML."""
@@ -67,16 +67,16 @@ def twins(folder: Path = NOTEBOOKS) -> list[Path]:
 
 
 def learner_path(twin: Path) -> Path:
-    """Return the path of this twin's learner's file."""
+    """Return the path of the learner's file for a twin."""
     return twin.parent.parent / twin.name
 
 
 def read(path: Path) -> NotebookNode:
-    """Read the notebook in this file.
+    """Read the notebook in a file.
 
     Raises:
-        Unfit: It isn't a valid notebook, or some cells lack a unique id, for which nbformat would
-            make up a random one each time.
+        Unfit: The file isn't a valid notebook, or some cells have no unique id, so that nbformat
+            would make up a random one each time.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error", DuplicateCellId)
@@ -91,7 +91,7 @@ def read(path: Path) -> NotebookNode:
 
 @contextmanager
 def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
-    """Make the environment of a kernel, here and in the tests: this process's, with new folders.
+    """Yield a kernel's environment variables, which are this process's except for new folders.
 
     Args:
         strict: Whether `check` raises unless the answer is correct, as in a solved twin.
@@ -111,7 +111,7 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
 
 
 def execute(path: Path) -> NotebookNode:
-    """Run a twin in a new kernel, in its own folder like Jupyter, and return it tidied.
+    """Run a twin in a new kernel and in the twin's folder, as Jupyter does, and return it tidied.
 
     Raises:
         Unfit: A cell failed, or has an output that must not be saved.
@@ -125,7 +125,7 @@ def execute(path: Path) -> NotebookNode:
         coalesce_streams=True,
         record_timing=False,
         store_widget_state=False,
-        # It warns about every unencrypted connection, but ours doesn't leave the machine.
+        # ipykernel warns about unencrypted connections, but ours don't leave the machine.
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
     with kernel_environment(strict=True) as environment:
@@ -141,7 +141,7 @@ def execute(path: Path) -> NotebookNode:
 
 
 def tidy(notebook: NotebookNode) -> None:
-    """Remove all metadata that isn't the same on every machine."""
+    """Remove metadata and widget views that aren't the same on every machine."""
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         for key in set(cell.metadata) - KEPT_CELL_METADATA:
@@ -153,7 +153,7 @@ def tidy(notebook: NotebookNode) -> None:
 
 
 def learner_version(twin: NotebookNode) -> NotebookNode:
-    """Return the twin without solutions, outputs, and counts, with links for the folder above."""
+    """Return a twin without solutions, outputs, and counts, with links that work one folder up."""
     notebook, resources = TagRemovePreprocessor(remove_cell_tags={"solution"}).preprocess(
         nbformat.from_dict(twin), {}
     )
@@ -166,7 +166,7 @@ def learner_version(twin: NotebookNode) -> NotebookNode:
 
 
 def learner_text(twin: Path) -> str:
-    """Return what this twin's learner's file has to contain."""
+    """Return what the learner's file for a twin has to contain."""
     return _text(learner_version(read(twin)))
 
 
@@ -199,7 +199,7 @@ def _write(path: Path, text: str, say: Callable[[str], None]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make or check the notebooks named on the command line. Return 0 if all went well."""
+    """Make or check the notebooks that the command line names. Return 0 if all went well."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("lessons", nargs="*", help="numbers or titles, such as 01 (default: all)")
     parser.add_argument("--no-execute", action="store_true", help="only write the learner's files")

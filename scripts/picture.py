@@ -1,6 +1,6 @@
 """Take the README's picture: a few cells of a solved lesson, as JupyterLab shows them.
 
-Needs Chromium to be installed, like the browser tests. Run it when the lesson has changed:
+Run this script when the lesson has changed. Like the browser tests, it needs Chromium:
 
     .venv/bin/python scripts/picture.py
 """

@@ -1,4 +1,4 @@
-"""Make saved outputs portable: remove paths, pids, and addresses of the machine they're from."""
+"""Make saved outputs portable by removing the paths, pids, and memory addresses in them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Text that differs between machines and runs, and teaches nothing. A path keeps its end, and a pid
-# or an address becomes N. `tests/nbval_sanitize.cfg` evens out the same differences.
+# Patterns for what differs between machines and runs and teaches nothing. A path keeps its end, and
+# a pid or an address becomes N. `tests/nbval_sanitize.cfg` removes the same differences.
 SHORTER = tuple(
     (re.compile(pattern), short)
     for pattern, short in (
@@ -29,8 +29,8 @@ SHORTER = tuple(
     )
 )
 
-# An absolute path outside the folders that are the same everywhere. Relative paths and URLs don't
-# match, because they have text before the slash.
+# Match an absolute path outside the folders that are the same everywhere. Relative paths and URLs
+# don't match, because they have something before the slash.
 MACHINE_PATH = re.compile(
     r"(?<![\w.:/~$*<>-])/(?!dev/|proc/|sys/|tmp/ipykernel_N|tmp/(?:dltutor-|tmp)N)(?:[\w.@+-]+/)+[\w.@+-]+"
 )
@@ -38,10 +38,10 @@ WORKER_COUNT_WARNING = "This DataLoader will create"
 
 
 def shorten(text: str, home: str, temporary: str) -> str:
-    """Shorten the paths in a text, and replace its pids and addresses with N.
+    """Shorten the paths in an output, and replace pids and memory addresses with N.
 
     Args:
-        text: An output of a run.
+        text: An output from a run.
         home: The run's DLTUTOR_HOME.
         temporary: The run's TMPDIR.
     """
@@ -52,7 +52,7 @@ def shorten(text: str, home: str, temporary: str) -> str:
 
 
 def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
-    """Shorten every text in the outputs of a notebook."""
+    """Shorten every string in a notebook's outputs."""
 
     def short(value: object) -> object:
         return shorten(value, home, temporary) if isinstance(value, str) else value
@@ -69,14 +69,14 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence per output that must not be saved, and per missing promised failure."""
+    """Yield a sentence for each output that must not be saved, or cell that should have failed."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:
             yield f"cell {cell.id} is tagged raises-exception and did not raise"
         for text in texts(cell):
             if path := MACHINE_PATH.search(text):
-                yield f"the output of cell {cell.id} names a path of this machine: {path[0]}"
+                yield f"the output of cell {cell.id} has a path on this machine: {path[0]}"
             if WORKER_COUNT_WARNING in text:
                 yield (
                     f"the output of cell {cell.id} has torch's warning about the number of workers,"
@@ -90,7 +90,7 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def texts(cell: NotebookNode) -> Iterator[str]:
-    """Yield every text in the saved outputs of a cell: streams, errors, and data except images."""
+    """Yield every string in a cell's saved outputs: streams, errors, and data except images."""
     for output in cell.outputs:
         if output.output_type == "stream":
             yield output.text

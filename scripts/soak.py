@@ -1,4 +1,4 @@
-"""Observe hundreds of loaders in one notebook kernel, with every ending, and count what's left.
+"""Observe hundreds of loaders in one kernel, with every kind of ending, and count what's left.
 
     python scripts/soak.py [RUNS]        # default 300, which takes about five minutes
 

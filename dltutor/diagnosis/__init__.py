@@ -1,1 +1,1 @@
-"""The doctor: find the failure mode behind an error message or a misbehaving loader."""
+"""The doctor, which finds the failure mode behind an error message or a misbehaving loader."""

@@ -1,4 +1,4 @@
-"""All experiments, in the order in which they run."""
+"""List all experiments, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ORDER: Final = (
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all of them, in order.
+    """Return all experiments, in the order in which they run.
 
     Raises:
-        TypeError: One of them doesn't fit its field of Evidence.
+        TypeError: An experiment doesn't fit its field in Evidence.
     """
     runs = {each.field: each for each in INTERVENTIONS}
     found = tuple(

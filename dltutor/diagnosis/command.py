@@ -21,18 +21,20 @@ from dltutor.diagnosis.named_loader import (
     seconds,
 )
 
-#: Seconds that an import may take if each experiment repeats it. A slower import is done once.
+#: If importing your module takes longer than this many seconds, main imports the module once before
+#: it forks the experiments. Otherwise, each experiment does.
 _QUICK: Final = 1.5
 
 
 def add_diagnose(commands: Any) -> None:
-    """Add `diagnose` to the commands of a parser. What it parses has `run`."""
+    """Add `diagnose` to a parser's commands, and make `run` the function that carries it out."""
     parser = commands.add_parser(
         "diagnose",
         help="find out by experiment what's wrong with your own loader",
         description="Run your loader several times, each time a little differently and in its own "
-        "process. Say what's wrong with it, how we know, where it is, and what to do. Your module "
-        "gets imported, so put the code that trains under `if __name__ == '__main__':`.",
+        "process. Print what's wrong with the loader, how we know, where the problem is, and what "
+        "to do. The command imports your module, so put the code that trains under "
+        "`if __name__ == '__main__':`.",
         epilog="Exit codes: 0 if the loader ran and nothing was found, 1 if something was found, 2 "
         "if the loader couldn't be run.",
     )
@@ -41,7 +43,7 @@ def add_diagnose(commands: Any) -> None:
         "--consume",
         metavar="NAME",
         help="your training loop, a function in the same module (or FILE.py:NAME) that takes the "
-        "loader. Only your own loop shows what it does, such as keeping batches",
+        "loader. The doctor only finds problems in your loop, such as kept batches, if you name it",
     )
     parser.add_argument(
         "--epochs",
@@ -54,8 +56,8 @@ def add_diagnose(commands: Any) -> None:
         "--deadline",
         type=seconds,
         metavar="S",
-        help="seconds for all of it (default: 30, or 60 if the workers aren't forked). The report "
-        "lists what wasn't tried by then",
+        help="seconds for the whole diagnosis (default: 30, or 60 if the workers aren't forked). "
+        "The report lists the questions that there was no time for",
     )
     parser.add_argument("--json", action="store_true", help="print the diagnosis as JSON")
     parser.add_argument(
@@ -65,10 +67,10 @@ def add_diagnose(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Diagnose the loader, and print what was found.
+    """Diagnose the loader, and print the diagnosis.
 
     Returns:
-        0 if it ran and nothing was found, 1 if something was found, 2 if it couldn't be run.
+        The exit code: 0 without findings, 1 with findings, 2 if the loader couldn't be run.
     """
     from dltutor.diagnosis.errors import CannotRun
     from dltutor.diagnosis.report import page
@@ -98,7 +100,7 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
         loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
     took, method = _time_import(target, loop, chosen.deadline or 30)
     if took > _QUICK:
-        find(target)  # this import finished in another process, so it's safe here
+        find(target)  # another process could import the module, so main can, too
     deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
     return examine(
         partial(_made, target),
@@ -119,7 +121,7 @@ def _loop(target: str, loader: Any) -> object:
 
 
 def _time_import(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
-    # In its own process, because an import may do anything, and so may the loader.
+    # Import in another process, because your module may do anything, such as hang or exit.
     from dltutor.diagnosis.running.subject import Subject
     from dltutor.observation import sandbox
     from dltutor.observation.loaders import check_loader

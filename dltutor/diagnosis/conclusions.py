@@ -18,12 +18,12 @@ _ENDED: Final = {"hung": "hung", "raised": "raised", "worker died": "lost a work
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return what's wrong, the most serious first."""
+    """Return the findings, the most serious first."""
     fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
     found = [_completed(mode, fit) for mode, fit in fits if fit is not None]
     found += raises(evidence, found)
     found = _named_in_output(evidence, found)
-    # A finding that's only likely explains no promise but its own.
+    # A finding that's only likely explains why its own promise is broken, but no other.
     explained = {each.promise for each in found if each.shown}
     explained |= {"ends" for each in found if each.ended}
     likely = {each.promise for each in found} - explained
@@ -45,7 +45,7 @@ def _completed(mode: Facts, fit: Finding) -> Finding:
 
 
 def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
-    # A known message in the run's output says why the run ended, which is more than "dead_worker".
+    # Prefer a known message in the run's output to "dead_worker", because it says why a run ended.
     run = evidence.run
     others = [each for each in found if each.name != _SYMPTOM]
     if run.well or any(each.ended for each in others):

@@ -23,7 +23,7 @@ from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
-#: How often a loader runs at most, in all experiments together.
+#: The most times that a loader runs, in all experiments together.
 RUNS: Final = 40
 
 
@@ -34,22 +34,22 @@ def diagnose(
 
     The loader runs about ten to twenty times, each time a little differently and in its own
     process. Your dataset, open files, connections, and random states stay as they are, and so does
-    everything else in this process. But if your code writes to files, shared memory, databases, or
-    servers, it writes in each run. If it takes something from a pipe or a queue, that's gone.
+    everything else in this process. But if your code writes to a file, shared memory, a database,
+    or a server, it writes in each run. What your code takes from a pipe or a queue is gone.
 
-    A run doesn't count if it uses a connection of this process, or if it may fail only because it's
-    a fork (because you use CUDA here, for example). If you pass a function instead of a loader,
-    each run makes its own connections. If forks prove nothing, a new interpreter does the runs.
+    A run doesn't count if it uses one of this process's connections, or if it may have failed only
+    because it runs in a fork (after this process used CUDA, for example). If you pass a function
+    instead of a loader, each run makes its own connections.
 
     Args:
-        loader: A DataLoader, or a wrapper around DataLoaders that `observe` takes. Or a function
-            without arguments that returns one, which each of these processes calls. If forks
-            prove nothing, cloudpickle sends the function to a new interpreter.
-        consume: Your training loop, a function that takes the loader and iterates it. The default,
-            None, is a plain loop. Only your own loop shows what it does, such as keeping batches.
-        epochs: How many times `consume` runs, one after another. If workers are persistent, it
-            runs at least twice, because some failures only show in a second epoch.
-        deadline: Seconds for all of it. The report lists what wasn't tried by then.
+        loader: A DataLoader, a wrapper around DataLoaders that `observe` takes, or a function
+            without arguments that returns either one. Each run calls the function in its own
+            process. If forks prove nothing, cloudpickle sends the function to a new interpreter.
+        consume: Your training loop, a function that takes the loader and iterates it (default: a
+            plain loop). Without yours, problems in your loop, such as kept batches, don't show.
+        epochs: How many times `consume` runs (default 1). If workers are persistent, `consume` runs
+            at least twice, because some failures only show in a second epoch.
+        deadline: Seconds for all experiments (default 30). The report lists unanswered questions.
 
     Returns:
         The Diagnosis, which a notebook displays.
@@ -74,7 +74,7 @@ def examine(
 ) -> Diagnosis:
     """Diagnose a loader, with the same arguments as `diagnose`.
 
-    Before the first run, `announce` is called with a message that says how often the loader runs.
+    Call `announce` before the first run, with a message that says how often the loader runs.
     """
     examination = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
@@ -83,7 +83,7 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    # Hold Stop, because between runs it could arrive where Python prints exceptions and goes on.
+    # Hold Stop, because between runs Python may print its exception and go on, as in a `__del__`.
     with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
         found = findings(evidence)
@@ -103,7 +103,7 @@ def examine(
 
 
 def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:
-    """Check the arguments of `diagnose`, and make its Examination."""
+    """Check the arguments of `diagnose`, and make an Examination from them."""
     if not hasattr(os, "fork"):
         raise RuntimeError(
             "diagnose() runs the loader in forks of this process, but this system can't fork. On "
@@ -143,7 +143,7 @@ def _made(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _not_a_loader(thing: Any) -> str:
-    """Say why this isn't a loader we can diagnose, or "" if it is."""
+    """Say why the doctor can't diagnose an object as a loader, or return "" if it can."""
     try:
         check_loader(thing)
     except TypeError as error:

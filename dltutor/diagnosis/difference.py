@@ -1,4 +1,4 @@
-"""Compare two runs of a loader: which samples differ, and whether their results do."""
+"""Compare two runs of a loader: which samples differ, and whether the loop's results do."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """How the same epoch of two runs differs.
+    """The difference between two runs in the same epoch.
 
     Args:
-        epoch: Its number, from 0.
-        whole: Whether both runs finished it. If not, their beginnings were compared.
-        came: How many samples the run has.
-        expected: How many the other run has.
-        more: How many samples of the run the other doesn't have, or has less often.
-        missing: How many samples of the other run this one doesn't have, or has less often.
-        twice: How many samples arrive more than once in the run, but at most once in the other.
-        replayed: Whether both have the same samples and the same number of them, and some arrive
-            several times in the other run too, because an epoch is longer than the data.
-        unit: What was counted: "samples", or "batches" if those can't be taken apart.
+        epoch: The epoch's number, from 0.
+        whole: Whether both runs finished the epoch. If not, the numbers are about its beginning.
+        came: How many samples the first run has.
+        expected: How many samples the second run has.
+        more: How many samples the second run lacks, or has less often than the first.
+        missing: How many samples the first run lacks, or has less often than the second.
+        twice: How many samples the first run repeats, and has more often than the second.
+        replayed: Whether both runs have the same samples and the same number of them, and some
+            arrive several times even in the second run, because an epoch is longer than the data.
+        unit: What the numbers count: "samples", or "batches" if those can't be taken apart.
     """
 
     epoch: int
@@ -43,17 +43,17 @@ class Difference:
 
     @property
     def any(self) -> bool:
-        """Whether the two differ."""
+        """Whether the two runs differ."""
         return bool(self.more or self.missing)
 
 
 def with_workers(evidence: Evidence) -> Difference | None:
-    """Return the first epoch that differs with and without workers, or epoch 0 if none does.
+    """Return the first epoch that differs with and without workers, or else the first one compared.
 
-    None means that nothing can be compared. Finished epochs are compared regardless of the order.
-    Unfinished ones are compared by their beginning, if the sampler deals out the same order each
-    time. After the first epoch, a sampler that shuffles doesn't: torch draws a seed per epoch for
-    new workers but not for persistent ones, so the sampler gets different random numbers.
+    Return None if no epoch can be compared. Compare finished epochs regardless of the order, and
+    the beginnings of unfinished ones if the sampler deals out the same order each time. After the
+    first epoch, a sampler that shuffles doesn't, because torch draws a seed per epoch for new
+    workers but not for persistent ones, so the sampler gets different random numbers.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
@@ -69,27 +69,27 @@ def with_workers(evidence: Evidence) -> Difference | None:
     return next((each for each in found if each.any), found[0] if found else None)
 
 
-EXACT: Final = 1e-4  # relative; times differ by more
+EXACT: Final = 1e-4  # relative; two measured times differ by more
 _RESULT: Final = 0.05  # relative; sums of the same samples in another order differ by far less
 
 
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers differ with and without workers.
 
-    They aren't compared if one is zero without workers, because it may be a measurement of them.
+    If a number is zero without workers, return False, because it may measure the workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
 
 
 def same_input(run: Measures, alone: Measures, reordered: Measures | None = None) -> bool:
-    """Whether the loop got the same samples in both runs, so that what it returns can be compared.
+    """Return whether the loop got the same samples in both runs, so its results can be compared.
 
     Args:
-        run: With workers.
-        alone: Without.
-        reordered: Another run without, after which the loop returned the same. If its order
-            differs, the order makes no difference.
+        run: The run with workers.
+        alone: The run without workers.
+        reordered: Another run without workers, in which the loop returned the same result. If the
+            samples of this run are in a different order, the order makes no difference.
     """
     ours, theirs = run.contents[:1], alone.contents[:1]
     if not any(ours) or len(run.contents) != len(alone.contents):
@@ -101,7 +101,7 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
 
 
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
-    """Return whether two loops returned the same numbers, up to a relative difference `apart`."""
+    """Return whether two loops returned the same numbers, up to the relative difference `apart`."""
     if len(ours) != len(theirs):
         return False
     pairs = zip(ours, theirs, strict=True)
@@ -111,9 +111,9 @@ def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
 def between(
     run: Measures, other: Measures, epoch: int = 0, *, in_order: bool = False
 ) -> Difference | None:
-    """Return how an epoch of two runs differs, or None if it can't be compared.
+    """Return how two runs differ in an epoch, or None if they can't be compared.
 
-    Beginnings of epochs are compared only if both runs have the same order, `in_order`.
+    Compare the beginnings of unfinished epochs only if both runs have the same order, `in_order`.
     """
     both = (run, other)
     if any(len(each.passes) <= epoch for each in both):

@@ -1,4 +1,4 @@
-"""The evidence about one loader. The rules read it."""
+"""The evidence about one loader, which the rules read."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from dltutor.diagnosis.running.pace import Paces
 
 @dataclass(frozen=True)
 class Evidence:
-    """The answers of the experiments. A field is None if its experiment has no answer.
+    """The answers to the experiments' questions. A field is None if its question has no answer.
 
-    Each field is named after its experiment: a run of interventions.py, or a module of `probes`.
+    Each field is named after its experiment: a run in interventions.py, or a module in `probes`.
     """
 
     parts: Parts
 
-    # The loader as it is, and with one thing changed.
+    # Runs of the loader as it is, and with one thing changed.
     run: Measures
     alone: Measures | None = None
     reseeded: Measures | None = None
@@ -64,7 +64,7 @@ class Evidence:
     one_iterator: Paces | None = None
     any_order: Paces | None = None
 
-    # Other questions.
+    # Answers to other questions.
     samples: Samples | None = None
     fetched: Fetched | None = None
     reordered: Reordered | None = None
@@ -99,11 +99,11 @@ class Evidence:
         return self.run.files / batches * max(self.parts.batches or 0, batches)
 
     def disturbed_by(self, kind: str) -> Handles | None:
-        """Return how workers disturb each other through a "file" or a "socket"; else None."""
+        """Return how a shared "file" or "socket" disturbs workers, or None if it doesn't."""
         handles = self.handles
         if handles is None or handles.kind != kind or not handles.disturbed:
             return None
-        # Only a forked worker inherits an open file. A plain socket can be sent to any worker.
+        # Only a forked worker inherits an open file, but main can send a socket to any worker.
         return handles if kind == "socket" or self.parts.method == "fork" else None
 
     @property
@@ -120,7 +120,7 @@ class Evidence:
 
     @property
     def _times_workers(self) -> bool:
-        # If each worker has its own order, count how often each sample arrived.
+        # Workers may read the same samples in different orders, so count how often each arrived.
         drawn, alone = self.run.drawn[:1], self.alone.drawn[:1] if self.alone else ()
         if not (drawn and alone and drawn[0] and alone[0]):
             return False

@@ -34,27 +34,27 @@ from dltutor.tables import MB
 ORDINARY: Final = {
     "spawn": 60.0,
     "forkserver": 60.0,
-}  # seconds of an examination; 30 for all others
-MAKING: Final = 20.0  # seconds to make a loader, at most, in an ordinary examination
-STARTING: Final = 20.0  # seconds more for an experiment whose workers import torch first
-MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of the loader's own
-_LINE: Final = 160  # characters of a location that we show
+}  # seconds of an ordinary examination; 30 if workers are forked or there are none
+MAKING: Final = 20.0  # the most seconds to make a loader in an ordinary examination
+STARTING: Final = 20.0  # extra seconds for an experiment whose workers import torch first
+MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of the loader's memory
+_LINE: Final = 160  # the most characters of a location to show
 _LEAST: Final = 1.0  # seconds that an experiment needs to start
 _SAME: Final = "the same problem got in the way"
 _NOT_RUN: Final = "not run"
 
 
 class _InAFork(Exception):
-    """The outcome of a run may be due to the fork, and a new interpreter can tell."""
+    """The fork may have caused a run's outcome, and a new interpreter can tell."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """An experiment that was run.
+    """An experiment that gave an answer.
 
     Args:
-        question: What it asks.
-        answer: What it found.
+        question: What the experiment asks.
+        answer: What the experiment found.
     """
 
     question: str
@@ -63,10 +63,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class Untried:
-    """An experiment that wasn't run or didn't finish.
+    """An experiment that didn't run or didn't finish.
 
     Args:
-        question: What it asks.
+        question: What the experiment asks.
         why: Why there's no answer.
     """
 
@@ -76,18 +76,18 @@ class Untried:
 
 @dataclass
 class Examination:
-    """What to diagnose, and how long it may take.
+    """The experiments on one loader, with their time limit and their outcome.
 
     Args:
-        make: Returns the loader; called in each experiment's own process.
-        loop: The training loop, or None.
-        epochs: How many times it runs.
-        until: When the examination ends, on the clock of `time.monotonic`.
-        own_memory: Bytes that the loader already uses in this process.
-        at_hand: The loader, if each experiment doesn't make a new one.
-        function: The function that makes it, if a new interpreter can call it.
-        fresh: Whether this is a new interpreter that only the examination uses.
-        asked: Called with each question before it's asked, and the seconds it may take.
+        make: A function that each experiment calls in its own process to get the loader.
+        loop: The training loop. If None, a plain loop runs.
+        epochs: How many times the loop runs.
+        until: The time at which the examination ends, by `time.monotonic()`.
+        own_memory: The bytes that this process, with the loader in it, already uses (default 0).
+        at_hand: The loader. If None (the default), each experiment makes a new one.
+        function: The function that makes the loader, if a new interpreter can call it.
+        fresh: Whether this process is a new interpreter only for the examination (default False).
+        asked: A function to call with each experiment's question and limit in seconds.
     """
 
     make: Callable[[], Any]
@@ -112,9 +112,9 @@ class Examination:
         self.seconds = self.until - time.monotonic()
 
     def examine(self) -> Evidence:
-        """Run all experiments that can say something and that there's time for.
+        """Run each experiment that can show something, as long as there's time.
 
-        If forks of this process prove nothing, run them in a new interpreter.
+        If forks of this process prove nothing, run the experiments in a new interpreter.
 
         Raises:
             CannotRun: The loader can't be made.
@@ -139,7 +139,7 @@ class Examination:
         return self._examine()
 
     def _examine(self) -> Evidence:
-        # All runs share one folder, so that a function finds the files that it made the first time.
+        # Give all runs one temporary folder, so that a function finds the files it made earlier.
         with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
             self.temporary = folder
             return self._run_experiments()
@@ -166,7 +166,7 @@ class Examination:
         return evidence
 
     def _move_silent_run(self, evidence: Evidence) -> None:
-        # A run that says nothing isn't an answer.
+        # If the run shows nothing, list its question as unanswered.
         why = silent(evidence)
         asked = next(each.question for each in experiments() if each.field == "run")
         if why and evidence.run.end != _NOT_RUN:
@@ -175,7 +175,7 @@ class Examination:
             self.untried[:] = [Untried(asked, why), *others]
 
     def _locks(self) -> list[Any]:
-        # Locks that a thread of this process may hold while we fork an experiment.
+        # Return the locks that a thread of this process may hold when we fork an experiment.
         if not when_to_fork.others():
             return []
         at_hand = self.at_hand is not None
@@ -292,7 +292,7 @@ class Examination:
         return found
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended) -> str:
-        # Why an outcome may not be due to the loader, and what to do instead.
+        # Say why the loader may not be to blame for an outcome, and what to do, or return "".
         if ended.used:
             at_hand = self.at_hand is not None
             dataset = Subject(self.at_hand, None, 1, 0.0).dataset if at_hand else None
@@ -313,7 +313,7 @@ class Examination:
 
 
 def silent(evidence: Evidence) -> str:
-    """Say why the run of the unchanged loader shows nothing; "" if it does show something."""
+    """Say why the run of the unchanged loader shows nothing, or return "" if it shows something."""
     run, samples = evidence.run, evidence.samples
     if run.end == _NOT_RUN:
         return "the loader wasn't run"

@@ -1,4 +1,4 @@
-"""What an experiment is: one question about a loader, and how to find the answer."""
+"""The Experiment, and functions that declare one and read its answer."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CutShort = Callable[[str, int | None, int], Any]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One question, and how to find the answer.
+    """One question about a loader, and how to find the answer.
 
     Args:
         field: The field of Evidence that the answer fills.
         question: The question in words.
-        record: The type of the answer. Its `str` is the answer in words.
-        seconds: How long it may take with forked workers. Other workers get more time.
-        needed: Given the evidence so far, returns whether the question is worth asking.
-        ask: Called in a fork of the process, with a subject that it may change. Returns the record,
-            or raises `Unanswered`, which says why there's no answer.
-        cut_short: Makes the record if the process died or was stopped. Given why it was stopped (""
-            if it died), its exit code, and the last number in the subject's mark.
-        held: Whether to fork while a thread of main holds a lock.
+        record: The type of the answer, whose `str` is the answer in words.
+        seconds: How long the experiment may take with forked workers. Other workers get more time.
+        needed: A function of the evidence so far that returns whether the question is worth asking.
+        ask: A function that runs in a fork, with a Subject that it may change, and returns the
+            record or raises `Unanswered` to say why there's no answer.
+        cut_short: A function that makes the record if the process died or the doctor stopped it,
+            from the reason for stopping it ("" if it died), the exit code, and the last mark.
+        held: Whether to fork while a thread of main holds a lock (default False).
     """
 
     field: str
@@ -46,7 +46,7 @@ class Experiment:
         """Check that Evidence has this field, with this type.
 
         Raises:
-            TypeError: It doesn't.
+            TypeError: Evidence has no such field, or the field has a different type.
         """
         from dltutor.diagnosis.evidence import Evidence
 
@@ -66,10 +66,10 @@ def probe(
     *,
     held: bool = False,
 ) -> Experiment:
-    """Declare the experiment of a module of `probes`.
+    """Return the Experiment for a module in `probes`.
 
     The question is the first line of the module's docstring, and the record is the return type of
-    `ask`. The arguments are those of an Experiment.
+    `ask`. The arguments are the same as for Experiment.
     """
     question = (sys.modules[ask.__module__].__doc__ or "").partition("\n")[0]
     record = typing.get_type_hints(ask)["return"]
@@ -80,13 +80,13 @@ _Record = typing.TypeVar("_Record")
 
 
 def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
-    """Make a record from JSON. Lists become tuples.
+    """Make a record from JSON, with tuples instead of lists.
 
     Args:
         record: The record's type.
-        answer: Its fields. Any that the record doesn't have are ignored.
+        answer: The record's fields. `read` ignores fields that the record doesn't have.
     """
-    known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # dataclasses only
+    known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # it's a dataclass
     return record(**{name: _frozen(value) for name, value in answer.items() if name in known})
 
 

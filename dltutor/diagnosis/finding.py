@@ -1,4 +1,4 @@
-"""A Finding: one thing that's wrong with a loader."""
+"""The Finding, which says what's wrong with a loader."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _SERIOUS: Final[dict[Promise, int]] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that's wrong.
+    """One thing that's wrong with a loader.
 
-    The rule of a failure mode leaves out what the catalog says: name, promise, cause, and lesson. A
-    check of a promise leaves out the name, because it doesn't know one.
+    A failure mode's rule leaves out the name, promise, cause, and lesson, because the catalog has
+    them. A promise's check leaves out the name, because no failure mode explains what it found.
 
     Args:
         certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
-            or "likely" if something else could explain it too.
-        evidence: What was measured.
-        where: Your file and line, or the attribute path; "" if it isn't known.
+            or "likely" if something else could explain the outcome, too.
+        evidence: What the doctor measured.
+        where: Your file and line, or the attribute path, or "" if neither is known.
         fix: What to do, using this loader's own names if they're known.
-        cause: Why it happens.
-        promise: Which of the seven promises it breaks.
-        name: The failure mode's name, as in `dltutor list`; "raises" for an ordinary exception in
-            your code; or the promise's name, if no failure mode explains why it's broken.
-        lesson: The number of the lesson that teaches it; "" if none does.
-        ends: Whether it ended the run. By default, it did if it breaks the promise "ends".
+        cause: Why the problem occurs.
+        promise: Which of the seven promises the problem breaks.
+        name: The failure mode's name as in `dltutor list`, or "raises" for an ordinary exception in
+            your code, or the promise's name if no failure mode explains why the promise is broken.
+        lesson: The number of the lesson that teaches the failure mode, or "" if none does.
+        ends: Whether the problem ended the run (default: whether it breaks the promise "ends").
     """
 
     certainty: Certainty
@@ -60,7 +60,7 @@ class Finding:
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """How serious it is: what ends a run comes first, then wrong data, memory, and speed."""
+        """How serious the finding is: first what ends a run, then wrong data, memory, and speed."""
         return 0 if self.ended else _SERIOUS.get(self.promise, 1), not self.shown
 
     @property
@@ -82,6 +82,6 @@ class Finding:
         return tuple((label, text) for label, text in said if text)
 
     def to_dict(self) -> dict[str, str]:
-        """Return the fields that a report has, as JSON can hold them."""
+        """Return the fields that belong in a report, in a form that JSON can hold."""
         names = ("name", "promise", "certainty", "evidence", "where", "cause", "fix", "lesson")
         return {name: getattr(self, name) for name in names}

@@ -1,4 +1,4 @@
-"""Recognize what an experiment can't show because it's a fork, which CUDA doesn't survive."""
+"""Recognize outcomes that a fork may have caused, because CUDA and others don't survive one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _grpc_threads(module: Any) -> bool:
     return False
 
 
-#: Libraries that don't survive a fork, by the module that knows: their name, whether this process
-#: uses them, and a pattern that matches their errors.
+#: The libraries that don't survive a fork, by module. Each has a name, a function that takes the
+#: module and returns whether this process uses the library, and a pattern for the library's errors.
 _RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
     "torch.cuda": ("CUDA", lambda cuda: cuda.is_initialized(), r"\bCUDA\b"),
     "tensorflow.python.eager.context": (
@@ -46,12 +46,12 @@ _RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
 
 
 def in_use() -> dict[str, str]:
-    """Return the libraries in use here that don't survive a fork, with a pattern for errors."""
+    """Return the libraries in use that don't survive a fork, each with a pattern for its errors."""
     found = {}
     for name, (title, asked, pattern) in _RUNTIMES.items():
         module = sys.modules.get(name)
         if module is not None:
-            used = True  # if the library can't be asked, assume that it's in use
+            used = True  # if asking the library fails, assume that it's in use
             with suppress(Exception):
                 used = bool(asked(module))
             if used:
@@ -60,11 +60,11 @@ def in_use() -> dict[str, str]:
 
 
 def doubt(ended: Ended, own_loop: bool) -> str:
-    """Say why an experiment's result may be due to its fork; "" if there's no reason to think so.
+    """Say why a fork may have caused an experiment's outcome, or return "" if nothing suggests it.
 
     Args:
-        ended: How its process ended, and what it returned.
-        own_loop: Whether your training loop ran in it.
+        ended: How the experiment's process ended, and what it returned.
+        own_loop: Whether the experiment ran your training loop.
     """
     how = _how(ended, own_loop)
     if not how:
@@ -82,7 +82,7 @@ def doubt(ended: Ended, own_loop: bool) -> str:
 
 
 def no_sample(ended: Ended) -> bool:
-    """Return whether no sample at all could be drawn without workers."""
+    """Return whether the doctor couldn't draw a single sample without workers."""
     match ended.result:
         case {"answer": {"looked": looked}} if looked:
             return False
@@ -90,8 +90,8 @@ def no_sample(ended: Ended) -> bool:
 
 
 def _how(ended: Ended, own_loop: bool) -> str:
-    # "raised", "raised in a worker", "died", "hung", or "" for anything else. A worker that dies or
-    # hangs proves nothing: without experiments, your workers are forks, too.
+    # Return "raised", "raised in a worker", "died", "hung", or "" for anything else. If a worker
+    # dies or hangs, the experiment's fork isn't to blame, because your workers are forks anyway.
     match ended.result:
         case {"answer": {"failed": [_, *_]}} | {"unmade": _} | {"failed": _}:
             return "raised"

@@ -1,7 +1,7 @@
 """Run an examination in a new interpreter, for a process whose forks prove nothing.
 
-cloudpickle sends the function that makes the loader, along with whatever was defined in a notebook
-or a script. Each experiment is then a fork of the new interpreter.
+cloudpickle sends the function that makes the loader, along with what your notebook or script
+defines. Each experiment is then a fork of the new interpreter.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.texts import end_of_file, fate
 
-_ENDING: Final = 5.0  # seconds for the new interpreter to end what hangs
+_ENDING: Final = 5.0  # seconds for the new interpreter to end processes that hang
 
 
 def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> bytes:
     """Pickle everything that a new interpreter needs for an examination.
 
     Args:
-        make: Makes the loader.
-        loop: The training loop, or None.
-        epochs: How many times it runs.
-        until: When the examination ends, on the clock of `time.monotonic`.
+        make: The function that makes the loader.
+        loop: The training loop. If None, a plain loop runs.
+        epochs: How many times the loop runs.
+        until: The time at which the examination ends, by `time.monotonic()`.
 
     Raises:
-        CannotSend: It can't be pickled.
+        CannotSend: cloudpickle can't pickle the function, the loop, or something they use.
     """
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
@@ -65,13 +65,13 @@ def examined(sent: bytes, until: float) -> Any:
 
     Args:
         sent: What `packed` returned.
-        until: When the examination ends.
+        until: The time at which the examination ends, by `time.monotonic()`.
 
     Returns:
-        The Evidence, what was tried, and what wasn't.
+        The Evidence, a list of Tried, and a list of Untried.
 
     Raises:
-        CannotRun: The loader can't be made there, or the interpreter died.
+        CannotRun: The new interpreter couldn't make the loader, died, or didn't start in time.
     """
 
     def work(begin: Callable[[], None]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def examined(sent: bytes, until: float) -> Any:
         last = f", and the last thing it printed was {said[-1][:200]!r}" if said else ""
         return {"died": f"{fate(os.waitstatus_to_exitcode(status))}{last}"}
 
-    # Each experiment there has its own limits, so the interpreter doesn't need one for memory.
+    # The interpreter needs no memory limit, because each of its experiments has one.
     at_most = max(until - time.monotonic(), 0.0) + _ENDING
     ended = sandbox.run(work, at_most=at_most, memory=float("inf"), own_folder=False)
     match ended.result:
@@ -97,12 +97,12 @@ def examined(sent: bytes, until: float) -> Any:
                 raise found
             return found
         case {"died": str(how)}:
-            raise CannotRun(f"the new interpreter that was to run the loader {how}")
-    raise CannotRun("the new interpreter that was to run the loader didn't start in time")
+            raise CannotRun(f"the new interpreter that should have run the loader {how}")
+    raise CannotRun("the new interpreter that should have run the loader didn't start in time")
 
 
 def main(folder: str) -> None:
-    """Run the examination in this folder, write the outcome to the file `outcome`, and exit."""
+    """Run the examination that's pickled in a folder, write the outcome next to it, and exit."""
     import __main__
     from dltutor.diagnosis.diagnose import prepare
 
@@ -111,7 +111,7 @@ def main(folder: str) -> None:
     )
     sys.argv[:] = around["argv"]
     linecache.cache.update(around["typed"])
-    # Spawned workers import what they need from there.
+    # Spawned workers import this file or module to find what the pickle refers to.
     __main__.__file__ = around["file"]
     __main__.__spec__ = ModuleSpec(around["name"], None) if around["name"] else None
     for each in (make, loop):

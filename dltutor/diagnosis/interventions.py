@@ -1,4 +1,4 @@
-"""The runs of the loader: as it is, and each time with one thing changed."""
+"""The experiments that run the loader as it is, or with one thing changed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dltutor.diagnosis.running.subject import Subject, Unanswered
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LONGEST: Final = 11.0  # seconds of a run without workers
-_TIMES: Final = 16  # times as many descriptors
+_LONGEST: Final = 11.0  # the most seconds for a run without workers
+_TIMES: Final = 16  # how many times as many descriptors `more_files` allows
 
 
 def _always(evidence: Evidence) -> bool:
@@ -34,8 +34,8 @@ def _has_workers(evidence: Evidence) -> bool:
 
 
 def _differs(evidence: Evidence) -> bool:
-    # An epoch's samples with workers, or what the loop returns, differ from those without. Random
-    # samples change with the seed anyway. If they don't, the ones from the workers are wrong.
+    # Return whether an epoch's samples or the loop's result differ with and without workers. If so,
+    # the doctor tries another seed, because samples that no seed changes shouldn't differ.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -43,7 +43,7 @@ def _differs(evidence: Evidence) -> bool:
 
 
 def _skips(evidence: Evidence) -> bool:
-    # The loop returned after several iterations, and got another number of samples with workers.
+    # Return whether the loop got a different number of samples with workers, in several iterations.
     run, alone = evidence.run, evidence.alone
     if alone is None or not evidence.parts.loop or run.end != "finished" or alone.end != "finished":
         return False
@@ -51,8 +51,8 @@ def _skips(evidence: Evidence) -> bool:
 
 
 def _depends_on_seed(evidence: Evidence) -> bool:
-    # What the loop returns differs with workers and without, and from seed to seed, though no
-    # sample is random: a model that starts from random weights.
+    # Return whether the loop's result differs with and without workers, and from seed to seed,
+    # though no sample is random. A model that starts from random weights does that, for example.
     run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
     samples = evidence.samples
     if alone is None or reseeded is None or samples is None or not evidence.parts.loop:
@@ -60,14 +60,14 @@ def _depends_on_seed(evidence: Evidence) -> bool:
     if samples.random or samples.again or samples.joined or not results_differ(run, alone):
         return False
     if not results_differ(alone, reseeded):
-        return False  # an amount of memory, for example, that's hardly the same twice
+        return False  # the result doesn't depend on the seed; it may be an amount of memory
     return all(each.end == "finished" for each in (run, alone, reseeded))
 
 
 def _decided_by_seed(evidence: Evidence) -> bool:
     if _skips(evidence):
         return True
-    # The same seed gives the same result again, so it isn't a time or an amount of memory.
+    # If the same seed gives the same result again, the result isn't a time or an amount of memory.
     reseeded, repeated = evidence.reseeded, evidence.repeated
     if reseeded is None or repeated is None or repeated.end != "finished":
         return False
@@ -75,14 +75,14 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _resumed(evidence: Evidence) -> bool:
-    # An iteration went on after another one had restarted their iterator.
+    # Return whether an iteration went on after another had restarted the iterator that both use.
     run = evidence.run
     return run.well and evidence.parts.persistent and run.resumed > 0
 
 
 def _only_in_new_workers(evidence: Evidence) -> bool:
-    # True if the loader works in main, but workers that start with a new interpreter raise or
-    # deliver other samples.
+    # Return whether the loader works in main, but workers in new interpreters raise an exception or
+    # deliver different samples.
     if evidence.parts.method not in ("spawn", "forkserver"):
         return False
     run, alone, samples = evidence.run, evidence.alone, evidence.samples
@@ -96,7 +96,7 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
 
 
 def _stuck_for_no_reason(evidence: Evidence) -> bool:
-    # Forked workers hang, and don't go on when they get what they wait for.
+    # Return whether forked workers hang even after the doctor gives them what they wait for.
     waits = evidence.waits
     return waits is not None and bool(waits.stuck) and not any(freed for *_, freed in waits.stuck)
 
@@ -107,7 +107,7 @@ def _shm_ran_out(evidence: Evidence) -> bool:
 
 
 def _files_run_out(evidence: Evidence) -> bool:
-    # They ran out, or they will before the epoch ends.
+    # Return whether main ran out of file descriptors, or would before the epoch ends.
     run, parts = evidence.run, evidence.parts
     if not parts.workers or "shm_exhausted" in run.named:
         return False
@@ -121,8 +121,8 @@ def _at_most(most: float, subject: Subject) -> dict[str, Any]:
 
 
 def _whole_epochs(subject: Subject) -> dict[str, Any]:
-    # Without workers, time for as many epochs as finished with them. A whole epoch says more than
-    # its start.
+    # Give the run without workers time for a whole epoch if one finished with workers, because a
+    # whole epoch says more than its start.
     run = subject.known.run if subject.known is not None else None
     expected = 0.0
     if run is not None and any(run.finished):
@@ -160,19 +160,19 @@ def _run(
     cut_short: bool = False,
     **fixed: Any,
 ) -> Experiment:
-    """Describe a run of the loader as an Experiment.
+    """Return the Experiment that runs the loader with some things changed.
 
     Args:
         field: The field of Evidence that the run fills.
         question: The question that the run answers.
-        at_most: Seconds that the experiment may take.
-        needed: Returns whether the question is worth asking.
-        settings: What to change in the loader, as arguments of `Subject.change`. Empty: nothing.
-        options: Functions that take the subject, and return arguments of `runner.run` that depend
+        at_most: The most seconds that the experiment may take.
+        needed: A function of the evidence so far that returns whether the question is worth asking.
+        settings: Arguments for `Subject.change`. If empty, the loader stays as it is.
+        options: Functions that take the subject, and return arguments for `runner.run` that depend
             on the loader.
-        prepare: Called with the subject before the run, for changes that `settings` can't make.
-        cut_short: Whether it counts as an answer if the process dies or can't be interrupted.
-        fixed: Arguments of `runner.run` that are the same for every loader.
+        prepare: A function that takes the subject before the run, and makes other changes.
+        cut_short: Whether it's an answer if the process dies or the doctor can't interrupt it.
+        fixed: Arguments for `runner.run` that are the same for every loader.
     """
 
     def ask(subject: Subject) -> Measures:
@@ -192,7 +192,7 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
-#: A fixed seed that differs from the one that the loader runs with anyway.
+#: One epoch with a fixed seed, which the other runs don't have.
 _ONE_SEED: Final[dict[str, Any]] = {"options": (partial(_at_most, 4.0),), "epochs": 1, "seed": 1}
 
 INTERVENTIONS: Final = (

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-# The end of a log says how a run ended. Its beginning has the warnings.
+# Keep both ends of a log: its end says how a run ended, and its beginning has the warnings.
 HEAD: Final = 256 * 1024  # bytes
 TAIL: Final = 2 * 1024 * 1024
 
 _PIECE: Final = 1024 * 1024
 
-# Either one word with a slash, or something that ends like a log. A message has spaces around a
-# path, or colons or quotes.
+# Match one word with a slash, or a name that ends like a log file's. An error message doesn't
+# match, because it has spaces around a path, or colons or quotes.
 _PATH: Final = re.compile(
     r"(?:[A-Za-z]:)?(?:[^\s:'\"]*[/\\][^\s:'\"]*|[^\n:'\"]+\.(?:err|log|out|txt))"
 )
@@ -27,18 +27,18 @@ class NotReadable(Exception):
 
 
 def read_log(words: Sequence[str]) -> str:
-    """Return the text that the arguments of a command name.
+    """Return the log that a command's arguments name.
 
     Args:
-        words: Nothing, or "-", means standard input. A single word that's an existing file means
-            its content. Anything else is the text itself. If a single word looks like a path, but
-            there's no such file, print that to standard error.
+        words: The arguments. If there are none, or only "-", the log is standard input. If there's
+            only the name of an existing file, the log is the file. Otherwise, the words are the
+            log, and if a single word looks like a path, print that there's no such file.
 
     Returns:
-        The text, or its first 256 kB and last 2 MB if it's longer than that.
+        The log, or its first 256 kB and last 2 MB if it's longer than that.
 
     Raises:
-        NotReadable: It's a directory, it may not be read, or it isn't text.
+        NotReadable: The word names a directory, or the log can't be opened or isn't text.
     """
     if list(words) in ([], ["-"]):
         if sys.stdin.isatty():
@@ -61,7 +61,7 @@ def read_log(words: Sequence[str]) -> str:
 def _exists(word: str) -> bool:
     try:
         return os.path.exists(word)
-    except (OSError, ValueError):  # it's a message: too long for a name, or with a NUL in it
+    except (OSError, ValueError):  # the word can't be a path, because it's too long or has a NUL
         return False
 
 
@@ -92,7 +92,7 @@ def _text(content: bytes, name: str) -> str:
 
 _CONTROL: Final = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1b"})
 
-_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")  # how tools write an escape
+_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")  # how tools write Escape
 _TERMINAL: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # color and cursor
     r"|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"  # titles and links
@@ -107,15 +107,15 @@ _LINE_BREAK: Final = re.compile(r"\\+[nrt](?=[^a-z]|$)")
 def plain(log: str) -> str:
     """Remove what a terminal, a browser, or a logger added to a log.
 
-    That's colors, the margins of docker compose and of exception groups, the frames that rich
-    draws, and the backslashes of JSON.
+    Remove colors, the margins that docker compose and exception groups add, the frames that rich
+    draws, and the backslashes that JSON needs.
 
     Args:
-        log: Anything from one line to a whole log. If it's long, only its first 256 kB and last
-            2 MB are used.
+        log: Anything from one line to a whole log. Only the first 256 kB and last 2 MB of a long
+            log count.
 
     Returns:
-        The log on one line, with one space for any white space, and three dots for an ellipsis.
+        The log on one line, with one space for any whitespace, and three dots for an ellipsis.
     """
     if len(log) > HEAD + TAIL:
         log = f"{log[:HEAD]}\n{log[-TAIL:]}"

@@ -1,4 +1,4 @@
-"""What's measured in a run of the loader. It's the same for every run."""
+"""The Measures that the doctor takes in every run of the loader."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from dltutor.diagnosis.words import count_of, duration
 
 @dataclass(frozen=True)
 class Measures:
-    """One run of the loader, as it is or with one thing changed.
+    """The measurements from one run of the loader, as it is or with one thing changed.
 
     Args:
-        end: The same as in an Observation, or "enough" if it was stopped between two batches
-            because its time was up.
-        error: Type and message of the exception that arrived in main (the worker's message, if a
-            worker raised it), or "".
-        kind: The type that arrived in main.
-        raised: The type that the worker raised, or None.
+        end: How the run ended, as in an Observation, or "enough" if the doctor stopped it between
+            two batches because time was up, or "not run".
+        error: The type and message of the exception that arrived in main (the worker's message, if
+            a worker raised it), or "" if none did.
+        kind: The type of the exception that arrived in main.
+        raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
         said: The messages of all exceptions, and stderr.
-        named: The failure modes that `explain` names for that, the most likely first.
+        named: The failure modes that `explain` finds in `said`, the most likely first.
         codes: The exit code of each worker.
-        batches: How many reached the loop.
+        batches: How many batches reached the loop.
         passes: For each iteration of the loader, a digest of each batch.
-        drawn: The same for each sample, if batches can be taken apart.
+        drawn: For each iteration, a digest of each sample, if batches can be taken apart.
         counted: How many samples each iteration delivered.
-        finished: Whether each iteration ended by itself.
-        resumed: How many iterations went on after another one had restarted their iterator.
-        result: A digest of what the loop returned; "" if that can't be compared.
-        returned: The same value as its repr, shortened.
-        numbers: The numbers in that value.
-        kept: How many earlier batches the loop still held, at most.
-        kept_bytes: The bytes of these, at most.
-        kept_then: `kept` each time the number of batches had doubled: [batches, kept].
+        finished: Whether each iteration reached its end.
+        resumed: How many iterations went on after another had restarted the iterator of both.
+        result: A digest of what the loop returned, or "" if results can't be compared.
+        returned: The repr of what the loop returned, shortened.
+        numbers: The numbers in what the loop returned.
+        kept: The most earlier batches that the loop still held.
+        kept_bytes: The most bytes in the earlier batches that the loop still held.
+        kept_then: [batches, kept] each time the number of batches had doubled.
         tensors: How many tensors a batch has, on average.
-        batch_bytes: The bytes of the largest batch.
-        storage_bytes: The bytes of the largest storages that came with a batch.
-        private: MB of each worker's own memory: [at its first batch, the most].
+        batch_bytes: The bytes in the largest batch.
+        storage_bytes: The most bytes in the storages that arrived with one batch.
+        private: Each worker's own memory in MB: [at its first batch, the most].
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called a `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
-        first: Seconds until the first batch, including the start of the workers.
-        pace: Mean seconds between two batches of one iteration.
-        stood: If it hung, the line where the first worker was (main, if there are no workers); ""
-            if that isn't known.
-        left: How many processes that workers had started outlived them.
-        computed: Seconds that all workers computed (main, if there are no workers).
+        first: Seconds until the first batch, including the time to start workers.
+        pace: Mean seconds between two batches in one iteration.
+        stood: If the run hung, the line at which the first worker was (main, if there are no
+            workers), or "" if the line isn't known.
+        left: How many processes that workers had started outlived the workers.
+        computed: Seconds of CPU time that all workers used (main, if there are no workers).
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
-        ending: Seconds between the last batch and the end of its iteration, at most.
+        ending: The most seconds between the last batch of an iteration and the iteration's end.
         state: A digest of torch's global generator when the loop first iterated the loader.
-        waited_for: Seconds that the loop waited for batches in the first iteration, without the
+        waited_for: Seconds that the loop waited for batches in the first iteration, except for the
             first batch.
-        idle: Which part of that time each worker had nothing left to do: [in the first half of the
-            batches, in the second half].
+        idle: For what part of `waited_for` each worker had nothing left to do: [in the first half
+            of the batches, in the second half].
         cores: How many cores all workers together may use, and how many main may use.
     """
 
@@ -101,14 +101,14 @@ class Measures:
 
     @property
     def begins_again(self) -> bool:
-        """Whether an epoch starts like the one before it."""
+        """Whether the second epoch starts like the first."""
         first, second = (*self.passes, (), ())[:2]
         most = min(len(first), len(second))
         return most > 1 and first[:most] == second[:most]
 
     @property
     def well(self) -> bool:
-        """Whether nothing ended it early."""
+        """Whether the run finished, or got as far as time allowed, without a failure."""
         return self.end in ("finished", "enough")
 
     @property
@@ -118,18 +118,18 @@ class Measures:
 
     @property
     def whole(self) -> tuple[tuple[str, ...], ...]:
-        """The same, only for finished iterations."""
+        """The contents of the finished iterations."""
         pairs = zip(self.contents, self.finished, strict=True)
         return tuple(each for each, done in pairs if done)
 
     @property
     def line(self) -> str:
-        """Your own innermost line in the traceback, or ""."""
+        """Your own innermost line in the traceback, or "" if there's none."""
         return self.at[0] if self.at else ""
 
     @property
     def dead(self) -> tuple[tuple[int, int], ...]:
-        """The workers that died, with their exit codes, except those that got SIGTERM."""
+        """The numbers and exit codes of workers that died, except workers that got SIGTERM."""
         codes = enumerate(self.codes)
         return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
 
@@ -140,16 +140,16 @@ class Measures:
 
     @property
     def lengths(self) -> set[int]:
-        """How many samples the iterations had that came to their end."""
+        """The different numbers of samples in finished iterations."""
         pairs = zip(self.counted, self.finished, strict=False)
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run's first pass is whole and has all samples of another run's."""
+        """Return whether this run's first pass finished, with all samples of the other's first."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:
-        """Count the samples of another run's first pass that this run's whole first pass lacks."""
+        """Count the samples in the other run's first pass that this run's finished one lacks."""
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
         return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0
 

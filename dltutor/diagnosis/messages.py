@@ -1,13 +1,13 @@
 """explain(): name the failure modes that may have caused an error message or a log.
 
-The texts are in messages.toml. A log may have "..." in place of some words. Failure modes are
-ordered by a score:
+The messages to look for are in messages.toml. A log may have "..." instead of some of the words. A
+score orders the failure modes:
 
-- A text scores 1 for its first cause, 1/2 for its second, and 1/3 for its third. If the text is
-  only a hint, it scores a tenth of that.
-- A failure mode gets the score of its best text, plus a tenth of the scores of its other texts.
-- If two have the same score, the one whose words appear later in the log comes first, because the
-  end of a log says how the run ended.
+- A message scores 1 for its first cause, 1/2 for its second, and 1/3 for its third. If the message
+  is only a hint, it scores a tenth as much.
+- A failure mode gets the score of its best message, plus a tenth of its other messages' scores.
+- If two failure modes have the same score, the one whose words appear later in the log is first,
+  because the end of a log says how the run ended.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from dltutor.failures import FACTS, Facts
 
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
-_PLACES: Final = 50  # matches of one text in one log, counted from its end
-_BEFORE: Final = 8000  # characters before a text to search for its `after`: a traceback's length
+_PLACES: Final = 50  # the most matches of one message, counted from the log's end
+_BEFORE: Final = 8000  # characters to search for `after`, which is enough for a traceback
 _AROUND: Final = 300  # characters to search on each side of "..."
-_SHOWN: Final = 160  # characters to show of the words that were found
+_SHOWN: Final = 160  # the most characters to show of the words that matched
 
 
 @dataclass(frozen=True)
 class Message:
-    """An entry of messages.toml: a text that a failure mode leaves in a log."""
+    """An entry in messages.toml: a message that a failure mode leaves in a log."""
 
     text: str
     source: str
@@ -50,10 +50,10 @@ class Match:
 
     Args:
         failure: The facts of the failure mode.
-        words: What was found, the longest piece first.
+        words: The matching pieces of the log, the longest first.
         source: Where the most telling of these words come from.
-        tell: How to tell it from other failures that say the same; "" if there are none.
-        certain: Whether it's the most likely cause of these words, and they aren't only a hint.
+        tell: How to tell this failure mode from others with the same message, or "".
+        certain: Whether this failure mode is the words' likeliest cause, not only hinted at.
     """
 
     failure: Facts
@@ -72,20 +72,20 @@ class _Found:
 
 
 def explain(log: str) -> tuple[Match, ...]:
-    """Find the failure modes whose texts appear in an error message or a log.
+    """Find the failure modes that may have caused an error message or a log.
 
     Args:
         log: Anything from one line to a whole log, with or without colors and prefixes. Case and
-            line breaks don't matter. If it's long, only its first 256 kB and last 2 MB are read.
+            line breaks don't matter. Only the first 256 kB and last 2 MB of a long log count.
 
     Returns:
-        What matches, best first; empty if nothing does.
+        The matches, best first, or an empty tuple if nothing matches.
 
     Raises:
-        TypeError: It isn't a string.
+        TypeError: `log` isn't a string.
     """
-    if not issubclass(type(log), str):  # isinstance would run code of the object
-        from dltutor.observation.foreign import kind_of  # imports torch, so only if needed
+    if not issubclass(type(log), str):  # isinstance would run the object's code
+        from dltutor.observation.foreign import kind_of  # only here, because it imports torch
 
         raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}. Use str()")
     facts = {each.name: each for each in FACTS}
@@ -118,12 +118,12 @@ def messages() -> tuple[Message, ...]:
 
 def _search(log: str) -> Iterator[_Found]:
     lowered = log.lower()
-    if len(lowered) != len(log):  # a few letters become two
+    if len(lowered) != len(log):  # lower() turned a letter into two, so positions differ
         log = lowered
     dots = [hit.start() for hit in deque(re.finditer(r"\.{3}", lowered), maxlen=_PLACES)]
     near = "\n".join(lowered[max(at - _AROUND, 0) : at + _AROUND] for at in dots)
     for message in messages():
-        # A hundred times faster than compiling and searching for a text that isn't there.
+        # Look for the anchor first, because that's a hundred times faster than compiling a pattern.
         patterns = [message.text] if anchor(message.text) in lowered else []
         words = _WORD.findall(message.text) if near else []
         if len(words) > 2 and all(anchor(word) in near for word in (words[0], words[-1])):
@@ -137,11 +137,11 @@ def _search(log: str) -> Iterator[_Found]:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    # Both sides are in lower case, because a case-insensitive search is ten times slower.
+    # Pattern and log are in lower case, because a case-insensitive search is ten times slower.
     return re.compile(re.sub(r"\\.|[A-Z]+", _lower, text))
 
 
-# The words between spaces, except for spaces in classes and groups.
+# A pattern's words, between spaces that aren't in a class or a group.
 _WORD: Final = re.compile(
     r"(?:\\.|\[[^\]]+\]|\((?:\\.|\((?:\\.|[^()\\])*\)|[^()\\])*\)| [?+]|[^\\\[( ])+"
 )
@@ -149,7 +149,7 @@ _GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # also with parts of a word, as in "
 
 
 def _with_a_gap(words: list[str]) -> str:
-    # Some of its first words, then the dots, then some of its last words: three at least.
+    # Match some of the first words, the dots, and some of the last words, at least three in all.
     first, *middle, last = words
     prefix, suffix = "", ""
     for word in reversed(middle[1:]):
@@ -164,7 +164,7 @@ def _lower(part: re.Match[str]) -> str:
     return part[0] if part[0].startswith("\\") else part[0].lower()  # \S must not become \s
 
 
-# Where a run of plain letters ends: at a class, a sign, or a group, and before optional parts.
+# A run of plain letters ends at a class, a sign, or a group, and before an optional part.
 _NOT_PLAIN: Final = re.compile(
     r"(?:\n|\\.|\.)(?:[?*+]|\{[^}]*\})?\??|(?:\0..\0|.)(?:[?*]|\{[^}]*\})\??|[+^$]"
 )
@@ -172,10 +172,10 @@ _NOT_PLAIN: Final = re.compile(
 
 @cache
 def anchor(text: str) -> str:
-    """Return the longest plain piece that every match of a text contains, in lower case."""
+    """Return the longest plain piece that every match of a pattern contains, in lower case."""
     flat = re.sub(r"\\[.()\[\]{}|*+?$^]", lambda sign: f"\0{ord(sign[0][1]):02x}\0", text)
     while flat != (flat := re.sub(r"\[[^\]]*\]|\([^()]*\)", "\n", flat)):
-        pass  # from the inner groups outwards
+        pass  # from the innermost groups outward
     pieces = re.split(_NOT_PLAIN, flat)
     whole = [re.sub(r"\0(..)\0", lambda sign: chr(int(sign[1], 16)), each) for each in pieces]
     return "" if "|" in flat else max(whole, key=len).lower()
@@ -188,8 +188,8 @@ def _shortened(words: str) -> str:
 
 
 def _outermost(found: Iterator[_Found]) -> Iterator[_Found]:
-    # Drop a match that begins or ends where a longer one does, because it's part of that. If two
-    # are in the same place, prefer one with an `after`, then one that isn't a hint.
+    # Drop a match that begins or ends where a longer one does, because it's a part of the longer
+    # one. If two matches are equally long, prefer one with an `after`, then one that isn't a hint.
     everything = sorted(found, key=lambda each: (not each.message.after, each.message.hint))
     ends: dict[int, int] = {}
     starts: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Find a loader that's named on the command line, such as `train.py:loader`."""
+"""Find the loader that the command line names, such as `train.py:loader`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 TARGET: Final = "FILE:LOADER"
 TARGET_HELP: Final = (
-    "for example, train.py:loader or package.module:make_loader. It's a DataLoader, or a function "
-    "without arguments that returns one"
+    "a DataLoader, or a function without arguments that returns one, such as train.py:loader or "
+    "package.module:make_loader"
 )
 
 
@@ -25,13 +25,13 @@ def find(target: str) -> Any:
     """Return the loader, or the function that makes one, from a file or a module.
 
     Args:
-        target: `FILE.py:NAME` or `package.module:NAME`. Its imports are searched for first in the
-            file's folder, or in the current one.
+        target: `FILE.py:NAME` or `package.module:NAME`. Python looks for imports first in the
+            file's folder or, for a module, in the current one.
 
     Raises:
-        NoLoader: There isn't one.
+        NoLoader: The target names no loader, or importing it failed.
     """
-    # torch takes two seconds to import, and most commands don't need it.
+    # Import torch here, because that takes two seconds and most commands don't need it.
     from torch.utils.data import DataLoader
 
     from dltutor.observation.loaders import check_loader
@@ -79,7 +79,7 @@ def _from_file(path: Path) -> Any:
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
-    # A spawned worker imports it by this name too.
+    # Spawned workers import the module by this name, so use the file's name if it's free.
     name = path.stem if path.stem not in sys.modules else f"own_{path.stem}"
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
@@ -107,7 +107,7 @@ def _said(error: BaseException) -> str:
 
 
 def makes_loaders(found: Any) -> bool:
-    """Say whether this is a function that makes a loader, not a loader itself."""
+    """Return whether an object is a function that makes a loader, not a loader itself."""
     return callable(found) and not isinstance(found, type) and not hasattr(found, "__iter__")
 
 

@@ -7,12 +7,12 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.tables import MB, size
 
-CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives
+CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives a container
 _WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
 
 
 def elsewhere(evidence: Evidence) -> tuple[str, ...]:
-    """Say what will fail on another machine or with another start method, one sentence for each."""
+    """Return a sentence for each thing that fails on other machines or with other start methods."""
     return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
 
 

@@ -15,18 +15,18 @@ _ANYHOW: Final = "Your code raises an exception. It does so without workers, too
 
 
 def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
-    """Return the finding "raises", or none if the loop didn't raise or a failure mode explains it.
+    """Return the finding "raises", or [] if the loop didn't raise or another finding explains it.
 
     Args:
-        evidence: The evidence of one examination.
-        others: What else was found.
+        evidence: The evidence from one examination.
+        others: The other findings.
     """
     run, alone = evidence.run, evidence.alone
     if run.end not in ("raised", "main died"):
         return []
     without = alone is not None and alone.end == run.end and alone.kind in (run.kind, run.raised)
     anyhow = without or raising(evidence, "sample", "collate", "sampler") is not None
-    # An exception that your code also raises without workers stays one, whatever else is likely.
+    # If your code raises without workers, too, only a finding that's shown explains the exception.
     if any(each.ended and (each.shown or not anyhow) for each in others):
         return []
     if not anyhow and any(each.shown and each.promise in _WRONG for each in others):

@@ -1,4 +1,4 @@
-"""Show the current question where someone may be watching: in a terminal or a notebook."""
+"""Show the doctor's current question in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _WIDTH: Final = 100
 
 @contextmanager
 def shown(stream: TextIO | None = None) -> Iterator[Asked]:
-    """Show each question while the block runs, and clear it afterwards.
+    """Show each question while the block runs, and clear the last one afterward.
 
     Args:
-        stream: Where to write if no notebook cell is running; standard error by default. If it
-            isn't a terminal, nothing is written.
+        stream: Where to write if no notebook cell is running (default standard error). If the
+            stream isn't a terminal, write nothing.
 
     Yields:
-        A function that takes each question and the seconds it may take.
+        A function that takes a question and the most seconds until the answer.
     """
     stream = stream or sys.stderr
     if on_a_page():

@@ -16,7 +16,7 @@ from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
-#: What no experiment on one machine can show. Every report says so.
+#: What no experiment on one machine can show, as every report says.
 UNSEEN: Final = "a GPU, several machines, and the network between them"
 
 
@@ -26,7 +26,7 @@ class Diagnosis:
 
     Args:
         findings: What's wrong, the most serious first.
-        tried: The questions that were asked, with their answers.
+        tried: The questions that the doctor asked, with their answers.
         untried: The questions without an answer, and why.
         elsewhere: What will fail on another machine or with a different start method, as sentences.
         parts: What the loader is made of.
@@ -44,7 +44,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether the loader ran and nothing was found."""
+        """Whether the loader ran and the doctor found nothing."""
         return self.ran and not self.findings
 
     @property
@@ -64,7 +64,7 @@ class Diagnosis:
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the diagnosis as JSON can hold it."""
+        """Return the diagnosis in a form that JSON can hold."""
         return {
             "version": 4,
             "ok": self.ok,
@@ -127,7 +127,7 @@ class Diagnosis:
         return framed("".join(parts), tone, wrap=False)
 
     def _next(self) -> tuple[str, ...]:
-        # What to do if nothing was found, but the loader still misbehaves.
+        # Say what to do if the doctor found nothing, but the loader still misbehaves.
         steps = []
         if not self.parts.loop:
             steps.append(

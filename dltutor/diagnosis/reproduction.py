@@ -1,4 +1,4 @@
-"""reproduce(): run a failure mode of the catalog, broken or fixed, in a safe place."""
+"""reproduce(): run a failure mode from the catalog, broken or fixed, without doing harm."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 from dltutor.failures import Case, Failure
 from dltutor.observation import Observation, confine, observe
 
-STARTING: Final = 10.0  # seconds more for workers that import torch first
+STARTING: Final = 10.0  # extra seconds for workers that import torch first
 _MINUTE: Final = 60.0
-_PATIENCE: Final = 4  # times as long, if the workers hadn't even started
+_PATIENCE: Final = 4  # how many times as long to wait if the workers hadn't even started
 
 
 def reproduce(
@@ -20,10 +20,10 @@ def reproduce(
     If the failure mode needs limits or has to be isolated, it runs under `confine`.
 
     Args:
-        failure: An entry of the catalog.
-        fixed: Run the fixed case instead of the broken one.
-        workers: The number of workers.
-        start_method: "fork", "spawn", or "forkserver".
+        failure: An entry in the catalog.
+        fixed: Whether to run the fixed case instead of the broken one (default False).
+        workers: The number of workers (default 2).
+        start_method: "fork" (the default), "spawn", or "forkserver".
 
     Raises:
         CannotConfine: This machine doesn't permit these limits.
@@ -49,7 +49,7 @@ def _observe(case: Case, deadline: float) -> Observation:
 
 
 def _still_starting(observation: Observation) -> bool:
-    # On a busy machine, a new interpreter takes long to start, which looks like a hang.
+    # On a busy machine, a new interpreter takes a long time to start, which looks like a hang.
     return observation.end == "hung" and any(
         worker.exitcode is None and worker.stack is None for worker in observation.workers
     )

@@ -20,14 +20,14 @@ def count_of(count: int, noun: str, plural: str = "") -> str:
 
 
 def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
-    """Say how many things have a problem, or that none has.
+    """Say how many things have a problem, or that none do.
 
     Args:
-        some: How many have a problem.
-        looked: How many were looked at.
-        noun: What they are, in the singular.
+        some: How many things have a problem.
+        looked: How many things the doctor looked at.
+        noun: The noun for one of these things.
         ill: The verb phrase for things with a problem.
-        well: The verb phrase for all of them if none has one.
+        well: The verb phrase for all things if none have a problem.
     """
     plural = noun + ("es" if noun.endswith("ch") else "s")
     if not looked:

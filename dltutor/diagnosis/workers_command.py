@@ -13,13 +13,13 @@ SECONDS: Final = 60.0
 
 
 def add_workers(commands: Any) -> None:
-    """Add `workers` to the commands of a parser. What it parses has `run`."""
+    """Add `workers` to a parser's commands, and make `run` the function that carries it out."""
     parser = commands.add_parser(
         "workers",
         help="measure how many workers your own loader should have, on this machine",
         description="Run your loader with several numbers of workers, alternating. Print how many "
-        "samples per second each number delivers, how long it takes to start, and which number to "
-        "use. Your module gets imported, so put the code that trains under "
+        "samples per second each number delivers, how long the workers take to start, and which "
+        "number to use. The command imports your module, so put the code that trains under "
         "`if __name__ == '__main__':`.",
     )
     parser.add_argument(
@@ -40,15 +40,15 @@ def add_workers(commands: Any) -> None:
         type=seconds,
         default=SECONDS,
         metavar="S",
-        help=f"seconds for all of it (default: {SECONDS:g}). The report has what was measured by "
-        "then",
+        help=f"seconds for all measurements together (default: {SECONDS:g}). The report has those "
+        "that there was time for",
     )
     parser.add_argument(
         "--step",
         type=seconds,
         metavar="S",
         help="seconds that your training step takes. After each batch, the main process waits that "
-        "long, while the workers continue (default: it doesn't wait)",
+        "long, while the workers continue (default: no wait)",
     )
     parser.set_defaults(run=run)
 
@@ -57,7 +57,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Measure the loader, and print which number of workers to use.
 
     Returns:
-        0; 1 if the loader didn't run as it should; 2 if there's no loader or a count is too large.
+        The exit code: 0, 1 if measuring failed, or 2 if there's no loader or a count is too large.
     """
     from dltutor.observation.leftovers import nothing_left
     from dltutor.observation.throughput import CannotMeasure, how_many_workers
@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
     from dltutor.observation.time_limits import deadline as time_limit
 
     began = time.monotonic()
-    with nothing_left():  # whatever the import starts
+    with nothing_left():  # ends whatever the import starts
         try:
             with time_limit(chosen.deadline):
                 loader = find(chosen.loader)

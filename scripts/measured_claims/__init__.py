@@ -1,7 +1,7 @@
 """Claims about DataLoaders, each with a measurement that tests it.
 
-A claim is a row of `lesson_NN.toml`: what somebody says, who says it, how we measure it, which
-facts we expect, and the words for the outcome. It names a function of `lesson_NN.py`, which takes
+A claim is a row in `lesson_NN.toml`: the claim itself, who makes it, how we measure it, which facts
+we expect, and the words for the outcome. The row names a function in `lesson_NN.py`, which takes
 the measurement and returns the facts. `scripts/claims.py` reads the rows, runs the functions, and
 writes the page `notebooks/CLAIMS.md`.
 """
@@ -25,7 +25,7 @@ class CannotMeasure(Exception):
 
 
 class Sized(Dataset[Any]):
-    """A dataset with `length` samples. A subclass says what they are."""
+    """A dataset with `length` samples, which a subclass defines."""
 
     length = 4
 
@@ -34,10 +34,10 @@ class Sized(Dataset[Any]):
 
 
 class Samples(Sized):
-    """Samples that a function makes from their indices.
+    """A dataset whose samples a function makes from their indices.
 
     Args:
-        get: Makes a sample. It must be a module's function if the workers aren't forked.
+        get: The function of the index, at a module's top level unless the workers are forked.
         length: The number of samples (default 4).
     """
 
@@ -49,17 +49,17 @@ class Samples(Sized):
 
 
 def numbers(loader: DataLoader[Any]) -> list[int]:
-    """Run an epoch, and return all its numbers in order."""
+    """Run an epoch, and return all numbers in its batches, in order."""
     return [int(number) for batch in loader for number in batch]
 
 
 def python(script: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a script in a new Python, for 90 s at most, and return the completed process.
+    """Run a script in a new Python for at most 90 s, and return the completed process.
 
     Args:
         script: The source code.
         arguments: The script's `sys.argv[1:]`.
-        options: Further options of `subprocess.run`.
+        options: Further arguments for `subprocess.run`.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "script.py"

@@ -1,4 +1,4 @@
-"""Lesson 01: corrupt images."""
+"""Measure the claims for lesson 01: corrupt images."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def skipped() -> Facts:
     return {"ended": ends.total(), "kinds": kinds, "batched": nones[4], "alone": nones[None]}
 
 
-# The imports of the article's three examples, and code that uses the same names.
+# The imports from the article's three examples, and code that uses the same names.
 _IMPORTS: Final = {
     "first": "import os, torch\nfrom PIL import Image",
     "second": "import torch\nimport numpy as np",
@@ -119,7 +119,7 @@ def _every_other_raises(index: int) -> int:
 
 
 def _goes_on(loader: DataLoader[Any]) -> tuple[list[str], int]:
-    # What each call of `next` returns or raises, and how many workers are running at the end.
+    # Return what each call to `next` returns or raises, and how many workers run at the end.
     batches, given = iter(loader), []
     for _ in range(len(loader)):
         try:

@@ -1,4 +1,4 @@
-"""Lesson 02: what happens to an exception that a transform raises."""
+"""Measure the claims for lesson 02: what happens to an exception that a transform raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 03: workers that die."""
+"""Measure the claims for lesson 03: workers that die."""
 
 from __future__ import annotations
 

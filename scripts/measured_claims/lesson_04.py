@@ -1,4 +1,4 @@
-"""Lesson 04: what a worker changes stays in the worker."""
+"""Measure the claims for lesson 04: what a worker changes stays in the worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from measured_claims import Facts, numbers
 
 
 class _Witness(global_state.Readings):
-    # Each sample says which worker made it, and what the global variable of that process is.
+    # Each sample says which worker made it, and the global variable's value in that worker.
     lock = get_context("fork").Lock()
 
     def __getitem__(self, index: int) -> tuple[str, int]:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Lesson 05: inherited handles."""
+"""Measure the claims for lesson 05: inherited handles."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _wrong(loader: DataLoader[Any]) -> int:
 
 
 def _run(get: Callable[[int], int], length: int = _MANY, deadline: float = 30) -> Observation:
-    # Sample i is what `get(i)` returns, which should be i.
+    # Observe a loader whose sample i is `get(i)`, which should be i.
     return observe(load(Samples(get, length), 2, "fork"), consume=_wrong, deadline=deadline)
 
 
@@ -56,13 +56,13 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise CannotMeasure(f"{name} is not installed.") from None
+        raise CannotMeasure(f"{name} isn't installed.") from None
 
 
 def _needs(*commands: str) -> None:
     for command in commands:
         if not shutil.which(command):
-            raise CannotMeasure(f"{command} is not installed.")
+            raise CannotMeasure(f"{command} isn't installed.")
 
 
 def deadlock() -> Facts:
@@ -84,7 +84,7 @@ def _reader(lock: Any = None, pause: float = 0) -> tuple[Any, Callable[[int], in
     """Open a file of records in main, and return it with a function that reads record i.
 
     Args:
-        lock: A lock to hold while reading a record; None (the default) for no lock.
+        lock: A lock to hold while reading a record. If None (the default), there's no lock.
         pause: Seconds between `seek` and `read` (default 0).
     """
     file = open(shared_records(), "rb", buffering=0 if pause else -1)  # noqa: SIM115
@@ -156,7 +156,7 @@ def h5py() -> Facts:
                     row = rows[index]
                     return int(row[0]) if (row == row[0]).all() else -1
 
-                # On this disk, a Python file is a race, so we try it four times.
+                # Workers that share a Python file race, and may be lucky, so try four times.
                 ends = [_told(_run(get, deadline=60)) for _ in range(1 if kind == "path" else 4)]
                 right[kind] &= all(each == "none wrong" for each in ends)
     return {

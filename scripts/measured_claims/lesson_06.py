@@ -1,4 +1,4 @@
-"""Lesson 06: what a worker has under each start method."""
+"""Measure the claims for lesson 06: what a worker has under each start method."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def filled_by_main() -> Facts:
 
 
 class Loaded(Sized):
-    """A table that main has loaded. The workers read every row."""
+    """A dataset that reads every row of a table that main has loaded."""
 
     length = 64
 
@@ -65,7 +65,7 @@ class Loaded(Sized):
 
 
 class InSharedMemory(Loaded):
-    """A table in shared memory, held as an array, as in the article's example."""
+    """A dataset that holds a table in shared memory as an array, as in the article's example."""
 
     def __init__(self, name: str, shape: tuple[int, int]) -> None:
         self.memory = SharedMemory(name)
@@ -73,7 +73,7 @@ class InSharedMemory(Loaded):
 
 
 class ByName(InSharedMemory):
-    """A table in shared memory, whose pickle holds only the name of the memory."""
+    """A dataset with a table in shared memory, whose pickle holds only the memory's name."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.memory.name, "shape": self.rows.shape}
@@ -83,7 +83,7 @@ class ByName(InSharedMemory):
 
 
 def _copies(dataset: Loaded, method: str) -> int:
-    # How many private copies of the dataset's table does each of two workers have?
+    # Return how many private copies of the dataset's table each of two workers has.
     def private(dataset: Loaded) -> float:
         seen = observe(load(dataset, 2, method), consume=_private_memory, deadline=_PATIENCE)
         return float(seen.result)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def shared() -> Facts:
 
 
 class Pointing(Sized):
-    """Numbers read through a C pointer, as a native library does."""
+    """A dataset that reads numbers through a C pointer, as a native library does."""
 
     def __init__(self) -> None:
         self.numbers = ctypes.pointer((ctypes.c_double * self.length)(*[7] * self.length))

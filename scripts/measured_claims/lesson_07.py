@@ -1,4 +1,4 @@
-"""Lesson 07: the loop that never starts."""
+"""Measure the claims for lesson 07: the loop that never starts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, observe
 from measured_claims import CannotMeasure, Facts, Samples, Sized, numbers
 
-_LINE: Final = "mask.result()"  # the line of the lesson's class where its worker waits
+_LINE: Final = "mask.result()"  # the line in the lesson's class at which a worker waits
 
 
 def _run(workers: int, method: str = "fork", deadline: float = 4, **options: Any) -> Observation:
-    # Run the lesson's class, whose thread main has started.
+    # Observe a loader with the lesson's dataset, whose thread main has started.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about objects that can't be pickled
         return observe(load(Pairs(pairs_folder()), workers, method, **options), deadline=deadline)
@@ -49,7 +49,7 @@ def deadlock() -> Facts:
 
 
 class _Born(Sized):
-    """Samples that say whether their dataset was made in a worker."""
+    """A dataset whose samples say whether a worker made the dataset."""
 
     length = 8
 
@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 def _in_a_terminal(stdin: str, method: str) -> str:
-    # What you see in a terminal when you type an expression, and then `c`.
+    # Return what a terminal shows when you type an expression, and then `c`.
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "asks.py"
         script.write_text(_ASKS.format(stdin=stdin, method=method))
@@ -169,7 +169,7 @@ def without_fork() -> Facts:
         observe(each.broken(workers=1, start_method="spawn").loader, deadline=20)
         for each in (unpicklable_batch, unpicklable_exception)
     ]
-    if not all("pickle" in run.stderr for run in seen):  # from the queue's thread
+    if not all("pickle" in run.stderr for run in seen):  # the queue's thread writes that
         raise CannotMeasure("A worker hadn't started after 20 s.")
     return {"hung": sum(run.end == "hung" for run in seen)}
 

@@ -1,4 +1,4 @@
-"""Lesson 08: seeing memory."""
+"""Measure the claims for lesson 08: seeing memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _of_2_mb(index: int) -> torch.Tensor:
 
 
 def _loaded_ahead(workers: int, prefetch: int | None = None) -> int:
-    # The number of one-sample batches that the workers make before the loop takes the first.
+    # Return how many one-sample batches the workers make before the loop takes the first.
     made: Any = multiprocessing.get_context("fork").Value("q", 0)
 
     def count(index: int) -> int:
@@ -118,9 +118,9 @@ def freed() -> Facts:
     killed = batches._workers[1]
     pids = [os.getpid(), batches._workers[0].pid, killed.pid]
     before = [sizes(pid) for pid in pids]
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise below
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise after the kill
     killed.kill()
-    killed.join()  # a zombie isn't enough, because its other threads may still hold its memory
+    killed.join()  # wait, because a zombie's other threads may still hold its memory
     after = [sizes(pid) for pid in pids[:2]]
     fell = (sum(each.pss for each in before) - sum(each.pss for each in after)) / MB
     own = before[2].uss / MB
@@ -207,7 +207,7 @@ def _group(limit: int) -> Iterator[cgroups.Group]:
 
 
 def _limited(script: str, file: str = "", limit: int = 100) -> tuple[str, int]:
-    # How a process in a cgroup of `limit` MB ends, and the most bytes charged to the cgroup.
+    # Return how a process in a cgroup of `limit` MB ends, and the cgroup's peak in bytes.
     with _group(limit) as group:
         enter = "import sys; open(sys.argv[1] + '/cgroup.procs', 'w').write('0')\n"
         command = [sys.executable, "-c", enter + script, str(group.folder), file]
@@ -234,7 +234,7 @@ def swap() -> Facts:
 
 
 def _kept(limit: int) -> tuple[str, int]:
-    # How a loader without workers ends if its dataset keeps all samples, and after which batch.
+    # Return how a loader without workers ends if its dataset keeps all samples, and after how many.
     with tempfile.NamedTemporaryFile() as taken:
         end, _ = _limited(_KEEPS, taken.name, limit)
         return end, os.path.getsize(taken.name)

@@ -1,4 +1,4 @@
-"""Lesson 09: how much of main's data a worker copies."""
+"""Measure the claims for lesson 09: how much of main's data a worker copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GONE: Final = 5.0  # seconds for the resource tracker to remove a block
 
 
 class _Kept(Sized):
-    """Captions from any sequence."""
+    """A dataset of captions in any kind of sequence."""
 
     def __init__(self, kept: Sequence[Any]) -> None:
         self.kept, self.length = kept, len(kept)
@@ -38,7 +38,7 @@ class _Kept(Sized):
 
 
 def _lines() -> tuple[list[str], int]:
-    # The captions, and the bytes that they take up as a list.
+    # Return the captions, and the bytes that they take up as a list.
     lines = Captions(shared_captions(_COUNT)).captions
     return lines, size_of(lines)
 
@@ -49,7 +49,7 @@ def _loader(dataset: Dataset[Any], method: str = "fork", **options: Any) -> Data
 
 
 def _copied(kept: Sequence[Any], listed: int) -> float:
-    # How much each of two workers copies when it reads at random, as a fraction of the list's size.
+    # Return how much each of two workers copies when it reads at random, as a fraction of `listed`.
     return growth(_loader(_Kept(kept))) * MB / listed
 
 
@@ -73,7 +73,7 @@ def pandas() -> Facts:
     try:
         import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        raise CannotMeasure("pandas is not installed here.") from None
+        raise CannotMeasure("pandas isn't installed here.") from None
     (lines, listed), arrow = _lines(), ", no pyarrow"
     storages = ["python"]
     with suppress(PackageNotFoundError):
@@ -97,7 +97,7 @@ def pandas() -> Facts:
 
 
 def _first(dataset: Dataset[Any], method: str) -> float:
-    # MB private to each worker at its first batch.
+    # Return each worker's private memory at its first batch, in MB.
     gauge = Gauge()
     iterator = iter(_loader(dataset, method, batch_size=1))
     for _ in range(2):

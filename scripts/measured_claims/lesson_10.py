@@ -1,4 +1,4 @@
-"""Lesson 10: leaking loaders."""
+"""Measure the claims for lesson 10: leaking loaders."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
 
 _EPOCHS: Final = 5  # of 64 samples
-_FEW: Final = 8  # batches on their way, in the loop, or not freed yet
+_FEW: Final = 8  # batches that are on their way, in the loop, or not freed yet
 
 
 class _Trimmed(JobD):
-    """Job D, with a call of `malloc_trim` before every tenth sample."""
+    """Job D, with a call to `malloc_trim` before every tenth sample."""
 
     count = 0
 

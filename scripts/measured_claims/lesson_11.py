@@ -1,4 +1,4 @@
-"""Lesson 11: shared memory and descriptors."""
+"""Measure the claims for lesson 11: shared memory and descriptors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if __name__ == "__main__":
 
 
 def _left_behind(strategy: str) -> list[int]:
-    # The number of segments that a run leaves when it exits, and when it's killed with its manager.
+    # Count the segments a run leaves when it exits, and when we kill it together with its manager.
     case = orphaned_segments.broken() if strategy == "file_system" else orphaned_segments.fixed()
     before = set(Path("/dev/shm").glob("torch_*"))
     python(_IN_ORDER, strategy, check=True)

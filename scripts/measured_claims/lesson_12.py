@@ -1,4 +1,4 @@
-"""Lesson 12: silently the same."""
+"""Measure the claims for lesson 12: silently the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DRAWS: Final = 128  # in two epochs
 
 
 def _draws(**options: Any) -> Any:
-    # A loader with 64 draws from numpy's global generator.
+    # Return a loader with 64 draws from numpy's global generator.
     dataset = Samples(lambda index: float(np.random.normal()), 64)
     return load(dataset, 2, "fork", batch_size=8, **options)
 
@@ -53,7 +53,7 @@ def documented() -> Facts:
 
 
 class _Whole(IterableDataset[int]):
-    """64 records, all of them in each worker."""
+    """A stream of 64 records that every worker yields in full."""
 
     def __len__(self) -> int:
         return 64
@@ -63,7 +63,7 @@ class _Whole(IterableDataset[int]):
 
 
 def _warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
-    # The number of samples in an epoch, and of torch's warnings that there are too many.
+    # Return the number of samples in an epoch, and how often torch warns that they're too many.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         len(loader)  # as a progress bar does

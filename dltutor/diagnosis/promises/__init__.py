@@ -1,7 +1,7 @@
-"""The seven promises: find the ones that a loader breaks, even if no failure mode explains why.
+"""Find the promises that a loader breaks, even if no failure mode explains why.
 
-If a failure mode does explain it, the failure mode is the finding, because it says why. There's a
-module for each promise, and each of its functions looks for one way to break it.
+If a failure mode does explain why, the failure mode is the finding instead. Each of the seven
+promises has a module, in which each function looks for one way to break the promise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     """Return the broken promises that no other finding explains.
 
     Args:
-        evidence: The evidence of one examination.
+        evidence: The evidence from one examination.
         explained: The promises that other findings break.
     """
     explained = set(explained)
@@ -33,7 +33,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, complete.replaced, complete.reused)
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.collides)
-        # The first of these says the most, and the others may have the same cause.
+        # Stop at the first finding, because it says the most, and later ones may have its cause.
         looks = (
             independent.stuck,
             complete.skipped,

@@ -13,11 +13,11 @@ from dltutor.tables import MB, size
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
 _MUCH: Final = 64 * MB  # bytes that each worker has a copy of
-_ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
+_ENOUGH: Final = 24  # samples from a worker; the first few take memory that later ones reuse
 
 
 def held(evidence: Evidence) -> Iterator[Finding]:
-    """Find descriptors that main keeps."""
+    """Find descriptors that main keeps open."""
     run, parts = evidence.run, evidence.parts
     if run.files < max(_KEPT, run.batches / 2):
         return
@@ -51,7 +51,7 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
 
 
 def copied(evidence: Evidence) -> Iterator[Finding]:
-    """Find files that are mapped in main, and copied into each worker."""
+    """Find files that main maps into memory, but that each worker gets a copy of."""
     travel, parts = evidence.travel, evidence.parts
     if travel is None or parts.method not in ("spawn", "forkserver"):
         return

@@ -9,13 +9,13 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 
-_FEW: Final = 4  # if samples aren't random, at least this many repeat for each one that doesn't
+_FEW: Final = 4  # if samples aren't random, at least this many of them repeat for each new one
 
 
 def counts(evidence: Evidence) -> Iterator[Finding]:
     """Find a stream whose epochs differ in length with and without workers.
 
-    Random samples can't be compared, but finished epochs can be counted.
+    The doctor can't compare random samples, but can count them in finished epochs.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream:
@@ -24,7 +24,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
         return
     ours, theirs = run.counted[:2], alone.counted[:2]
     if len({*theirs}) > 1 or {*ours} == {*theirs}:
-        return  # its length is random, or the same
+        return  # the stream's length is random, or the same in both runs
     first, second = ours
     came = f"both have {first}" if first == second else f"they have {first} and {second}"
     yield Finding(
@@ -45,7 +45,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
 def skipped(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that leaves an epoch early and goes on later, but misses samples with workers.
 
-    It's compared by counting, with two seeds, so neither random samples nor luck decides.
+    Count the samples in runs with two seeds, so that neither random samples nor luck decides.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs = evidence.seeded, evidence.reseeded
@@ -115,7 +115,7 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
 
 
 def replaced(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that the dataset returns instead of ones that it can't make."""
+    """Find samples that the dataset returns instead of samples that it can't make."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.replaced:
         return
@@ -158,7 +158,7 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 
 
 def epochs(evidence: Evidence) -> Iterator[Finding]:
-    """Find epochs with fewer samples than the first or, for a stream, different ones."""
+    """Find a second epoch with far fewer samples or, for a stream, with some different ones."""
     # If samples are random, all of them differ in the next epoch. If some are left out, few do.
     run, parts = evidence.run, evidence.parts
     if not (run.well and run.finished[:2] == (True, True)):

@@ -78,9 +78,9 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     if run.ending < _LATE or not parts.workers or parts.persistent:
         return
     if run.ending < run.first:
-        return  # on a busy machine, an interpreter takes long to start and exit
+        return  # on a busy machine, an interpreter takes a long time to start and exit
     if alone is not None and alone.ending > run.ending / 2:
-        return  # it's the dataset or the loop
+        return  # without workers, the dataset or the loop takes that long, too
     yield Finding(
         "shown",
         f"After the last batch, the loop waited {duration(run.ending)} until the epoch was over.",
@@ -101,7 +101,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         return
     drawn = samples if samples is not None and samples.looked else None
     if not run.batches and drawn is None:
-        return  # a slow sample isn't a hang
+        return  # main didn't get a sample either, so samples may only be slow
     came = f"{run.batches} batches arrived, then no more" if run.batches else "No batch arrived"
     said = f"{came}."
     if drawn is not None:

@@ -11,7 +11,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.running.random_states import SAID
 
-_ENOUGH: Final = 4  # different samples in an epoch
+_ENOUGH: Final = 4  # different samples in an epoch; fewer show nothing
 
 
 def seeded(evidence: Evidence) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def seeded(evidence: Evidence) -> Iterator[Finding]:
 
 
 def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that set a global random generator by their index."""
+    """Find samples that seed a global random generator from their index."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.seeded_each:
         return
@@ -57,7 +57,7 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
         return
     if parts.method not in ("", "fork"):
-        return  # nothing shows whether samples are random in such a worker
+        return  # nothing shows whether samples are random in a new interpreter
     apart = all(run.drawn[:2])
     first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
     if first != second or len(first) < _ENOUGH:
@@ -93,7 +93,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
         return
     first, second = run.drawn[:2]
     if Counter(first) == Counter(second):
-        return  # the same samples, perhaps dealt to other workers
+        return  # both epochs have the same samples, perhaps from different workers
     before, after = (_by_worker(each, size, count) for each in (first, second))
     for worker, drawn in enumerate(after):
         for other, earlier in enumerate(before):
@@ -115,7 +115,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _by_worker(drawn: tuple[str, ...], size: int, count: int) -> list[tuple[str, ...]]:
-    # The workers deliver batches in turn, as long as each one has some.
+    # Use only the first half, because the workers take turns only until one runs out of batches.
     batches = [drawn[at : at + size] for at in range(0, len(drawn), size)]
     batches = batches[: len(batches) // 2]
     return [tuple(chain(*batches[worker::count])) for worker in range(count)]
@@ -141,7 +141,7 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
 
 
 def order(evidence: Evidence) -> Iterator[Finding]:
-    """Find an order that repeats even if the sampler was told the epoch."""
+    """Find an order that repeats even though the loop told the sampler the epoch."""
     run, order, parts = evidence.run, evidence.order, evidence.parts
     if order is None or not order.moves or run.epochs_told < 2:
         return

@@ -1,4 +1,4 @@
-"""Find work and waiting that a loader could do without."""
+"""Find work and waiting that a loader doesn't need."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from dltutor.diagnosis.words import duration
 from dltutor.tables import size
 
 _KB: Final = 1024
-_REREAD: Final = 3  # times that all files were read, though only some samples were drawn
-_AS_MUCH: Final = 16  # times the bytes of a sample
-_ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
-_BLOCKED: Final = 0.3  # of a worker's time
-_COSTLY: Final = 0.001  # seconds for a sample
-_MOSTLY: Final = 0.35  # of the time
-_FIRST: Final = 4  # batches; a shorter run says nothing
+_REREAD: Final = 3  # times the bytes of all files that the drawn samples are in
+_AS_MUCH: Final = 16  # times the bytes, or the seconds, that a sample takes
+_ENOUGH: Final = 24  # samples; fewer show nothing
+_BLOCKED: Final = 0.3  # of a worker's time, spent waiting in samples
+_COSTLY: Final = 0.001  # seconds for a sample, or for dealing out a batch
+_MOSTLY: Final = 0.35  # of a worker's time, spent at one line
+_FIRST: Final = 4  # batches; a shorter run shows nothing
 _TIMES: Final = 2  # times as long as without workers; then the first batch is late
-_SHARE: Final = 0.4  # of the time between two batches
-_REPEATED: Final = 1.6  # times the computing that it takes without workers
-_WAITED: Final = 0.4  # seconds in an epoch
-_ONE: Final = 0.3  # of that, for a single sample
-# How much more the average worker idles than the busiest one. It's a third if, of two workers, one
-# has three times as much to do.
+_SHARE: Final = 0.4  # of the time between two batches, in which the sampler works
+_REPEATED: Final = 1.6  # times the CPU seconds that a sample takes without workers
+_WAITED: Final = 0.4  # seconds that the loop waits in an epoch
+_ONE: Final = 0.3  # of that waiting, at most, for a single sample
+# How much more of the time the average worker idles than the busiest one. With two workers, that's
+# a third if one of them has three times as much to do.
 _UNEVEN: Final = 0.3
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
-# Seconds until the first batch. On a busy machine, forking two workers took 1.1 s.
+# Seconds by which the first batch is late. On a busy machine, forking two workers took 1.1 s.
 _LATE_START: Final = 2.0
-_START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
+_START: Final = 1.0  # seconds at the start of an epoch, for pickling or for the sampler
 
 
 def reread(evidence: Evidence) -> Iterator[Finding]:
-    """Find files that are read many times over."""
+    """Find files that samples read many times over."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.looked or not samples.of_files:
         return
@@ -75,7 +75,7 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
 
 
 def pickled(evidence: Evidence) -> Iterator[Finding]:
-    """Find a dataset that takes long to send to its workers."""
+    """Find a dataset that takes a long time to send to its workers."""
     parts, run, travel = evidence.parts, evidence.run, evidence.travel
     if travel is None or parts.method not in ("spawn", "forkserver"):
         return
@@ -196,8 +196,8 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
     if not run.well or parts.workers < 2 or len(run.idle) != parts.workers or samples is None:
         return
     if run.waited_for < max(_WAITED, samples.slowest / _ONE):
-        return  # a single sample may have taken most of it
-    # It has to be so in each half of the epoch, because a single batch may explain one half.
+        return  # the loop may have waited mostly for a single sample
+    # Look at each half of the epoch, because a single batch may explain one half.
     if any(sum(part) / len(part) - min(part) < _UNEVEN for part in zip(*run.idle, strict=True)):
         return
     cause = "Some workers get more data than others, or data that takes longer."
@@ -222,11 +222,11 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
 
 
 def slower(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that make the loader slower, or wait so much that it isn't any faster."""
+    """Find workers that make the loader slower, or wait so much that the loader isn't faster."""
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
         return
-    # Workers also wait until main asks them. Only waiting inside a sample counts.
+    # Count only waiting inside a sample, because workers also wait until main asks for a batch.
     waited = paces.blocked + paces.inside - 1
     in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
     ours, alone = paces.both
@@ -279,7 +279,7 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
 
 
 def starts(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that take long to start in each epoch."""
+    """Find workers that take a long time to start in each epoch."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not (run.well and alone.well and alone.batches) or parts.method != "fork":
         return

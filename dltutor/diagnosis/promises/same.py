@@ -1,4 +1,4 @@
-"""Find samples that differ from the dataset's, or from those without workers."""
+"""Find samples that differ from the dataset's, or from the samples without workers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def crossed(evidence: Evidence) -> Iterator[Finding]:
 
 
 def reordered(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that depend on what was drawn before them."""
+    """Find samples that depend on the samples drawn before them."""
     found, parts = evidence.reordered, evidence.parts
     if found is None or not found.differ:
         return
@@ -145,7 +145,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
             said += f" {difference.twice} arrive{'s' * (difference.twice == 1)} more than once."
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
-    # A stream may pack what it reads, which each worker does with its own share.
+    # If a stream packs what it reads, each worker packs its own share, so most samples differ.
     packed = promise == "same" and evidence.parts.stream and difference.missing > expected / 2
     certainty: Certainty = "likely" if packed and not difference.epoch else "shown"
     yield Finding(certainty, said, where, fix, cause=cause, promise=promise)
@@ -196,7 +196,7 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
 
 
 def _steady(evidence: Evidence, found: Difference) -> bool:
-    # Whether the same samples arrive without workers, whatever the random numbers.
+    # Return whether the same samples arrive without workers, whatever the random numbers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
     fetched, parts = evidence.fetched, evidence.parts
     if found.epoch and not parts.ordered and (fetched is None or fetched.together):
@@ -204,7 +204,7 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     if not found.epoch and _random_in_workers(evidence.run):
         return False
     if alone is not None and reseeded is not None and not found.epoch:
-        # If the loop itself sets the seed, a run with another one shows nothing.
+        # If the loop itself sets the seed, a run with another seed shows nothing.
         by_loop = alone.state != "" and alone.state == reseeded.state
         # A stream with the same samples in the same order has no random numbers in it.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)
@@ -253,7 +253,7 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         if not same_input(run, alone, reseeded):
             return
         other = f" With another seed, it returns `{reseeded.returned}` without workers."
-    else:  # the result depends on the seed, or is a time
+    else:  # the result depends on the seed, or it's a time
         seeded = evidence.seeded
         if seeded is None or seeded.end != "finished" or not same_input(seeded, reseeded):
             return

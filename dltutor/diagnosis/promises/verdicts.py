@@ -13,8 +13,8 @@ from dltutor.observation.signs import LATE
 
 State = Literal["kept", "broken", "not tested"]
 
-_LONG: Final = 60  # characters; a longer reason is given only once
-_FASTER: Final = 0.9  # times as long with workers as without; less counts as faster
+_LONG: Final = 60  # characters; a longer reason appears only once
+_FASTER: Final = 0.9  # times as long as without workers; less counts as faster
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Verdict:
     """The verdict on one promise.
 
     Args:
-        promise: Its name.
-        state: Whether it's kept.
+        promise: The promise's name.
+        state: Whether the loader keeps or breaks the promise, or the doctor couldn't test it.
         said: How we know, or why we don't.
     """
 
@@ -38,7 +38,7 @@ def verdicts(
     """Give a verdict on each promise.
 
     Args:
-        evidence: The evidence of one examination.
+        evidence: The evidence from one examination.
         found: The promise that each finding breaks.
         untried: Why some questions have no answer.
     """

@@ -1,8 +1,8 @@
-"""The rules: which evidence points to which failure mode. One module for each promise.
+"""The rules, which say what evidence points to which failure mode, in one module for each promise.
 
-A rule is a function with the name of its failure mode. Its docstring says what shows the mode. It
-reads the Evidence of one examination, and returns a Finding, or None. It has no other access to the
-loader. If you add a failure mode, write its rule into the module of the promise that it breaks.
+A rule is a function with the name of its failure mode, and a docstring that says what shows the
+mode. A rule takes the Evidence from one examination, has no other access to the loader, and returns
+a Finding or None. A new failure mode needs a rule in the module of the promise that it breaks.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Rule = Callable[[Evidence], Finding | None]
 
 
 def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
-    """Find the rule of each failure mode, by name, in the order of the catalog.
+    """Return the rule for each failure mode, by name, in the order of the catalog.
 
     Args:
-        facts: The facts of all failure modes.
+        facts: The facts about all failure modes.
 
     Raises:
-        TypeError: A mode has no rule, or a rule has no mode.
+        TypeError: A failure mode has no rule, or a rule has no failure mode.
     """
     found: dict[str, Rule] = {}
     for promise in PROMISES:

@@ -10,7 +10,7 @@ from dltutor.tables import MB
 
 
 def prefetch_budget(evidence: Evidence) -> Finding | None:
-    """A lot is loaded ahead of the loop, and two batches per worker arrive about as fast."""
+    """Workers load a lot ahead of the loop, though two batches per worker are about as fast."""
     ahead, parts = evidence.ahead, evidence.parts
     if ahead is None or ahead.held < 16 or ahead.held < 3 * ahead.held_by_two:
         return None
@@ -34,11 +34,11 @@ def prefetch_budget(evidence: Evidence) -> Finding | None:
 
 
 _WORTH: Final = 0.35  # a larger gain in speed is a reason to load that far ahead
-_NOISE: Final = 0.1  # a smaller one may be chance
+_NOISE: Final = 0.1  # a smaller gain may be chance
 
 
 def view_of_a_giant(evidence: Evidence) -> Finding | None:
-    """Batches take up much less shared memory when each tensor is copied before it's sent."""
+    """Batches take up much less shared memory when workers copy each tensor before sending it."""
     views, parts = evidence.views, evidence.parts
     if views is None or views.as_they_come - views.as_copies < 2:
         return None
@@ -65,7 +65,7 @@ _MATTERS: Final = 20.0  # MB; the course's case has 28, and lists of a few thous
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
-    """Workers copied the pages with a container's objects, even with the collector off."""
+    """Workers copied the pages with a container's objects, even with garbage collection off."""
     memory = evidence.memory
     if memory is None or not memory.read or evidence.parts.method != "fork":
         return None
@@ -88,7 +88,7 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
 
 
 def gc_dirties_pages(evidence: Evidence) -> Finding | None:
-    """Workers copy main's pages, but they don't when the collector can't see main's objects."""
+    """Workers copy main's pages, but not if the garbage collector can't see main's objects."""
     memory = evidence.memory
     if memory is None or memory.copied_frozen < 0 or evidence.parts.method != "fork":
         return None
@@ -112,7 +112,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
 
 
 def growing_cache(evidence: Evidence) -> Finding | None:
-    """Workers grow with each sample that's new to them, and with nothing else."""
+    """Workers grow with each new sample that they draw, because something keeps samples."""
     memory, parts = evidence.memory, evidence.parts
     if memory is None or memory.late_as_it_is < 3:
         return None
@@ -120,7 +120,7 @@ def growing_cache(evidence: Evidence) -> Finding | None:
     each = late / memory.late_samples
     kept = [path for path in memory.grown if path[3] is None]
     bounded = [path for path in memory.grown if path[3] is not None]
-    # A collection would free cycles, and returning free blocks would shrink a heap with holes.
+    # If collecting garbage or returning free blocks helps, cycles or holes in the heap are why.
     if min(memory.late_collected, memory.late_returned) < 0.6 * late:
         return None
     renewed = 0 <= memory.late_repeated < 0.4 * late
@@ -154,11 +154,11 @@ def growing_cache(evidence: Evidence) -> Finding | None:
 
 
 def kept_batches(evidence: Evidence) -> Finding | None:
-    """The loop still holds the memory of earlier batches, and of more and more of them."""
+    """The loop still holds earlier batches in memory, and more and more of them."""
     run, parts = evidence.run, evidence.parts
     if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
-    # A batch that arrives with more memory than it shows is a different failure.
+    # A batch that arrives with more memory than it shows is a different failure mode.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:
@@ -175,7 +175,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
 
 
 def _keeps_growing(evidence: Evidence) -> bool:
-    # A loop that keeps a few batches and then no more of them has a buffer.
+    # A loop that keeps a few batches and then no more has a buffer, which is fine.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
     earlier = [count for at, count in counts if at <= 0.7 * batches]
@@ -183,7 +183,7 @@ def _keeps_growing(evidence: Evidence) -> bool:
 
 
 def reference_cycle(evidence: Evidence) -> Finding | None:
-    """Workers hold a lot of memory that a collection after each batch frees."""
+    """Workers hold a lot of memory that a garbage collection after each batch frees."""
     memory = evidence.memory
     if memory is None or memory.peak_collected < 0:
         return None
@@ -191,7 +191,7 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
     if peak - collected < 10 or collected > 0.5 * peak:
         return None
     if memory.peak_returned >= 0 and memory.peak_returned < 0.5 * peak:
-        return None  # the C library holds it
+        return None  # the C library holds the memory
     return Finding(
         "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, but by {collected:.0f} MB "
@@ -203,11 +203,11 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
     )
 
 
-_ENOUGH: Final = 16  # samples of one worker: with fewer, growth looks like start-up
+_ENOUGH: Final = 16  # samples from one worker; with fewer, growth looks like start-up
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
-_LEVELED: Final = 0.5  # of the growth late in a worker's first epoch
+_LEVELED: Final = 0.5  # times the growth late in a worker's first epoch
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
@@ -239,7 +239,7 @@ def heap_growth(evidence: Evidence) -> Finding | None:
 
 
 def shm_exhausted(evidence: Evidence) -> Finding | None:
-    """The run said that shared memory ran out, and it gets further when it needs less."""
+    """The run reported that shared memory ran out, and it gets further when it needs less."""
     run, lighter, parts = evidence.run, evidence.lighter, evidence.parts
     ways = (
         ("one worker and one batch ahead", lighter),
@@ -265,7 +265,7 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
 
 
 def too_many_open_files(evidence: Evidence) -> Finding | None:
-    """The run hit the limit of file descriptors, or it will before the epoch ends."""
+    """The run hit the limit on file descriptors, or would before the epoch ends."""
     run, parts, kept, more = (
         evidence.run,
         evidence.parts,

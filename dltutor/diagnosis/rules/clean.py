@@ -1,4 +1,4 @@
-"""Failure modes in which something is left behind."""
+"""Failure modes in which a run leaves something behind."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def leftover_iterator(evidence: Evidence) -> Finding | None:
 
 
 def orphaned_segments(evidence: Evidence) -> Finding | None:
-    """A run left batches in `/dev/shm` when all its processes were killed at once."""
+    """A run left batches in `/dev/shm` when the doctor killed all its processes at once."""
     segments = evidence.segments
     if segments is None or not segments.left:
         return None
-    # Under file_descriptor, a process that's killed before it unlinks a segment leaves it, too.
+    # Even under file_descriptor, a process killed before it unlinks a segment leaves it behind.
     if "file_system" not in (segments.in_workers, segments.in_main):
         return None
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"

@@ -41,7 +41,7 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
     shares = evidence.shares
     forked = evidence.forked
     if forked is not None and evidence.alone is not None and forked.covers(evidence.alone):
-        return None  # what divides the stream isn't the same in each new interpreter
+        return None  # what divides the stream differs between new interpreters
     if overlap := _overlap(evidence):
         return overlap
     if shares is None or not evidence.same_stream:
@@ -64,7 +64,7 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
 
 
 def _overlap(evidence: Evidence) -> Finding | None:
-    # Workers overlap only in part if each one shuffles for itself before it takes its share.
+    # Workers overlap in part if each one shuffles on its own before it takes its share.
     run, alone = evidence.run, evidence.alone
     if not evidence.parts.stream or alone is None:
         return None
@@ -90,7 +90,7 @@ _TAIL: Final = 4  # a tail is at most one in this many samples
 
 
 def lost_tail(evidence: Evidence) -> Finding | None:
-    """A stream delivers fewer samples with workers than without, though it has them all."""
+    """The workers don't draw a stream's last samples, or `drop_last` drops them."""
     run, alone, shares = evidence.run, evidence.alone, evidence.shares
     if alone is None or shares is None or not (run.well and alone.well and shares.complete):
         return None
@@ -100,7 +100,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
         return None
     came, there = run.counted[0], alone.counted[0]
     if not shares.ended and not len(set(run.counted)) == len(set(alone.counted)) == 1:
-        return None  # it's unclear how many there are
+        return None  # it's unclear how many samples the stream has
     whole = shares.whole if shares.ended else there
     drawn = sum(shares.shares)
     counts = " and ".join(map(str, shares.shares[:4]))
@@ -116,7 +116,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
             f"in `{evidence.parts.dataset}`, deal those out, and use `batch_size=None`.",
         )
     each = run.drawn[0] if run.drawn else ()
-    some_twice = len(set(each)) < len(each)  # that's another failure
+    some_twice = len(set(each)) < len(each)  # a different failure mode
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Finding(
@@ -162,7 +162,7 @@ def wrong_length(evidence: Evidence) -> Finding | None:
 
 
 def ranks(evidence: Evidence) -> Finding | None:
-    """Epochs repeat an order that the sampler would change, or ranks share samples."""
+    """Epochs repeat an order that `set_epoch` would change, or ranks share samples."""
     order = evidence.order
     if order is None:
         return None

@@ -8,11 +8,11 @@ from dltutor.observation.texts import signal_name
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:
-    """Return what raises in main, too, if that's what ended the run; else None.
+    """Return what raises in main, too, if that's what ended the run, or None.
 
     Args:
-        evidence: The evidence of one examination.
-        stages: What may have raised: "sample", "collate", "sampler". The default is the first two.
+        evidence: The evidence from one examination.
+        stages: What may have raised: "sample", "collate", or "sampler" (default: the first two).
     """
     run, culprit = evidence.run, evidence.culprit
     if culprit is None or culprit.stage not in (stages or ("sample", "collate")):
@@ -21,7 +21,7 @@ def raising(evidence: Evidence, *stages: str) -> Culprit | None:
 
 
 def how_many(evidence: Evidence) -> str:
-    """Say how many samples fail, as a sentence with a space before it; "" if at most one does."""
+    """Return a space and a sentence that says how many samples fail, or "" if at most one does."""
     samples = evidence.samples
     if samples is None or len(samples.failed) < 2:
         return ""
@@ -30,5 +30,5 @@ def how_many(evidence: Evidence) -> str:
 
 
 def fate(code: int | None) -> str:
-    """Say how a process died, in words."""
+    """Say in words how a process died."""
     return signal_name(code) or ("gone" if code is None else f"exit code {code}")

@@ -12,7 +12,7 @@ from dltutor.diagnosis.rules.culprits import fate, how_many, raising
 
 
 def corrupt_images(evidence: Evidence) -> Finding | None:
-    """An image decoder raises, or it can't decode the file of the sample that raises."""
+    """An image decoder raises, or a sample raises whose image is unreadable or has another mode."""
     culprit = raising(evidence)
     if culprit is None:
         found = evidence.culprit
@@ -36,7 +36,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
 
 
 def none_in_batch(evidence: Evidence) -> Finding | None:
-    """A batch can be made without the samples that are None, but not with them."""
+    """Collating works without the samples that are None, but not with them."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if culprit is None or run.end != "raised":
         return None
@@ -67,7 +67,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
         return None
-    # If torch can't even make its own exception, nothing says that a worker raised.
+    # If torch can't even make its own exception, the error doesn't say that a worker raised.
     found = culprit if culprit is not None and culprit.stage in ("sample", "collate") else None
     changed = found is not None and found.arrives not in ("", found.kind)
     lost = run.raised or (found.kind if found is not None and changed else "")
@@ -90,7 +90,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_exception(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and the class of the exception can't be pickled."""
+    """Main waits in vain, and the exception's class can't be pickled."""
     run, culprit = evidence.run, evidence.culprit
     if not run.waited or culprit is None or not evidence.parts.workers:
         return None
@@ -109,7 +109,7 @@ def unpicklable_exception(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_batch(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and a batch can be made but not pickled."""
+    """Main waits in vain, and the doctor can make a batch but can't pickle it."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if not run.waited or culprit is None or not parts.workers:
         return None
@@ -133,7 +133,7 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
 
 
 def ragged_batch(evidence: Evidence) -> Finding | None:
-    """A batch can be made from copies of either sample, but not from two that differ in shape."""
+    """Collating copies of one sample works, but collating two that differ in shape doesn't."""
     run, culprit, parts = evidence.run, raising(evidence, "collate"), evidence.parts
     if culprit is None or culprit.blame != "ragged":
         return None
@@ -145,7 +145,7 @@ def ragged_batch(evidence: Evidence) -> Finding | None:
 
 
 def dead_worker(evidence: Evidence) -> Finding | None:
-    """A worker died. Name the sample that did it, if there is one."""
+    """A worker died. If drawing a sample killed it, the finding names the sample."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
     gone = evidence.run.dead
     kills = samples is not None and samples.ended == "died" and samples.at >= 0
@@ -175,14 +175,14 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
-    # If no sample is known, something else may have ended it: a full /dev/shm raises SIGBUS.
-    # Under forkserver, lost_cause is what's shown: the loop isn't told what ended the worker.
+    # If no sample is known, something else may have killed the worker, such as SIGBUS from a full
+    # /dev/shm. Under forkserver, lost_cause is what's shown, because main doesn't learn the cause.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding("shown" if shown else "likely", said, parts.where)
 
 
 def _says_why(evidence: Evidence) -> bool:
-    # It ended with an uncaught exception or an exit, which says more than its exit code.
+    # Return whether the worker called exit or raised, which says more than its exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -228,7 +228,7 @@ def lost_cause(evidence: Evidence) -> Finding | None:
     number, code = gone[0]
     says_why = "killed by signal" in run.said or "exit code" in run.said
     if says_why or (code > 0 and run.said.strip() != run.error.strip()):
-        return None  # the error or stderr says why it died
+        return None  # the error or stderr says why the worker died
     if run.well:
         said = f"W{number} died with {fate(code)}, and the loop went on without an error."
     elif run.end == "worker died":
@@ -370,7 +370,7 @@ REFUSED: Final = "daemonic processes are not allowed to have children"
 
 
 def children_of_workers(evidence: Evidence) -> Finding | None:
-    """A worker wasn't allowed to start a process, in code that runs without workers."""
+    """Python didn't let a worker start a process, in code that works without workers."""
     run, alone = evidence.run, evidence.alone
     if run.end != "raised" or not run.raised or REFUSED not in run.said:
         return None
@@ -383,7 +383,7 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
 
 
 def held_lock(evidence: Evidence) -> Finding | None:
-    """A worker waits for a lock that was held when main forked, and goes on once it gets it."""
+    """A worker waits for a lock that a thread held when main forked, and goes on once it's free."""
     return _lock_never_released(evidence, in_matplotlib=False)
 
 
@@ -416,12 +416,12 @@ def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
     return None
 
 
-#: Where a pool keeps its threads.
+#: The attributes in which a pool keeps its threads.
 _INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|result_handler)\b.*$")
 
 
 def lost_thread(evidence: Evidence) -> Finding | None:
-    """A worker waits for a thread that only main has, and goes on once it has its own."""
+    """A worker waits for a thread that only main has, and goes on once it gets its own."""
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("executor", "thread", "answer") if waits is not None else None
         if found is not None:
@@ -444,7 +444,7 @@ def lost_thread(evidence: Evidence) -> Finding | None:
 
 
 def openmp_after_fork(evidence: Evidence) -> Finding | None:
-    """Workers are stuck in an operation that several threads compute, and run with one."""
+    """Workers are stuck in an operation that several threads share, but not with one thread."""
     waits, alone = evidence.waits, evidence.one_thread
     if waits is None or waits.threads < 2 or alone is None or not alone.well:
         return None
@@ -464,5 +464,5 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:
-    """A worker that draws waits for matplotlib's lock, and goes on once it gets it."""
+    """A worker that draws waits for matplotlib's lock, and goes on once the lock is free."""
     return _lock_never_released(evidence, in_matplotlib=True)

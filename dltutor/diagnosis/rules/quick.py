@@ -9,11 +9,11 @@ from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import duration
 
 _MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
-_SAVES: Final = 0.15  # seconds of an epoch that one message for each batch saves
+_SAVES: Final = 0.15  # seconds of an epoch that sending each batch in one message must save
 
 
 def tiny_tensors(evidence: Evidence) -> Finding | None:
-    """The same batches arrive much sooner when each is sent in one message."""
+    """Batches arrive much sooner when a worker sends each one in a single message."""
     parts, run, sending = evidence.parts, evidence.run, evidence.sending
     if sending is None or sending.times < 2:
         return None
@@ -44,7 +44,7 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
         return None
     for other in (evidence.sending, evidence.one_iterator):
         if other is not None and other.times > 2:
-            return None  # that's what makes the workers slow
+            return None  # sending or new iterators make the workers slow instead
     with_workers, without = workerless.both
     batches = parts.batches or evidence.run.batches
     lost = (with_workers - without) * batches
@@ -86,7 +86,7 @@ def loader_per_step(evidence: Evidence) -> Finding | None:
 
 
 def head_of_line(evidence: Evidence) -> Finding | None:
-    """Half of the batches arrive much sooner if none waits for a slow one ahead of it."""
+    """Half of the batches arrive much sooner if no batch waits for a slow one ahead of it."""
     parts, samples, order = evidence.parts, evidence.samples, evidence.any_order
     if order is None or samples is None or order.times < 2:
         return None
@@ -106,13 +106,13 @@ def head_of_line(evidence: Evidence) -> Finding | None:
 
 
 def oversubscribed(evidence: Evidence) -> Finding | None:
-    """More threads compute than there are cores, and one for each worker is about as fast."""
+    """More threads compute than there are cores, and one thread per worker is about as fast."""
     parts, threads = evidence.parts, evidence.threads
     if threads is None or not threads.too_many or not threads.paces:
         return None
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # If paces were measured twice and threads were counted, being about as fast is enough.
+    # If the doctor counted threads and measured twice, one thread must only be about as fast.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None

@@ -7,7 +7,7 @@ from dltutor.diagnosis.finding import Finding
 
 
 def global_state(evidence: Evidence) -> Finding | None:
-    """The loop's result differs without workers, and so does the state that changed."""
+    """The loop's result differs with and without workers, and so does some state in main."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
         return _counter_decides(evidence, twice.counter)
@@ -65,7 +65,7 @@ def stale_epoch(evidence: Evidence) -> Finding | None:
 
 
 def mutated_in_place(evidence: Evidence) -> Finding | None:
-    """A sample differs when it's drawn again, and what the dataset stores has changed."""
+    """A sample differs when the doctor draws it again, and the dataset's data has changed."""
     twice = evidence.twice
     if twice is None or not twice.own or not twice.paths:
         return None
@@ -81,7 +81,7 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
 
 
 def reused_buffer(evidence: Evidence) -> Finding | None:
-    """Batches come out differently when each sample, or each batch, is copied as it's made."""
+    """Batches come out differently when the doctor copies each sample or batch as it's made."""
     copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
     if copies is None or not copies.steady or not copies.differ:
         return None
@@ -101,7 +101,7 @@ def reused_buffer(evidence: Evidence) -> Finding | None:
 def shared_file_offset(evidence: Evidence) -> Finding | None:
     """Two workers at once get wrong samples from a file that was open before they started."""
     handles = evidence.disturbed_by("file")
-    if handles is None or handles.lazy:  # see lazy_but_touched
+    if handles is None or handles.lazy:  # then the failure mode is lazy_but_touched
         return None
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"
@@ -138,7 +138,7 @@ def shared_connection(evidence: Evidence) -> Finding | None:
 
 
 def lazy_but_touched(evidence: Evidence) -> Finding | None:
-    """A file that's opened on first use was already open before the workers started."""
+    """A file that the dataset opens on first use was open before the workers started."""
     handles = evidence.disturbed_by("file")
     if handles is None or not handles.lazy:
         return None
