@@ -56,11 +56,7 @@ def exercises() -> dict[str, Exercise]:
 
 @cache
 def exercises_in(lesson: str) -> dict[str, Exercise]:
-    """Return a lesson's exercises by name. Importing some lessons takes a second.
-
-    Args:
-        lesson: The lesson's number, such as "10".
-    """
+    """Return the exercises of a lesson, such as "10", by name. Importing them can take a second."""
     return {each.name: each for each in exercises_of(lesson)}
 
 
@@ -111,11 +107,7 @@ def hint(exercise: str) -> Note:
 
 
 def hints_given(exercise: str) -> int:
-    """Return how many times you've asked for a hint since the notebook's process started.
-
-    Args:
-        exercise: The exercise's name, such as "01.fix".
-    """
+    """Return how often you've asked for an exercise's hints since the notebook started."""
     return _hints_given[exercise]
 
 
@@ -146,7 +138,7 @@ def verdict(grade: Callable[[], Result]) -> Result:
     """Return a grader's result, even if the grader raises `Rejected` or any other exception.
 
     Args:
-        grade: Runs the grader. In a test, this function can also judge recorded evidence.
+        grade: Runs the grader, or judges recorded evidence in a test.
     """
     try:
         return grade()

@@ -35,8 +35,7 @@ def run_loader(
 
     Args:
         dataset: The dataset.
-        loop: The function to call with the loader in each epoch. If None, the run takes the batches
-            and drops them.
+        loop: Takes the loader in each epoch. If None, the run takes the batches and drops them.
         workers: Number of workers.
         within: Time limit in seconds for all epochs together.
         method: The workers' start method. A class from a cell needs "fork", unless the grader has
@@ -104,11 +103,7 @@ def arrivals(
 
 
 def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:
-    """Return the loader from an answer's `make_loader`, or reject the answer.
-
-    Raises:
-        Rejected: `make_loader` failed, or didn't return a DataLoader with this many workers.
-    """
+    """Return what `make_loader` makes. Reject anything but a DataLoader with `workers` workers."""
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
     if not isinstance(loader, DataLoader):
@@ -139,8 +134,7 @@ class Ending:
         raised_in_worker: The type of the exception that a worker raised, or None.
         failed_worker: The number of the worker that raised, or None.
         error: The exception and where it was raised, in one sentence, or "".
-        stood: After a hang, the lines that the busy workers were at, in sentences. If all workers
-            were idle, main's line.
+        stood: After a hang, which lines the busy workers were at, or else main, in sentences.
         main: After a hang, the line outside torch that main was at, in a sentence.
         last_words: The last line that a worker wrote to stderr, or "".
     """

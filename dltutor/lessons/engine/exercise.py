@@ -28,9 +28,8 @@ class Grader(Generic[E]):
     Args:
         gather: Runs the answer and returns the evidence, which is plain data.
         judge: Takes the evidence and returns the result. This step doesn't run the learner's code.
-        look: Takes the answer and returns the argument for `gather`. This step doesn't run the
-            learner's code. It rejects what isn't worth running, such as the untouched starter or a
-            value of the wrong type.
+        look: Takes the answer and returns the argument for `gather`. Without running the learner's
+            code, this step rejects an untouched starter or a value of the wrong type.
         at_most: Time limit for the whole check in seconds, or 0 if the check runs nothing.
     """
 

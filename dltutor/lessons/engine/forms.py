@@ -76,7 +76,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return an integer as an `int`. If it's anything else, return None, for example for "0"."""
+    """Return an integer or a bool as an `int`, and anything else as None, even the string "0"."""
     try:
         return index(answer)
     except TypeError:
@@ -109,7 +109,7 @@ def a_fixed_class(
 
     Args:
         answer: What the learner handed in.
-        starter: The broken class that the learner was given.
+        starter: The broken class from the notebook.
         methods: The methods that the class needs.
 
     Raises:

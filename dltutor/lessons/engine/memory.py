@@ -1,7 +1,7 @@
 """Measure how many megabytes an answer needs beyond the same run with an empty dataset.
 
 Even the empty run uses memory for library pages that the process touches for the first time, for
-library pages that a fork copies, and for the loader itself. How much differs between machines,
+library pages that a fork copies, and for the loader itself. The amount differs between machines,
 Python versions, and builds of torch. So a grader measures an empty dataset first, in the same
 process and in the same way.
 """

@@ -54,8 +54,7 @@ class Result:
         """Return a copy of this result that wraps its message in the message for another code.
 
         Args:
-            code: The code of the outer message, which has `{finding}` where this result's message
-                goes.
+            code: The code of the outer message, which has `{finding}` for this result's message.
         """
         return replace(self, code=code, fields={**self.fields, "finding": self.code})
 
@@ -113,12 +112,7 @@ class Rejected(Exception):
 
 
 def correct(code: str = "correct", /, **fields: object) -> Result:
-    """Return the result for a correct answer.
-
-    Args:
-        code: The Result's code. The functions below take the same arguments.
-        fields: The Result's fields.
-    """
+    """Return the result for a correct answer. Here and below, the arguments go to the Result."""
     return Result(Outcome.CORRECT, code, fields)
 
 

@@ -65,7 +65,7 @@ def made(
 
     Args:
         make: The class or function.
-        arguments: Its arguments.
+        arguments: The arguments for the call.
         call: The call as the lesson writes it, such as "MyDataset(root)".
         within: Time limit for the call in seconds.
 
@@ -92,13 +92,10 @@ def started() -> int:
 
 
 def still_running(spare: Collection[int] = ()) -> str:
-    """Wait up to 1 s for an answer's processes to end, and say how many are still running.
+    """Wait up to 1 s, and say what an answer is still running: "a process", "3 processes", or "".
 
     Args:
         spare: The pids of descendants that the grader itself started.
-
-    Returns:
-        A phrase such as "a process" or "3 processes", or "" if all processes have ended.
     """
     until = time.monotonic() + _ENDING
     while left := [
@@ -123,18 +120,12 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
-    """Return the sorted paths of files that are new, gone, or changed.
-
-    Args:
-        before: What `contents` returned for the folder earlier.
-        folder: The folder.
-    """
+    """Return the sorted paths of a folder's files that are new, gone, or changed since `before`."""
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
-    # Replace a lock or Value in a global or a class with a new one, as if a worker had imported the
-    # lock's or Value's module.
+    # Replace a lock or Value in a global or a class with a new one, as an import in a worker would.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()
@@ -152,7 +143,7 @@ def send_cells() -> None:
 
     def by_value(pickler: ForkingPickler, thing: Any) -> Any:
         typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
-        # Even from a file, pickle couldn't send a class that's defined inside a function.
+        # Leave out a class defined inside a function, which pickle can't even send from a file.
         if not typed or "<" in thing.__qualname__:
             return NotImplemented
         _Copier(copy := io.BytesIO()).dump(thing)

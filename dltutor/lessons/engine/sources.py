@@ -1,7 +1,6 @@
 """Compare source code by its bytecode instructions, and show it in a notebook.
 
-Comments, layout, docstrings, and type hints don't count, because the compiler makes no instructions
-from them.
+Comments, layout, docstrings, and type hints don't count, because they leave no instructions behind.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def only_holds(source: str, other: type) -> bool:
 
     Args:
         source: The file's source, which this function doesn't run.
-        other: The class to find, by its name and its functions, which have to be plain.
+        other: The class to look for, whose members are all plain functions.
     """
     try:
         body = [node for node in ast.parse(source).body if not _does_nothing(node)]
@@ -63,9 +62,8 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 
 def _members(thing: type) -> dict[str, Any]:
-    # Leave out the `__names__` that Python adds to every class, and the `_abc_` names that come
-    # from a base class with abstract methods, for example IterableDataset. Keep methods such as
-    # `__init__`.
+    # Leave out the `__names__` that Python adds to every class, and the `_abc_` names that a base
+    # class such as IterableDataset adds. Keep methods such as `__init__`.
     return {
         name: _member(value)
         for name, value in vars(thing).items()

@@ -30,11 +30,7 @@ _LESSONS: Final = Path(__file__).parents[1]
 
 @cache
 def lesson(number: str) -> dict[str, Any]:
-    """Return a lesson's `exercises.toml` as a dict.
-
-    Args:
-        number: The lesson's number, such as "10".
-    """
+    """Return the `exercises.toml` of a lesson, such as "10", as a dict."""
     return _read(_LESSONS / f"lesson_{number}" / "exercises.toml")
 
 
@@ -68,7 +64,7 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
         exercise: The exercise's name, such as "10.fix".
         code: What the check found.
         fields: Values for the message's {fields}. An empty value leaves no gap. The value of
-            `finding` is another code, which is replaced with that code's message.
+            `finding` is another code, whose message goes there.
 
     Raises:
         KeyError: No file has a message for the code, or `fields` lacks one of the message's fields.

@@ -33,7 +33,7 @@ _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(6
 # epoch is short, so there's time for many.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
 _BATCH: Final = 4
-_TIME: Final = 6  # seconds to make a dataset, and again for all of its epochs together
+_TIME: Final = 6  # seconds to make a dataset, and seconds to run all of its epochs
 
 
 class Pairs(Dataset[Pair]):
@@ -58,8 +58,8 @@ class Run:
         left: The answer's copy of the list after the run.
         workers: Number of workers.
         promised: What `__len__` returned.
-        epochs: Each epoch's samples in order of arrival, up to the epoch in which the run ended. A
-            sample that isn't a pair is recorded as a string.
+        epochs: Each epoch's samples in order of arrival, up to the epoch in which the run ended. If
+            a sample isn't a pair, it's recorded as a string.
         ending: How the run ended.
     """
 

@@ -46,16 +46,14 @@ class Evidence:
     Args:
         folder: The folder.
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
-            `quarantined` isn't a dict, this one is empty.
+            the dataset has no such dict, this field is empty.
         samples: What `Folder.identify` says about each `dataset[i]`, or the exception that
             `dataset[i]` raised.
         error: The first exception from `dataset[i]` and where it was raised, or "".
-        runs: For each number of workers, how the run ended, and whether it delivered the same
-            samples as `dataset[i]`.
+        runs: By number of workers, how the run ended, and whether the run delivered `samples`.
         changed: Files that are gone or changed, and listed files that are new.
         dtypes: The number of samples for each floating-point dtype.
-        later: What's wrong with a sample that the dataset returns after the sample's file went bad,
-            or None.
+        later: What's wrong with a sample that arrives although its file has gone bad, or None.
     """
 
     folder: Folder

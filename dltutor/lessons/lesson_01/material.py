@@ -24,13 +24,13 @@ from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-# How an answer shrinks an image changes its values by 0.03 on average. Reading palette indices as
-# gray values changes them by 0.38, so that's wrong.
+# Different ways to shrink an image, which are all right, differ by 0.03 on average. But reading
+# palette indices as gray values, which is wrong, makes a difference of 0.38.
 TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
 Values = NDArray[np.float32]
-Identified = tuple[str, int | None]  # a sample's file and class number; see `Folder.identify`
+Identified = tuple[str, int | None]  # a sample's file and class number (see `Folder.identify`)
 Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading for a class
 
 
@@ -39,17 +39,14 @@ class Kind(NamedTuple):
 
     write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
     odd: str = HEALTHY  # what's odd about the file, for a message
-    cause: str = ""  # why it's unusable: "missing", "damaged", "too large", "other", or ""
+    cause: str = ""  # why the file is unusable: "missing", "damaged", "too large", "other", or ""
     suffix: str = "npy"
     label: str = ""  # the file's class, or "" if it can have any class
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of files, with dicts from a file's path to its class, its kind, and its values.
-
-    An unusable file has no values.
-    """
+    """A folder of files, with the class and kind of each path, and the values of usable files."""
 
     root: Path
     listed: dict[str, str] = field(default_factory=dict)

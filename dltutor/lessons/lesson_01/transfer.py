@@ -56,8 +56,7 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# The recorder at the worn machines ran out of disk space, so all unusable files are readings from
-# worn machines.
+# The recorder at the worn machines ran out of disk space, so every unusable file has their label.
 SPOILT_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),

@@ -117,7 +117,7 @@ def headline(seen: Observation) -> str:
 
 
 def captions_that(raises: Callable[[str], Any]) -> Captions:
-    """Return the captions as tensors. Their transform calls `raises` for an unknown word."""
+    """Return the captions, with a transform that calls `raises` for an unknown word."""
 
     def number(word: str) -> int:
         return VOCABULARY[word] if word in VOCABULARY else raises(word)

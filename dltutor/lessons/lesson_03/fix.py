@@ -27,7 +27,7 @@ _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
     ("exit", 6, (1, 5), 4),  # four frames can be decoded, one for each worker
-    ("abort", 4, (0, 1), 0),  # the same files as for "segfault", so a reason from there is wrong
+    ("abort", 4, (0, 1), 0),  # the same files as for "segfault", so a reason from then is wrong
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _FORM: Final = "uint8 (64,)"  # a frame's form
@@ -104,7 +104,7 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
 
 
 def judge(reading: Reading) -> None:
-    """Accept a film if every good frame arrived and each deadly frame has the right reason."""
+    """Accept a run if every good frame arrived and each deadly frame has the right reason."""
     film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in ending.message:

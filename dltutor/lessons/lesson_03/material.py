@@ -120,9 +120,8 @@ def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
     """Write a film to a temporary folder, with deadly frames at the positions in `deadly`."""
     chance = random.Random(frames)
     film = Film([], {}, {})
-    # The exit codes are random, so that an answer knows a code only if it has tried the frame. The
-    # first code is above 128. A shell uses such codes for 128 + signal, but a process can also exit
-    # with them.
+    # The exit codes are random, so that an answer knows a code only if it has tried the frame. Even
+    # an ordinary exit can have a code above 128, which a shell uses for 128 + signal.
     codes = iter((random.randint(129, 159), random.choice((1, 2, 255))))
     folder = tempfile.mkdtemp(prefix="dltutor-film-")
     for place, number in enumerate(chance.sample(range(1000), frames)):
@@ -160,7 +159,7 @@ def form_and_pixels(sample: Any) -> tuple[str, bytes]:
 
     If the sample isn't an array of numbers, return its type and b"".
     """
-    with suppress(Exception):  # a sample can be anything
+    with suppress(Exception):  # a sample can be anything, even what NumPy refuses
         array = np.asarray(sample)
         if array.dtype.kind in "biuf":
             return f"{array.dtype} {array.shape}", array.tobytes()

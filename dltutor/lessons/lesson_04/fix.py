@@ -50,7 +50,7 @@ def _ask(dataset: Any, given: Any) -> int | Fault:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if it drew the stretches of its epochs and counted every silent one."""
+    """Accept a run if it read the stretches of its epochs and counted every silent stretch."""
     try:
         _judge(run)
     except Rejected as rejected:

@@ -17,7 +17,7 @@ from dltutor.tables import Table
 
 
 class CountedClips(Dataset[torch.Tensor]):
-    """The notebook's starter for "04.fix", which reads the next stretches in each epoch."""
+    """The notebook's starter for "04.fix". An epoch reads the next stretch of every recording."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         self.clips = clips
@@ -94,11 +94,7 @@ class _Witness(global_state.Readings):
 
 
 def ask_every_process(main_sets: int = 0) -> Table:
-    """Show what each process counts in three epochs.
-
-    Args:
-        main_sets: What main sets its counter to before epochs 1 and 2.
-    """
+    """Show what each process counts in 3 epochs. Main sets its count to `main_sets` after one."""
     rows = []
     for kind in ("fresh", "persistent"):
         said: dict[str, list[str]] = {"main": [], "W0": [], "W1": []}

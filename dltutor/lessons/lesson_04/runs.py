@@ -1,4 +1,4 @@
-"""Run an answer as plans say, if needed in a slow motion that makes races certain."""
+"""Run an answer as plans say, some of them in a slow motion that makes races certain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Plan:
     workers: int = 2
     persistent: bool = True
     method: str = "fork"
-    within: int = 6  # seconds
+    within: int = 6  # time limit in seconds
     slow: bool = False  # whether the workers run in `SlowMotion`
 
 
@@ -126,7 +126,7 @@ class SlowMotion(TorchFunctionMode):
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")
     wait: Final = 0.02  # seconds before each step
-    times: Final = 4  # the most waits at the same step, because a loop would take forever
+    times: Final = 4  # the most waits at one step, because a loop with more would take forever
 
     def __init__(self, workers: int) -> None:
         super().__init__()

@@ -18,8 +18,8 @@ _RARE: Final = [f"train-{number} waits for bridge-{number}" for number in range(
 _HEADLINES: Final = make_headlines(seed=61) + _RARE
 # In slow motion, two or four of the four workers meet a new word at the same moment.
 _NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
-# The run in main uses words that no other run has, because its process would still know these words
-# if the vocabulary were a global variable.
+# The run in main has its own words. If the vocabulary were a global variable, later workers would
+# inherit these words.
 _OTHERS: Final = [headline.swapcase() for headline in _HEADLINES + _NEW]
 
 

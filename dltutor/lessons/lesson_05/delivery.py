@@ -44,7 +44,7 @@ class Delivered:
 
     @property
     def code(self) -> str:
-        """The code for wrong samples, "mixed-up" if any belong to other indices. If none, ""."""
+        """The code "mixed-up" if samples belong to other indices, "wrong" otherwise, or ""."""
         return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
     @property
@@ -132,7 +132,7 @@ def all_right(delivered: Delivered, kind: str) -> None:
 
     Args:
         delivered: What arrived.
-        kind: The end of the codes for wrong samples: "windows" or "rows".
+        kind: The end of the codes for wrong samples, either "windows" or "rows".
     """
     ended_well(delivered.run, where(delivered.workers))
     if delivered.samples < delivered.asked:

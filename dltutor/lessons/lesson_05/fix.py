@@ -50,7 +50,7 @@ class Epochs:
 
 
 class Positions:
-    """A watch on forked workers that move positions of main's files, or open a file too often.
+    """A detector for workers that move the position of main's files, or open a file too often.
 
     Main must not read at the same time, so that only a worker can move a position. Each worker
     compares positions at every function call, so that it even notices a position that it restores.
@@ -59,8 +59,7 @@ class Positions:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = {str(path.resolve()) for path in paths}
         self._held: list[int] = []
-        # The first byte says whether a position moved. The second byte is the number of descriptors
-        # for one file, if a worker has too many.
+        # Two bytes: whether a position moved, and the number of descriptors if that's too high.
         self._shared = mmap.mmap(-1, 2)
 
     def begin(self) -> None:
@@ -88,7 +87,7 @@ class Positions:
 
     @property
     def opened(self) -> int:
-        """How many descriptors main has open for one file, or a worker had, if those were more."""
+        """The most descriptors open for one file in main, or in a worker that had too many."""
         return max(self._opened(), self._shared[1])
 
     def _open(self) -> list[tuple[int, str]]:

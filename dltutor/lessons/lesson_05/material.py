@@ -117,7 +117,7 @@ class Database(Dataset[torch.Tensor]):
         return 400
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        # Each index asks for a row on a different page of the database.
+        # Each index asks for a row on a different page, so that samples don't share a cached page.
         question = "SELECT version FROM rows WHERE number = ?"
         return torch.tensor(self.connection.execute(question, (50 * index,)).fetchone())
 

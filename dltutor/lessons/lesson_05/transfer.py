@@ -1,8 +1,7 @@
 """Grade "05.transfer": rows that forked workers ask a server for.
 
-For each session, the server records which process started the session, and how often other
-processes used it. The server answers late, so that a second process has time to ask over the same
-connection.
+For each session, the server records which process started it, and how often others used it. The
+server answers late, so that a second process has time to ask over the same connection.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from dltutor.observation.time_limits import deadline
 
 _KIND: Final = f"torch.int64, ({SIZE},)"  # a record's dtype and shape
 _RECORDS: Final = 60_000  # 480 KB. An open file's buffer is 8 KB, or 128 KB since Python 3.14.
-_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # for main, far from those in _READ
+_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # the indices for main, far from _READ
 _READ: Final = tuple(  # alternating between both ends of both files
     start + index
     for near in range(16)
@@ -88,7 +88,7 @@ def gather(path: Path) -> Evidence:
     epochs: list[Epoch] = []
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
         for dataset in datasets if workers else ():
-            travel.read(dataset, _FIRST[:1], _KIND)  # main has to have both files open
+            travel.read(dataset, _FIRST[:1], _KIND)  # so that main has both files open
         positions.begin()
         samples = travel.epoch(
             ConcatDataset(datasets),

@@ -116,7 +116,7 @@ def told(seen: Observation) -> str:
 def costs() -> Table:
     """Measure what one worker costs under each start method, in seconds and in memory."""
     found: dict[str, tuple[float, float]] = {}
-    # Stop an earlier server, because its start should count.
+    # Stop any earlier server, so that the costs include the server's start.
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()

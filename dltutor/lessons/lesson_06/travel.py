@@ -117,7 +117,7 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """Read samples in main, and reject any that isn't a `kind`, such as "torch.int64, (8,)"."""
+    """Read samples in main. Each has to be of the `kind` given, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):

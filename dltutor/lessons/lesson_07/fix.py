@@ -1,8 +1,8 @@
 """Grade "07.fix": threads of each process open the two files of a pair at the same time.
 
 Main makes the dataset and takes a sample, as people do. Then the check runs two epochs with 2
-persistent workers, two with 0, and one with 4. Each epoch has new files, in mixed order. In a
-worker, the thread that opens a pair's first file waits until another thread opens the second file.
+persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
+In a worker, the thread that opens a pair's first file waits until another opens the second file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Epochs:
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
         opened: How many pairs Python opened in the workers.
-        apart: How many pairs' second file the worker didn't open while the first file waited.
+        apart: For how many of these pairs no thread opened the second file while the first waited.
         threads: How many threads read files in the worker with the most threads for its pairs.
         pairs: How many pairs the same worker read.
         main_started: Whether main started a thread before it had workers.

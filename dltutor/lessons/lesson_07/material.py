@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.lost_thread import Pairs
 
-#: For each letter in question "07.diagnose", part of the line of `Pairs` to mark with the letter.
+#: For each letter in question "07.diagnose", part of the line in `Pairs` that the letter marks.
 LETTERS: Final = {
     "A": "ThreadPoolExecutor(max_workers=1)",
     "B": "self.thread.map(",
@@ -61,11 +61,7 @@ class Clips(Dataset[tuple[int, int]]):
 
 
 class Server:
-    """A server with labels, all of which change with each version.
-
-    Args:
-        shift: A number to add to the labels, so that two servers differ.
-    """
+    """A server whose labels all change with each version. With `shift`, two servers differ."""
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0
