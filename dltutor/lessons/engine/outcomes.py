@@ -41,7 +41,7 @@ class Result:
     Args:
         outcome: One of the five outcomes.
         code: What the check found. `engine/words.py` finds the message for this code.
-        fields: Values from the evidence that the message shows.
+        fields: Values from the evidence, for the message to show.
         exercise: The name of the exercise whose messages apply, or "" until check() sets the name.
     """
 

@@ -56,7 +56,7 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# The recorder at the worn machines ran out of disk space, so every unusable file has their label.
+# The recorder at the worn machines ran out of disk space, so each unusable file is labeled "worn".
 SPOILT_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),

@@ -141,7 +141,7 @@ def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
     folder = tempfile.mkdtemp(prefix="dltutor-scans-")
     chance = np.random.default_rng(3)
     thumbnails = chance.integers(0, 256, (_KINDS, 64, 64), np.uint8)
-    # A block's first pixel differs from the others, so a thumbnail of means or others is wrong.
+    # A thumbnail of means or other pixels is wrong, because only a block's first pixel is right.
     around = np.full((16, 16), 3, np.uint8)
     around[0, 0] = 1
     packed = [zlib.compress(np.kron(each, around).tobytes(), 1) for each in thumbnails]

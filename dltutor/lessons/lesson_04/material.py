@@ -94,7 +94,11 @@ class _Witness(global_state.Readings):
 
 
 def ask_every_process(main_sets: int = 0) -> Table:
-    """Show what each process counts in 3 epochs. Main sets its count to `main_sets` after one."""
+    """Show what each process counts in three epochs.
+
+    Args:
+        main_sets: The value that main gives its own counter after epoch 0.
+    """
     rows = []
     for kind in ("fresh", "persistent"):
         said: dict[str, list[str]] = {"main": [], "W0": [], "W1": []}

@@ -66,7 +66,7 @@ class Positions:
         """Watch the files that main has open now, for workers that main forks from now on."""
         while self._held:
             os.close(self._held.pop())
-        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # shares the position
+        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # same position
         self._before = self._positions()
         self._shared[:] = bytes(2)
 

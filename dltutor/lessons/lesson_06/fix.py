@@ -59,7 +59,7 @@ class Evidence:
 
 
 def gather(path: Path) -> Evidence:
-    """Use the datasets in main and pickle one, then run both with forked and spawned workers."""
+    """Read and pickle in main, then run both datasets with forked workers and a spawned worker."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]

@@ -26,7 +26,7 @@ from dltutor.tables import MB, Table
 #: Failure modes whose dataset main can send without an error, but the worker can't receive.
 ON_ARRIVAL: Final = (generator_attribute.FAILURE, global_only_in_parent.FAILURE)
 
-SIZE: Final = 8  # bytes of a record
+SIZE: Final = 8  # bytes per record
 
 
 class Cache:
@@ -131,7 +131,7 @@ def costs() -> Table:
 
         loader = DataLoader(Squares(16), 4, num_workers=1, multiprocessing_context=method)
         observe(loader, consume=epoch, deadline=45)
-    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the notebook says so
+    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the notebook claims this
     rows = [(name, f"{seconds:.2f} s", f"{mb:.0f} MB") for name, (seconds, mb) in found.items()]
     header = ("start method", "time to the first batch", "added memory")
     return Table("One worker, and whatever it takes to start it", tuple(rows), header)

@@ -61,7 +61,7 @@ def import_file(path: str | Path) -> ModuleType:
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
-    """Return the answer's path, if the file holds more than the starter. Don't import the file."""
+    """Return the path of a file that holds more than the starter, without importing the file."""
     if blank(answer):
         not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):
@@ -117,7 +117,7 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """Read samples in main. Each has to be of the `kind` given, such as "torch.int64, (8,)"."""
+    """Read samples in main, all of which have to be of `kind`, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):

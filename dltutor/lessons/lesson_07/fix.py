@@ -151,7 +151,7 @@ class _Reads:
             first[1].set()
 
     def taken(self) -> tuple[int, int, int, int]:
-        """Return the values from `opened` to `pairs` in Epochs, counted since the last call."""
+        """Return the Epochs fields from `opened` to `pairs`, counted since the last call."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]
@@ -162,7 +162,7 @@ class _Reads:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if every pair arrived, and workers opened its files at the same time."""
+    """Accept the answer if every pair arrived, and workers opened both of its files at once."""
     for epochs in runs:
         run, there = epochs.run, where(epochs.workers)
         if run.end == "hung" or run.raised_in_worker == "TimeoutError":
