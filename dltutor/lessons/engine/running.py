@@ -120,7 +120,7 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
-    """Return the sorted paths of a folder's files that are new, gone, or changed since `before`."""
+    """Return the sorted paths of files that differ from `before`, a folder's old `contents`."""
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
