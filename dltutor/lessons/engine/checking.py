@@ -56,7 +56,7 @@ def exercises() -> dict[str, Exercise]:
 
 @cache
 def exercises_in(lesson: str) -> dict[str, Exercise]:
-    """Return by name the exercises of lesson "10", say. Some lessons take a second to import."""
+    """Return a lesson's exercises by name. A lesson such as "10" can take a second to import."""
     return {each.name: each for each in exercises_of(lesson)}
 
 
