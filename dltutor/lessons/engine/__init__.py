@@ -1,1 +1,1 @@
-"""The engine that all lessons share: exercises, checks, hints, progress."""
+"""The engine that all lessons share: exercises, checks, hints, and progress."""

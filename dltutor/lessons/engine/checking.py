@@ -1,4 +1,4 @@
-"""The functions that a learner calls: check(), hint(), progress()."""
+"""The functions that a learner calls: check(), hint(), and progress()."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from dltutor.observation.time_limits import DeadlinePassed, check_main_thread
 from dltutor.tables import Note, Table, size
 
 _LESSONS: Final = Path(__file__).parents[1]
-_SHOWN_LINES: Final = 20  # of what an answer printed
+_SHOWN_LINES: Final = 20  # the most lines of an answer's output to show
 _LINE_WIDTH: Final = 200  # characters
-# Two warnings that a check causes itself. The resource tracker reports locks and queues that were
-# still alive when the check ended their process. And torch advises another start method before it
-# raises the error that the result shows anyway.
+# Hide two warnings that the check itself causes. The resource tracker reports locks and queues that
+# were still alive when the check ended their process. And torch recommends another start method
+# before it raises the error that the result shows anyway.
 _OWN_WARNINGS: Final = re.compile(
     r".*: (?:There appear to be \d+ leaked|Got pickle error when) .*\n"
     r"(?:  (?:warnings\.warn|return _MultiProcessingDataLoaderIter)\(.*\n)?"
@@ -45,42 +45,38 @@ _hints_given: Counter[str] = Counter()
 
 
 class CheckFailed(DltutorError, AssertionError):
-    """What check() raises for a wrong answer under `DLTUTOR_STRICT=1`, for the course's tests."""
+    """The error that check() raises for a wrong answer if `DLTUTOR_STRICT` is 1, as in tests."""
 
 
 def exercises() -> dict[str, Exercise]:
-    """Return every exercise by its name, in lesson order."""
+    """Return all exercises by name, in lesson order."""
     lessons = sorted(path.parent.name[-2:] for path in _LESSONS.glob("lesson_*/exercises.toml"))
     return {name: each for lesson in lessons for name, each in exercises_in(lesson).items()}
 
 
 @cache
 def exercises_in(lesson: str) -> dict[str, Exercise]:
-    """Return the exercises of a lesson by their names. Some lessons take a second to import.
-
-    Args:
-        lesson: The lesson's number, such as "10".
-    """
+    """Return a lesson's exercises by name. A lesson such as "10" can take a second to import."""
     return {each.name: each for each in exercises_of(lesson)}
 
 
 def check(exercise: str, answer: Any) -> Result:
-    """Check an answer, and say what was observed.
+    """Check an answer, and report what the check observed.
 
-    The answer runs in its own process. Whatever it does, the notebook's process stays as it was,
-    and the check leaves nothing behind.
+    The answer runs in its own process, so whatever it does, the notebook's process stays as it was.
+    The check leaves nothing behind.
 
     Args:
-        exercise: The name, such as "01.fix".
-        answer: Your class, function, or value, as the exercise asks.
+        exercise: The exercise's name, such as "01.fix".
+        answer: The class, function, or value that the exercise asks for.
 
     Returns:
         The result, which a notebook shows.
 
     Raises:
-        CheckFailed: The answer isn't correct and `DLTUTOR_STRICT` is 1.
+        CheckFailed: The answer isn't correct, and `DLTUTOR_STRICT` is 1.
         KeyboardInterrupt: You pressed Stop.
-        RuntimeError: You called it outside the main thread.
+        RuntimeError: You called check() outside the main thread.
     """
     check_main_thread("check()", "Stop end it")
     found = _find(exercise)
@@ -95,10 +91,10 @@ def check(exercise: str, answer: Any) -> Result:
 
 
 def hint(exercise: str) -> Note:
-    """Return the next of an exercise's three hints. After the third, the note says so.
+    """Return an exercise's next hint. After the third hint, say that there are no more.
 
     Args:
-        exercise: The name, such as "01.fix".
+        exercise: The exercise's name, such as "01.fix".
     """
     found = _find(exercise)
     if found is None:
@@ -111,22 +107,18 @@ def hint(exercise: str) -> Note:
 
 
 def hints_given(exercise: str) -> int:
-    """Return how many hints you've asked for since this notebook's kernel started.
-
-    Args:
-        exercise: The name, such as "01.fix".
-    """
+    """Return how often you've asked for an exercise's hints since the notebook started."""
     return _hints_given[exercise]
 
 
 def progress(lesson: str = "") -> Table:
-    """List the exercises, with the outcome of each.
+    """List the exercises and their outcomes.
 
     Args:
-        lesson: The number of a lesson, such as "01". By default, all lessons are listed.
+        lesson: The lesson's number, such as "01". If it's "", the table lists all lessons.
 
     Raises:
-        ValueError: There's no such lesson.
+        ValueError: No lesson has this number.
     """
     known = exercises().values()
     listed = [each for each in known if lesson in ("", each.lesson)]
@@ -143,10 +135,10 @@ def progress(lesson: str = "") -> Table:
 
 
 def verdict(grade: Callable[[], Result]) -> Result:
-    """Return a grader's result, even if the grader rejects the answer or something else raises.
+    """Return a grader's result, even if the grader raises `Rejected` or any other exception.
 
     Args:
-        grade: Looks, gathers, and judges. In a test, it judges recorded evidence.
+        grade: Runs the grader, or judges recorded evidence in a test.
     """
     try:
         return grade()
@@ -155,9 +147,10 @@ def verdict(grade: Callable[[], Result]) -> Result:
     except DeadlinePassed as late:
         at = errors.read(late).traceback
         return Result(Outcome.NOT_YET, "late", {"stood": f"It was at {at[-1]}." if at else ""})
-    except BaseException as error:  # SystemExit, too, because a check always has a result
-        # The learner's code raised it if one of their lines is in the traceback. Nobody can press
-        # Stop in this process, and no grader uses a `weakref.proxy`.
+    except BaseException as error:  # even SystemExit, because a check always has a result
+        # The learner's code raised the error if one of its lines is in the traceback. Only that
+        # code can raise the two types below, because Stop doesn't reach this process and no grader
+        # uses a `weakref.proxy`.
         only_by_learners = (KeyboardInterrupt, ReferenceError)
         by_learner = errors.read(error).traceback or isinstance(error, only_by_learners)
         if by_learner or takes_other_arguments(error):
@@ -195,7 +188,7 @@ def _grade(grader: Grader[Any], answer: Any, begin: Callable[[], None]) -> Resul
 
 
 def _reject_if_still_running() -> None:
-    gc.collect()  # a pool or manager ends when the object that holds it is freed
+    gc.collect()  # a pool or manager ends when Python frees the object that holds it
     if left := still_running():
         not_yet("still-running", left=left)
 

@@ -31,20 +31,20 @@ def run_loader(
     epochs: int = 1,
     **options: Any,
 ) -> Ending:
-    """Run an answer's dataset in a loader.
+    """Run an answer's dataset in a loader, and return how the run ended.
 
     Args:
         dataset: The dataset.
-        loop: Called with the loader in each epoch. None takes the batches and drops them.
+        loop: Takes the loader in each epoch. If None, the run takes the batches and drops them.
         workers: Number of workers.
-        within: Seconds for all epochs together.
-        method: The workers' start method. A class from a cell needs "fork", unless `send_cells` was
-            called.
+        within: Time limit in seconds for all epochs together.
+        method: The workers' start method. A class from a cell needs "fork", unless the grader has
+            called `send_cells`.
         epochs: Number of epochs.
         options: More arguments for the DataLoader.
 
     Raises:
-        Rejected: The loader can't be made, or `loop` rejected what arrived.
+        Rejected: torch can't make the loader, or `loop` rejected what arrived.
         Exception: `loop` itself failed, which is the grader's mistake and not the answer's.
     """
     ours: list[Exception] = []
@@ -85,8 +85,8 @@ def arrivals(
 
     Args:
         dataset: The dataset.
-        keep: Returns what to record about a sample. Samples aren't collated.
-        how: As for `run_loader`.
+        keep: Returns what to record about a sample, which the loader hasn't collated.
+        how: More arguments for `run_loader`.
 
     Returns:
         How the run ended, and each epoch's records in order of arrival.
@@ -103,7 +103,7 @@ def arrivals(
 
 
 def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:
-    """Return what `make_loader` makes, if it's a DataLoader with as many workers as asked for."""
+    """Return what `make_loader` makes. Reject anything but a DataLoader with `workers` workers."""
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
     if not isinstance(loader, DataLoader):
@@ -114,7 +114,7 @@ def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoade
 
 
 def where(workers: int, method: str = "fork") -> str:
-    """Return a run's settings, to start a sentence with: "with 2 workers under fork"."""
+    """Return a run's settings as the start of a sentence, such as "with 2 workers under fork"."""
     if not workers:
         return "without workers"
     return f"with {workers} worker{'s' if workers > 1 else ''} under {method}"
@@ -122,19 +122,20 @@ def where(workers: int, method: str = "fork") -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an observed run of an answer ended: the part of an Observation that judges need.
+    """How the run of an answer ended, with the parts of the Observation that judges need.
 
     Args:
-        end: As in an Observation.
-        deadline: Seconds that the run was allowed.
-        fates: If a worker died, how each one ended: "W0 killed by SIGKILL (exit code -9)".
+        end: The Observation's `end`.
+        deadline: The run's time limit in seconds.
+        fates: If a worker died, how each dead worker ended, such as
+            "W0 killed by SIGKILL (exit code -9)".
         kind: The type of the exception that ended the run, or "".
-        message: That exception's message.
-        raised_in_worker: The type of the exception as the worker raised it, or None.
-        failed_worker: The number of that worker, or None.
+        message: The exception's message, or "".
+        raised_in_worker: The type of the exception that a worker raised, or None.
+        failed_worker: The number of the worker that raised, or None.
         error: The exception and where it was raised, in one sentence, or "".
-        stood: After a hang, sentences that say which line each process was at.
-        main: After a hang, the line outside of torch that main was at.
+        stood: After a hang, which lines the busy workers were at, or else main, in sentences.
+        main: After a hang, the line outside torch that main was at, in a sentence.
         last_words: The last line that a worker wrote to stderr, or "".
     """
 
@@ -152,7 +153,7 @@ class Ending:
 
 
 def ending(seen: Observation) -> Ending:
-    """Return the part of an Observation that judges need, as plain text that can be recorded."""
+    """Return the parts of an Observation that judges need, as values that tests can record."""
     kind, message = seen.chain[0] if seen.chain else ("", "")
     lines = tidy(seen.stderr).strip().splitlines()
     dead = [worker for worker in seen.workers if worker.exitcode is not None]
@@ -177,7 +178,7 @@ def ended_well(run: Ending, where: str = "", **fields: object) -> None:
     Args:
         run: How the run ended.
         where: The run's settings, such as "with 2 workers under fork", or "".
-        fields: More of the evidence, for a lesson that has its own words for a code.
+        fields: More values from the evidence, for a lesson with its own message for a code.
 
     Raises:
         Rejected: The run didn't finish. The codes are "hung", "raised", and "worker-died".
@@ -199,7 +200,7 @@ def _where_they_stood(seen: Observation) -> str:
         return ""
     names: dict[str, list[str]] = {}
     for worker in seen.workers:
-        # A worker that waits for its next indices is idle.
+        # An idle worker waits for its next indices, so its line doesn't explain the hang.
         if worker.stack and "index_queue" not in worker.stack[0].code:
             names.setdefault(str(worker.stack[0]), []).append(worker.name)
     if not names:

@@ -1,4 +1,4 @@
-"""An exercise: its texts, and how an answer is graded."""
+"""Exercises, and the graders for their answers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ E = TypeVar("E")
 
 
 def unchanged(answer: Any) -> Any:
-    """Return the answer as it is: the `look` of a grader that accepts any answer."""
+    """Return the answer as it is. A grader with this `look` accepts any answer."""
     return answer
 
 
 @dataclass(frozen=True)
 class Grader(Generic[E]):
-    """How an answer is graded, in three steps: look, gather, judge. All run in the sandbox.
+    """The three steps that grade an answer in the sandbox: look, gather, and judge.
 
-    Each step may raise `Rejected`, which ends the grading with its result.
+    Each step may raise `Rejected` to end the grading with the result in that exception.
 
     Args:
-        gather: Runs the answer and returns the evidence, a plain dataclass.
-        judge: Takes the evidence and returns the result. It doesn't run the learner's code.
-        look: Takes the answer and returns the argument for `gather`. It doesn't run the learner's
-            code, and rejects what isn't worth running: the untouched starter, a wrong type.
-        at_most: Time limit of the whole check in seconds. 0 if it runs nothing.
+        gather: Runs the answer and returns the evidence, which is plain data.
+        judge: Takes the evidence and returns the result. This step doesn't run the learner's code.
+        look: Takes the answer and returns the argument for `gather`. Without running the learner's
+            code, this step rejects an untouched starter or a value of the wrong type.
+        at_most: Time limit for the whole check in seconds, or 0 if the check runs nothing.
     """
 
     gather: Callable[[Any], E]
@@ -41,11 +41,11 @@ class Grader(Generic[E]):
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise of a lesson. Its texts are in the lesson's `exercises.toml`: see `words.py`.
+    """One exercise of a lesson. Its title and hints are in the lesson's `exercises.toml`.
 
     Args:
         name: The lesson's number, a dot, and a word, such as "01.fix".
-        grader: How an answer is graded.
+        grader: The grader for the exercise's answers.
     """
 
     name: str
@@ -58,17 +58,17 @@ class Exercise:
 
     @property
     def title(self) -> str:
-        """What the exercise asks, in a few words, for `progress()`."""
+        """What the exercise asks for, in a few words."""
         return str(self._words["title"])
 
     @property
     def runs(self) -> str:
-        """What the check runs, as the end of a sentence; "" if it runs nothing."""
+        """What the check runs, as the end of a sentence, or "" if the check runs nothing."""
         return str(self._words.get("runs", ""))
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Three hints: where to look, which mechanism, nearly the line."""
+        """Three hints: where to look, which mechanism is at work, and almost the line to write."""
         return tuple(self._words["hints"])
 
     @property
@@ -85,14 +85,14 @@ def by_runs(
     look: Callable[[Any], Any] = unchanged,
     result: Callable[[tuple[E, ...]], Result] = lambda runs: correct(),
 ) -> Grader[tuple[E, ...]]:
-    """Grade an answer by several runs, up to the first one that `judge` rejects.
+    """Return a grader that runs an answer several times, up to the first run that `judge` rejects.
 
     Args:
-        run: Runs the answer several times, and yields the evidence of each run.
-        judge: Takes the evidence of one run, and rejects what's wrong.
-        at_most: As for a Grader.
-        look: As for a Grader.
-        result: Takes the evidence of all runs, if none was rejected, and makes the result.
+        run: Runs the answer several times, and yields the evidence from each run.
+        judge: Takes the evidence from one run, and rejects the answer if something is wrong.
+        at_most: The Grader's time limit in seconds.
+        look: The Grader's first step.
+        result: Makes the result from the evidence of all runs, if `judge` rejected none of them.
     """
 
     def judge_all(runs: tuple[E, ...]) -> Result:
@@ -114,7 +114,7 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Grade an answer that's one of a few letters. The result's code is the chosen letter."""
+    """Return a grader for a choice between letters. The result's code is the chosen letter."""
     letters = [*options]
     listed = ", ".join(map(repr, letters))
 
@@ -135,11 +135,11 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
 
 
 def number(right: int, options: Iterable[str]) -> Grader[int]:
-    """Grade an answer that's a whole number. The result's code is the number, or "other-number".
+    """Return a grader for a whole number. The result's code is that number, or "other-number".
 
     Args:
         right: The right number.
-        options: The numbers that have their own text.
+        options: The numbers that have their own message.
     """
     known = [*options]
 
@@ -155,10 +155,10 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
 
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
-    """Return the exercises of a lesson, in the order of its `exercises.toml`.
+    """Return a lesson's exercises, in the order in which its `exercises.toml` lists them.
 
-    An exercise with `options` is graded by them. Any other is graded by the `GRADER` of the
-    lesson's module that's named like the exercise.
+    If an exercise has `options` there, its grader compares the answer with those options.
+    Otherwise, its grader is the `GRADER` in the lesson's module with the exercise's name.
 
     Args:
         lesson: The lesson's number, such as "10".

@@ -1,6 +1,6 @@
 """Read an answer as a letter, a whole number, a class, or a function.
 
-A check accepts what the learner means: `b`, "B", "(b)", and np.str_("b ") are the same letter, and
+A check accepts what the learner means. "b", "B", "(b)", and np.str_("b ") are the same letter, and
 9, "9", np.int64(9), and torch.tensor(9) are the same number.
 """
 
@@ -35,13 +35,13 @@ def shown(answer: Any) -> str:
     """Return an answer's repr, cut after 60 characters, without parts that change between runs."""
     try:
         text = tidy(repr(answer))
-    except Exception:  # a learner's class may do anything
+    except Exception:  # a learner's `__repr__` may raise anything
         return f"an object of `{type(answer).__name__}`, whose `repr` raises"
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def letter(answer: Any) -> str | None:
-    """Return the answer's letter in lower case, or None if the answer isn't a letter."""
+    """Return the answer's letter in lowercase, or None if the answer isn't a letter."""
     if not isinstance(answer, str):
         return None
     bare = _AROUND_A_LETTER.sub("", answer).lower()
@@ -65,7 +65,7 @@ def a_whole_number(answer: Any) -> int:
     """Return the answer as an `int`.
 
     Raises:
-        Rejected: It's still the starter, or isn't a whole number.
+        Rejected: The answer is still the starter, or it isn't a whole number.
     """
     if blank(answer):
         not_attempted("no-number")
@@ -76,7 +76,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return a function's result as an `int`, or None if it isn't one. False is 0, "0" is None."""
+    """Return an integer or a bool as an `int`, and anything else as None, even the string "0"."""
     try:
         return index(answer)
     except TypeError:
@@ -87,7 +87,7 @@ def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__"
     """Return the answer, if it's a class with these methods.
 
     Raises:
-        Rejected: It isn't.
+        Rejected: The answer isn't a class, or it lacks a method.
     """
     if not isinstance(answer, type):
         if isinstance(answer, Dataset):
@@ -109,11 +109,11 @@ def a_fixed_class(
 
     Args:
         answer: What the learner handed in.
-        starter: The broken class that the learner was given.
-        methods: Methods that the class needs.
+        starter: The broken class from the notebook.
+        methods: The methods that the class needs.
 
     Raises:
-        Rejected: It isn't.
+        Rejected: The answer isn't a class, lacks a method, or is still the starter.
     """
     if blank(answer):
         not_attempted("no-class")
@@ -126,7 +126,7 @@ def a_fixed_class(
 
 
 def is_a_loader(answer: Any) -> bool:
-    """Return whether an answer is a DataLoader, or a subclass of it."""
+    """Return whether an answer is a DataLoader object or a DataLoader class."""
     kind = answer if isinstance(answer, type) else type(answer)
     return issubclass(kind, DataLoader)
 
@@ -135,7 +135,7 @@ def a_fixed_function(answer: Any, starter: Callable[..., object]) -> Callable[..
     """Return the answer, if it's a function and no longer the starter.
 
     Raises:
-        Rejected: It isn't.
+        Rejected: The answer isn't a function, or it's still the starter.
     """
     if blank(answer):
         not_attempted("no-function")

@@ -10,13 +10,13 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_
 
 
 def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
-    """Grade a dict that gives each job a word. "Cache" and "'cache'" count as the same word.
+    """Return a grader for a dict from job to word. "Cache" and "'cache'" count as the same word.
 
     If the words are causes, the codes are "no-causes", "dots", "other-keys", "no-cause" for an
-    unknown word, and "wrong-A" for the first job with the wrong word.
+    unknown word, and "wrong-A" if A is the first job with a wrong word.
 
     Args:
-        right: Job -> word.
+        right: The right word for each job.
         what: What the words are, in the singular, such as "cause".
     """
     words = [*right.values()]

@@ -1,8 +1,9 @@
-"""How many megabytes an answer needs beyond what the same run needs with an empty dataset.
+"""Measure how many megabytes an answer needs beyond the same run with an empty dataset.
 
-What the empty run needs differs between machines, Pythons, and builds of torch: pages of libraries
-that the process touches for the first time, pages of them that a fork copies, and the loader's own
-memory. So a grader measures an empty dataset first, in the same process and in the same way.
+Even the empty run uses memory for library pages that the process touches for the first time, for
+library pages that a fork copies, and for the loader itself. The amount differs between machines,
+Python versions, and builds of torch. So a grader measures an empty dataset first, in the same
+process and in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WITHOUT_PSS: Final = 200  # MB for an interpreter with torch, if PSS can't be r
 
 
 class Empty(Dataset[Any]):
-    """A dataset whose samples already exist, so reading one takes no memory."""
+    """A dataset whose samples already exist, so that reading a sample takes no memory."""
 
     def __init__(self, samples: Any) -> None:
         self.samples = samples
@@ -38,7 +39,7 @@ class Empty(Dataset[Any]):
 
 
 def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[What, float]:
-    """Return how much more an answer took than the empty run, for each key. At least 0.
+    """Return how much more an answer took than the empty run, but at least 0, for each key.
 
     Args:
         empty: What the empty run took, in any unit. A missing key counts as 0.
@@ -52,7 +53,7 @@ def finished(empty: Ending, place: str) -> None:
 
     Args:
         empty: How the empty run ended.
-        place: The run's settings, such as "With 2 workers".
+        place: The run's settings, such as "with 2 workers under fork".
 
     Raises:
         Rejected: The empty run didn't finish.
@@ -62,10 +63,10 @@ def finished(empty: Ending, place: str) -> None:
 
 
 def room(more: int, *, workers: int) -> int:
-    """Return a memory limit for `confine` that leaves `more` MB to the loader.
+    """Return a memory limit for `confine` that leaves the loader `more` MB.
 
     Args:
-        more: MB beyond what main and the workers take with an empty dataset on this machine.
+        more: MB beyond what main and the workers use with an empty dataset on this machine.
         workers: Number of forked workers.
 
     Returns:
@@ -81,6 +82,6 @@ def _empty_run_mb(workers: int) -> int:
 
 
 def loader_of_nothing(workers: int) -> DataLoader[Any]:
-    """Return a loader over an empty dataset, which `confine` reads in its own interpreter."""
+    """Return a loader for an `Empty` dataset. `confine` calls this in a new interpreter."""
     samples: Any = Empty(range(64 * workers))
     return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")

@@ -1,4 +1,4 @@
-"""The result of a check: one of five outcomes, and the code of its text."""
+"""The result of a check: one of five outcomes, and a code for the message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dltutor.tables import Note, Tone
 
 
 class Outcome(Enum):
-    """One of the five outcomes. The value is the label that a learner reads."""
+    """One of a check's five outcomes. Its value is the label that a learner reads."""
 
     CORRECT = "Correct"
     NOT_YET = "Not yet"
@@ -28,10 +28,10 @@ _TONES: Final[dict[Outcome, Tone]] = {
     Outcome.ERROR: "bad",
     Outcome.COULD_NOT_CHECK: "warn",
 }
-_COLON: Final = (Outcome.NOT_ATTEMPTED, Outcome.ERROR, Outcome.COULD_NOT_CHECK)  # after the label
+# A colon follows these labels, and a period follows the others.
+_COLON: Final = (Outcome.NOT_ATTEMPTED, Outcome.ERROR, Outcome.COULD_NOT_CHECK)
 
-
-_LONGEST: Final = 3000  # characters of a field
+_LONGEST: Final = 3000  # characters per field
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Result:
     """The result of a check.
 
     Args:
-        outcome: One of the five.
-        code: What the check found. `engine/words.py` finds the text for it.
-        fields: Values from the evidence that the text shows.
-        exercise: The exercise whose texts apply. "" while only the evidence is judged.
+        outcome: One of the five outcomes.
+        code: What the check found. `engine/words.py` finds the message for this code.
+        fields: Values from the evidence, for the message to show.
+        exercise: The name of the exercise whose messages apply, or "" until check() sets the name.
     """
 
     outcome: Outcome
@@ -51,16 +51,16 @@ class Result:
     exercise: str = ""
 
     def under(self, code: str) -> Result:
-        """Return the same result, with its text inside another code's text.
+        """Return a copy of this result that wraps its message in the message for another code.
 
         Args:
-            code: The code of a text that has `{finding}` where this result's text goes.
+            code: The code of the outer message, which has `{finding}` for this result's message.
         """
         return replace(self, code=code, fields={**self.fields, "finding": self.code})
 
     @property
     def text(self) -> str:
-        """What the learner reads. Without an exercise, it's the code and its fields."""
+        """The message for the learner, or the code and the fields if no exercise is set."""
         if not self.exercise:
             return " ".join((self.code, *map(str, self.fields.values())))
         said = words.text(self.exercise, self.code, self.fields)
@@ -68,20 +68,20 @@ class Result:
         return said if after_a_colon else said[:1].upper() + said[1:]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the outcome, the code, and the beginning of each field, to leave the sandbox."""
+        """Return what the sandbox sends: the outcome, the code, and the beginning of each field."""
         fields = {name: str(value)[:_LONGEST] for name, value in self.fields.items()}
         return {"outcome": self.outcome.value, "code": self.code, "fields": fields}
 
     @staticmethod
     def from_dict(sent: object) -> Result | None:
-        """Return the result that came out of the sandbox, or None if nothing did."""
+        """Return the result that the sandbox sent, or None if it sent none."""
         match sent:
             case {"outcome": str(outcome), "code": str(code), "fields": dict(fields)}:
                 return Result(Outcome(outcome), code, fields)
         return None
 
     def note(self) -> Note:
-        """Return the outcome and the text, ready to show."""
+        """Return the outcome and the message as a note."""
         end = ":" if self.outcome in _COLON else "."
         return Note(f"{self.outcome.value}{end}", self.text, _TONES[self.outcome])
 
@@ -94,17 +94,17 @@ class Result:
         return self.note()._repr_html_()
 
 
-#: A mistake that `gather` records in the evidence, for `judge` to reject.
+#: A mistake that `gather` records in the evidence, so that `judge` can reject the answer.
 Fault: TypeAlias = Result
 
 
 def fault(code: str, /, **fields: object) -> Fault:
-    """Return what `not_yet` would raise, to keep it as evidence."""
+    """Return the result that `not_yet` would raise, to keep as evidence."""
     return Result(Outcome.NOT_YET, code, fields)
 
 
 class Rejected(Exception):
-    """The answer isn't correct. Graders raise it as soon as they know."""
+    """A grader stopped, because the answer isn't correct or the grader can't check it."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -112,12 +112,7 @@ class Rejected(Exception):
 
 
 def correct(code: str = "correct", /, **fields: object) -> Result:
-    """Return the result of a solved exercise.
-
-    Args:
-        code: As for a Result, like the `code` of the functions below.
-        fields: As for a Result.
-    """
+    """Return the result for a correct answer. Here and below, the arguments go to the Result."""
     return Result(Outcome.CORRECT, code, fields)
 
 
@@ -127,7 +122,7 @@ def not_yet(code: str, /, **fields: object) -> NoReturn:
 
 
 def reject(found: Fault) -> NoReturn:
-    """Reject an answer for a mistake that the evidence recorded."""
+    """Reject an answer for a mistake that's recorded in the evidence."""
     raise Rejected(found)
 
 
@@ -137,10 +132,10 @@ def not_attempted(code: str, /, **fields: object) -> NoReturn:
 
 
 def error_in_your_code(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that can't be run."""
+    """Reject an answer that raises, or that can't run at all."""
     raise Rejected(Result(Outcome.ERROR, code, fields))
 
 
 def could_not_check(code: str, /, **fields: object) -> NoReturn:
-    """Give up, because this machine or this call doesn't permit the check."""
+    """Give up the check for a reason that isn't the answer's fault."""
     raise Rejected(Result(Outcome.COULD_NOT_CHECK, code, fields))

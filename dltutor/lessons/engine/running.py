@@ -42,15 +42,15 @@ def theirs() -> Iterator[None]:
         yield
     except (Rejected, DeadlinePassed):
         raise
-    except BaseException as error:  # SystemExit and KeyboardInterrupt, too: the check goes on
+    except BaseException as error:  # even SystemExit and Ctrl-C, so that the check goes on
         raise Rejected(failed_in_main(error)) from error
 
 
 def takes_other_arguments(error: BaseException) -> bool:
-    """Return whether a call failed because the callee takes other arguments.
+    """Return whether a call failed because its arguments don't match the function's signature.
 
-    If a grader made the call, the callee is the learner's, because mypy has checked all calls of
-    our own functions.
+    If a grader made the call, that function is the learner's, because mypy has checked every call
+    to our own functions.
     """
     return type(error) is TypeError and bool(_WRONG_CALL.match(str(error)))
 
@@ -65,12 +65,12 @@ def made(
 
     Args:
         make: The class or function.
-        arguments: Its arguments.
-        call: How the lesson writes the call, such as "MyDataset(root)".
-        within: Seconds that the call may take.
+        arguments: The arguments for the call.
+        call: The call as the lesson writes it, such as "MyDataset(root)".
+        within: Time limit for the call in seconds.
 
     Raises:
-        Rejected: The call takes longer ("not-ready"), or raises ("raised").
+        Rejected: The call takes too long ("not-ready"), or raises ("raised").
     """
     try:
         with theirs(), deadline(within):
@@ -87,12 +87,12 @@ def _forks() -> list[None]:
 
 
 def started() -> int:
-    """Return how many processes this one has forked since the first call of this function."""
+    """Return how many times this process has forked since the first call to this function."""
     return len(_forks())
 
 
 def still_running(spare: Collection[int] = ()) -> str:
-    """Say how many of an answer's processes still run: "a process", "3 processes", or "".
+    """Wait up to 1 s, and say what an answer is still running: "a process", "3 processes", or "".
 
     Args:
         spare: The pids of descendants that the grader itself started.
@@ -110,7 +110,7 @@ def still_running(spare: Collection[int] = ()) -> str:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return the mode and a digest of each file in a folder, by its path in the folder."""
+    """Return the mode and a digest of each file in a folder, by the file's path in the folder."""
     found = {}
     for path in folder.rglob("*"):
         readable = path.is_file() and os.access(path, os.R_OK)
@@ -120,17 +120,12 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
-    """Return the sorted paths of files that are new, gone, or changed.
-
-    Args:
-        before: The folder's `contents` at an earlier time.
-        folder: The folder.
-    """
+    """Return the sorted paths of files that differ from `before`, a folder's old `contents`."""
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
-class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hints
-    # A lock or Value in a global or a class becomes a new one, as if a worker imported its module.
+class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
+    # Replace a lock or Value in a global or a class with a new one, as an import in a worker would.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()
@@ -142,14 +137,13 @@ class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hint
 def send_cells() -> None:
     """From now on, let this process send classes and functions from cells to spawned workers.
 
-    A spawned worker imports the classes and functions that it needs, but it can't import a cell
-    (lesson 06 shows what happens then). So these are pickled by value. Everything else is pickled
-    as usual.
+    A spawned worker imports the classes and functions that it needs, but it can't import a cell, as
+    lesson 06 shows. So this process pickles a cell's classes and functions by value from now on.
     """
 
     def by_value(pickler: ForkingPickler, thing: Any) -> Any:
         typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
-        # A class that's defined inside a function couldn't be sent from a file either.
+        # Leave out a class defined inside a function, which pickle can't even send from a file.
         if not typed or "<" in thing.__qualname__:
             return NotImplemented
         _Copier(copy := io.BytesIO()).dump(thing)
@@ -164,24 +158,24 @@ def failed_in_main(error: BaseException) -> Result:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an exception from the learner's code, and where it was raised, in one sentence."""
+    """Say in one sentence what the learner's code raised, and where."""
     read = errors.read(error)
     return failed_at(*read.chain[0], read.traceback)
 
 
 def failed_at(kind: str, message: str, frames: tuple[Frame, ...]) -> str:
-    """Describe an exception and where it was raised, in one sentence.
+    """Say in one sentence what the learner's code raised, and where.
 
     Args:
         kind: The exception's type.
         message: The exception's message.
-        frames: The learner's frames, the innermost one last.
+        frames: The learner's frames, from the outermost to the innermost.
     """
     text = tidy(said(kind, message))
     if not frames:
         return f"`{text}`."
     place = frames[-1]
-    # A lesson's temporary folder has a different name on every run.
+    # Leave out a lesson's temporary folder, because its name is different on every run.
     file = re.sub(r"^dltutor-\w+/", "", place.file)
     where = "of your cell" if file == "your cell" else f"of {file}"
     return f"`{text}` in `{place.function}`, line {place.line} {where}."

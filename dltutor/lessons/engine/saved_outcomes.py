@@ -14,7 +14,7 @@ from dltutor.lessons.engine.outcomes import Outcome
 
 
 def home() -> Path:
-    """Return the folder that keeps progress: `DLTUTOR_HOME`, or the user's data folder."""
+    """Return the folder for saved progress, which is `DLTUTOR_HOME` or the user's data folder."""
     return Path(os.environ.get("DLTUTOR_HOME") or platformdirs.user_data_dir("dltutor"))
 
 
@@ -29,10 +29,10 @@ def load() -> dict[str, Outcome]:
 
 
 def save(name: str, outcome: Outcome) -> None:
-    """Save an outcome. An exercise that was once correct stays correct.
+    """Save an exercise's outcome. Once an exercise is correct, it stays correct.
 
     Raises:
-        OSError: The folder can't be written.
+        OSError: The user can't write to the folder.
     """
     kept = load()
     if kept.get(name) is Outcome.CORRECT:

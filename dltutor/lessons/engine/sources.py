@@ -1,6 +1,6 @@
 """Compare source code by its bytecode instructions, and show it in a notebook.
 
-Comments, layout, docstrings, and type hints don't count, because they leave no instructions.
+Comments, layout, docstrings, and type hints don't count, because they leave no instructions behind.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# The compiler uses different instructions to call a name that the same file has imported.
+# Ignore these, because they depend on whether the file that calls a name also imports that name.
 _CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
-_HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # Python 3.14
+_HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # new in Python 3.14
 
 
 def same_class(one: type, other: type) -> bool:
-    """Return whether two classes have the same members. Their names and bases don't count."""
+    """Return whether two classes have the same members, whatever their names and bases are."""
     return one is other or _members(one) == _members(other)
 
 
@@ -28,11 +28,11 @@ def same_function(one: object, other: object) -> bool:
 
 
 def only_holds(source: str, other: type) -> bool:
-    """Return whether a file's code is only this class, apart from imports and constants.
+    """Return whether a file holds only this class, apart from imports and constants.
 
     Args:
-        source: The file's text, which isn't run.
-        other: The class, which has only plain functions. Its name and functions have to match.
+        source: The file's source, which this function doesn't run.
+        other: The class to look for, whose members are all plain functions.
     """
     try:
         body = [node for node in ast.parse(source).body if not _does_nothing(node)]
@@ -62,8 +62,8 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 
 def _members(thing: type) -> dict[str, Any]:
-    # Python adds `__names__` to every class. A base class with abstract methods, for example
-    # IterableDataset, adds `_abc_` names. Leave those out, but keep methods such as `__init__`.
+    # Leave out the `__names__` that Python adds to every class, and the `_abc_` names that a base
+    # class such as IterableDataset adds. Keep methods such as `__init__`.
     return {
         name: _member(value)
         for name, value in vars(thing).items()
@@ -74,7 +74,7 @@ def _members(thing: type) -> dict[str, Any]:
 
 def _member(value: Any) -> Any:
     kinds = [type(value)]
-    # A static or class method, a property, a cached property, a function with a cache.
+    # Unwrap a static or class method, a property, a cached property, or a function with a cache.
     for attribute in ("__func__", "fget", "func", "__wrapped__"):
         value = getattr(value, attribute, value)
         kinds.append(type(value))
@@ -97,13 +97,13 @@ def _steps(code: CodeType) -> tuple[Any, ...]:
 def _argument(step: dis.Instruction) -> Any:
     if isinstance(step.argval, CodeType):
         return _steps(step.argval)
-    # Where a jump goes depends on the instructions that `_steps` leaves out.
+    # Ignore a jump's target, because it depends on the instructions that `_steps` leaves out.
     return "" if step.opcode in dis.hasjrel else repr(step.argval)
 
 
 def show_source(*things: Any) -> Any:
     """Return the source of classes and functions as Markdown for a notebook."""
-    from IPython.display import Markdown  # no check needs it
+    from IPython.display import Markdown  # imported here, because no check needs IPython
 
     text = "\n".join(f"```python\n{dedent(inspect.getsource(each))}```" for each in things)
     return Markdown(text)

@@ -1,19 +1,19 @@
-"""Read the texts of exercises from TOML files: titles, hints, and check messages.
+"""Read the titles, hints, and messages of exercises from TOML files.
 
-Each lesson has an `exercises.toml` with a table for each exercise, in the order of the lesson:
+Each lesson has an `exercises.toml` with a table for each exercise, in the lesson's order:
 
     [fix]
     title = "..."           # for `progress()`
-    runs = "..."            # what the check runs, after "Checking 10.fix:" (if it runs anything)
-    hints = ["...", "...", "..."]   # where to look, which mechanism, nearly the line
+    runs = "..."            # what the check runs, if anything, to follow "Checking 10.fix:"
+    hints = ["...", "...", "..."]   # where to look, which mechanism, almost the line to write
     [fix.says]
-    correct = "..."         # code -> what the learner reads, with {fields} of the evidence
+    correct = "..."         # code -> what the learner reads, with {fields} from the evidence
 
-A question with options has `answer = "c"` and `[predict.options]` instead, with the feedback for
-each option. If the answer is a number, the options are the right number and the likely wrong ones,
-and `other-number` is for all others. Texts that several exercises of a lesson share are in
-`[says]`, and texts that all lessons share are in `engine/says.toml`. A code is looked up in that
-order. In all these files, any run of spaces and newlines counts as one space.
+A question with options has `answer = "c"` and `[predict.options]` instead, with feedback for each
+option. If the answer is a number, the options are the right number and the likely wrong numbers,
+and `other-number` is for any other number. Messages that several exercises of a lesson share are in
+`[says]`, and messages that all lessons share are in `engine/says.toml`. `text` looks for a code in
+that order. In all these files, any run of spaces and newlines counts as one space.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ _LESSONS: Final = Path(__file__).parents[1]
 
 @cache
 def lesson(number: str) -> dict[str, Any]:
-    """Return the `exercises.toml` of a lesson as a dict.
-
-    Args:
-        number: The lesson's number, such as "10".
-    """
+    """Return the `exercises.toml` of a lesson, such as "10", as a dict."""
     return _read(_LESSONS / f"lesson_{number}" / "exercises.toml")
 
 
@@ -62,16 +58,16 @@ def _own(table: dict[str, Any], name: str) -> tuple[dict[str, str], ...]:
 
 
 def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
-    """Return the text that a check shows for a code.
+    """Return the message that a check shows for a code.
 
     Args:
         exercise: The exercise's name, such as "10.fix".
         code: What the check found.
-        fields: Values for the text's {fields}. An empty value leaves no gap. The value of `finding`
-            is another code, whose text is filled in.
+        fields: Values for the message's {fields}. An empty value leaves no gap. The value of
+            `finding` is another code, whose message goes there.
 
     Raises:
-        KeyError: No file has a text for the code, or the text has a field that isn't given.
+        KeyError: No file has a message for the code, or `fields` lacks one of the message's fields.
     """
     number, _, name = exercise.partition(".")
 
@@ -81,7 +77,7 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
 
     for says in (*_own(lesson(number), name), _common()):
         if code in says:
-            # Fill in only the fields of our own text, because a learner's text may have braces.
+            # Fill in only our own message's fields, because the learner's code may have braces.
             filled = re.sub(r"\{(\w+)\}", field, says[code])
             return re.sub(r"(?<=\S) {2,}(?=\S)", " ", filled).strip()
     raise KeyError(f"no words for {code!r} in {exercise}")

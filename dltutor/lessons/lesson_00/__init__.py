@@ -1,1 +1,1 @@
-"""Lesson 00: what a DataLoader is made of. Its notebook only imports from `dltutor`."""
+"""Lesson 00: what a DataLoader is made of. The notebook imports only from `dltutor`."""

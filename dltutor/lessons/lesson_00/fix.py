@@ -24,19 +24,20 @@ from dltutor.lessons.engine.running import made, theirs
 
 Pair = tuple[int, ...]
 
-#: A river's level in cm, hour by hour: the list in the notebook.
+#: A river's level in cm for each hour, as in the notebook.
 LEVELS: Final = (52, 55, 61, 68, 72, 81, 90, 88, 79, 67, 60, 58, 56, 53, 50, 49, 47)
 
-# Some levels appear twice, one is 0, one is negative, and some don't fit into 8 or 16 bits.
+# Some levels repeat, one is 0, one is negative, and some don't fit into 8 or 16 bits.
 _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(61, 33, -1))
-# Levels, workers, epochs. With two levels, epochs are short, so there's time for many.
+# For each run, the levels, the number of workers, and the number of epochs. With two levels, an
+# epoch is short, so there's time for many.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
 _BATCH: Final = 4
-_TIME: Final = 6  # seconds to make a dataset, and as many for all of its epochs
+_TIME: Final = 6  # seconds to make a dataset, and seconds to run all of its epochs
 
 
 class Pairs(Dataset[Pair]):
-    """The starter: a level and the level an hour later."""
+    """The notebook's starter for "00.fix", which pairs each level with the level an hour later."""
 
     def __init__(self, levels: Sequence[int]) -> None:
         self.levels = levels
@@ -53,12 +54,12 @@ class Run:
     """What an answer delivered from one list.
 
     Args:
-        levels: The list.
+        levels: The list of levels.
         left: The answer's copy of the list after the run.
         workers: Number of workers.
         promised: What `__len__` returned.
-        epochs: The samples of each epoch in order of arrival, up to the epoch that ended the run.
-            A sample that isn't a pair is a string.
+        epochs: Each epoch's samples in order of arrival, up to the epoch in which the run ended. If
+            a sample isn't a pair, it's recorded as a string.
         ending: How the run ended.
     """
 
@@ -71,7 +72,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Run the answer on each list."""
+    """Run the answer on each list, and yield what it delivered."""
     for levels, workers, count in _RUNS:
         given = list(levels)
         dataset = made(answer, given, call="Pairs(levels)", within=_TIME)
@@ -85,13 +86,13 @@ def run(answer: type) -> Iterator[Run]:
 def _pair(sample: Any) -> Pair | str:
     try:
         numbers = torch.as_tensor(sample)
-    except Exception:  # None or a string, for example
+    except Exception:  # for a sample such as None or a string
         return shown(sample)
     return tuple(numbers.tolist()) if numbers.shape == (2,) else shown(sample)
 
 
 def judge(run: Run) -> None:
-    """Accept a run in which every pair arrived in every epoch."""
+    """Accept a run if every pair arrived once and in order in every epoch."""
     expected: tuple[Pair | str, ...] = (*pairwise(run.levels),)
     wrong = (n for n, pairs in enumerate(run.epochs) if pairs != expected)
     number = next(wrong, len(run.epochs) - 1)

@@ -1,6 +1,6 @@
 """Grade "01.fix" and "01.transfer": every usable file arrives, and the class accounts for the rest.
 
-The check uses two folders, to find a class that keeps data from one dataset for the next one.
+The check uses two folders, to catch a class that keeps data from one dataset for the next dataset.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ class Evidence:
 
     Args:
         folder: The folder.
-        quarantined: The dataset's `quarantined` as strings, with "root" for the folder. Empty if it
-            isn't a dict.
-        samples: What `Folder.identify` says about each `dataset[i]`, or the exception it raised.
-        error: The first of those exceptions and where it was raised, or "".
-        runs: Workers -> how the loader's run ended, and whether it delivered the same samples.
+        quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
+            the dataset has no such dict, this field is empty.
+        samples: What `Folder.identify` says about each `dataset[i]`, or the exception that
+            `dataset[i]` raised.
+        error: The first exception from `dataset[i]` and where it was raised, or "".
+        runs: By number of workers, how the run ended, and whether the run delivered `samples`.
         changed: Files that are gone or changed, and listed files that are new.
-        dtypes: Floating-point dtype -> number of samples.
-        later: What arrives instead of a sample whose file goes bad. None if that raises.
+        dtypes: The number of samples for each floating-point dtype.
+        later: What's wrong with a sample that arrives although its file has gone bad, or None.
     """
 
     folder: Folder
@@ -66,11 +67,11 @@ class Evidence:
 
 
 def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
-    """Grade a class that isn't the starter anymore, on two folders.
+    """Return a grader that runs an answer's class on two folders.
 
     Args:
-        fresh: Fills a folder from a seed.
-        starter: The notebook's broken class.
+        fresh: Fills a folder with files that depend on a seed.
+        starter: The notebook's broken class, which the grader doesn't run.
     """
     return by_runs(
         partial(run, fresh=fresh),
@@ -82,7 +83,7 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 
 
 def run(answer: type, fresh: Callable[[Path, int], Folder]) -> Iterator[Evidence]:
-    """Make the dataset on two folders, run it in loaders, and take its samples one by one."""
+    """Make a dataset for each folder, run it in loaders, and read its samples one by one."""
     for seed, workers in ((52, 2), (53, 4)):
         yield _delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers)
 
@@ -143,17 +144,17 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 
 
 def judge(evidence: Evidence) -> None:
-    """Accept a folder from which every usable file arrived, and nothing else did."""
+    """Accept a run if every usable file in the folder arrived, and nothing else did."""
     try:
         _judge_folder(evidence)
     except Rejected as rejected:
-        if 4 not in evidence.runs:  # only the second folder is read with four workers
+        if 4 not in evidence.runs:  # only the run on the second folder has four workers
             raise
         raise Rejected(rejected.result.under("second-folder")) from None
 
 
 def result(found: Sequence[Evidence]) -> Result:
-    """Return the result for two folders that are right."""
+    """Return the result for an answer that's right on both folders."""
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)
@@ -180,7 +181,7 @@ def _judge_folder(evidence: Evidence) -> None:
     if strays := [file for file, _ in samples if file not in folder.listed]:
         kinds = ", ".join(sorted({folder.kinds[path].odd for path in lost} - {HEALTHY}))
         code = "strays-for-files" if kinds else "strays"
-        if ImageFile.LOAD_TRUNCATED_IMAGES:  # the answer's cell or class turned it on
+        if ImageFile.LOAD_TRUNCATED_IMAGES:  # the answer's cell or class turned this on
             code = "strays-truncated"
         counts = {"strays": len(strays), "samples": len(samples)}
         not_yet(code, **counts, values=strays[0], kinds=kinds)
@@ -225,8 +226,8 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _judge_reasons(evidence: Evidence) -> None:
-    """Reject reasons that use the same words for two different causes."""
-    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # the answer's cell may change it
+    """Reject an answer whose reasons use the same words for two different causes."""
+    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # the cell may change this limit
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):
         one, other = kinds[path], kinds[like]

@@ -31,7 +31,7 @@ def _use_16_bits(path: Path, image: Image.Image) -> None:
 
 
 def _break_a_chunk(path: Path, image: Image.Image) -> None:
-    Image.effect_noise((300, 300), 90).save(path)  # enough for two chunks of pixels
+    Image.effect_noise((300, 300), 90).save(path)  # large enough for two chunks of pixels
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
 
 
@@ -56,7 +56,7 @@ _KINDS: Final = (
 
 
 def fresh_images(root: Path, seed: int) -> Folder:
-    """Fill an empty folder with images that have other contents and names than the lesson's."""
+    """Fill an empty folder with images whose contents and names differ from the lesson's."""
     return fill(root, seed, _KINDS, CLASSES, partial(draw, side=2 * SIDE), load_on_white)
 
 

@@ -1,4 +1,4 @@
-"""The images, loaders, and tables of notebook 01, and the folders that its checks fill."""
+"""Images, loaders, and tables for notebook 01, and the folders that its checks fill."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-# Different ways to shrink an image differ by 0.03 on average. Palette indices that are taken for
-# gray values differ by 0.38.
+# Different ways to shrink an image, which are all right, differ by 0.03 on average. But reading
+# palette indices as gray values, which is wrong, makes a difference of 0.38.
 TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
 Values = NDArray[np.float32]
-Identified = tuple[str, int | None]  # a sample's file and class number; see `Folder.identify`
-Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading of a class
+Identified = tuple[str, int | None]  # a sample's file and class number (see `Folder.identify`)
+Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading for a class
 
 
 class Kind(NamedTuple):
     """A kind of file in a folder."""
 
     write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
-    odd: str = HEALTHY  # what's odd about it, for a message
-    cause: str = ""  # why it can't be used: "missing", "damaged", "too large", "other", or ""
+    odd: str = HEALTHY  # what's odd about the file, for a message
+    cause: str = ""  # why the file is unusable: "missing", "damaged", "too large", "other", or ""
     suffix: str = "npy"
-    label: str = ""  # its class, or "" for any
+    label: str = ""  # the file's class, or "" if it can have any class
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of files, and by path, each file's class, its kind, and its values if usable."""
+    """A folder of files, with the class and kind of each path, and the values of usable files."""
 
     root: Path
     listed: dict[str, str] = field(default_factory=dict)
@@ -59,13 +59,17 @@ class Folder:
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
     def identify(self, sample: Any) -> Identified:
-        """Return a sample's file (or range of values) and class number, or wrong types and None."""
+        """Return the path of a sample's file, and the sample's class number.
+
+        If no file has these values, return their range instead of the path. If the sample has the
+        wrong types, return these types and None.
+        """
         if (kind := _kind(sample)) != self.right:
             return kind, None
         return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])
 
     def spoil(self, path: str, how: str) -> None:
-        """Replace a file by one that's "deleted", "cut in half", or "emptied"."""
+        """Leave a file "deleted", "cut in half", or "emptied"."""
         whole = (self.root / path).read_bytes()
         (self.root / path).unlink()
         if how != "deleted":
@@ -110,21 +114,21 @@ def fill(
 
 
 def write_list(root: Path, listed: Iterable[tuple[str, str]]) -> None:
-    """Write `labels.csv`."""
+    """Write each file's path and label to `labels.csv`."""
     (root / "labels.csv").write_text("".join(f"{path},{label}\n" for path, label in listed))
 
 
 @cache
 def lesson_images() -> Path:
-    """Return the lesson's folder, with every kind of bad image that fails for every user."""
+    """Make the lesson's folder of images, and return its path."""
     root = make_images()
     listed = [line for line in Images(root).listed if "no-permission" not in line[0]]
-    write_list(root, listed)  # without the file that only root may read
+    write_list(root, listed)  # without the file that root can read and other users can't
     return root
 
 
 class StartImages(Images):
-    """The starter of "01.fix"."""
+    """The notebook's starter for "01.fix"."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -134,7 +138,7 @@ class StartImages(Images):
 
 
 def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """Return a loader with forked workers and batches of 8. `options` go to the DataLoader."""
+    """Return a loader with forked workers and batches of 8, unless `options` say otherwise."""
     context = "fork" if workers else None
     options = {"batch_size": 8} | options
     return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
@@ -176,7 +180,7 @@ def side_by_side(*kinds: type) -> Table:
     listed = sorted(Counter(label for _, label in Images(lesson_images()).listed).items())
     rows = []
     for kind in kinds:
-        # A worker makes the dataset, in a copy of the folder, so it can't do any harm.
+        # Make the dataset in a worker, from a copy of the folder, so that no class can do any harm.
         with TemporaryDirectory() as copy:
             shutil.copytree(lesson_images(), copy, dirs_exist_ok=True)
             loader = loader_of([(kind, Path(copy))], 1, batch_size=None, collate_fn=_epoch)
@@ -193,7 +197,7 @@ def side_by_side(*kinds: type) -> Table:
 
 
 def _epoch(made_of: tuple[type, Path]) -> Counter[int]:
-    # A daemonic process can't start any, but a class may check its files in parallel.
+    # A class may check its files in parallel, but a daemonic worker can't start processes.
     current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     kind, root = made_of
     dataset = kind(root)

@@ -19,7 +19,7 @@ SHAPE: Final = (3, 128)  # axes and steps of a reading
 
 
 class Readings(Dataset[tuple[torch.Tensor, int]]):
-    """Vibration of machines, 3 axes x 128 steps, and the state each machine was in."""
+    """Vibration readings of 3 axes x 128 steps, each with the state that its machine was in."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -39,7 +39,7 @@ class Readings(Dataset[tuple[torch.Tensor, int]]):
 
 
 def record(state: str, rng: np.random.Generator) -> Values:
-    """Return a reading of a machine in this state."""
+    """Return a random reading from a machine in this state."""
     time = np.linspace(0, 2 * np.pi, SHAPE[1])
     turns, phase = rng.integers(2, 9, (SHAPE[0], 1)), rng.uniform(0, 6, (SHAPE[0], 1))
     wave = (STATES.index(state) + 1) * np.sin(turns * time + phase) + rng.normal(0, 0.2, SHAPE)
@@ -56,7 +56,7 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# The recorder of the worn machines ran out of disk, so every unusable file is one of theirs.
+# The recorder at the worn machines ran out of disk space, so each unusable file is labeled "worn".
 SPOILT_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),

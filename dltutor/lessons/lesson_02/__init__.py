@@ -1,4 +1,4 @@
-"""Lesson 02: transforms that raise. What its notebook imports."""
+"""Lesson 02: transforms that raise. The notebook imports these names."""
 
 from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_02.material import VOCABULARY as VOCABULARY

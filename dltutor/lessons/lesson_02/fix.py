@@ -1,11 +1,11 @@
 """Grade "02.fix": every error that a dataset raises arrives, with the sample's index and path.
 
-Types that pass the notebook's three gates stay as they are, and all others become a RuntimeError.
-The simple fix in "On call" is right, too: one type for all errors.
+An error whose type passes the notebook's three gates keeps that type. Any other error becomes a
+RuntimeError. The simple fix in "On call", which uses one type for all errors, is correct, too.
 
-The dataset raises at nineteen samples. The check reads it in its own order, one sample at a time,
-and goes on after each error. Samples have no tensors, so that a worker's crash can't cause other
-errors in main.
+The dataset raises for nineteen samples. The check reads the dataset in its own order, one sample at
+a time, and goes on after each error. Samples have no tensors, so that a worker's crash can't cause
+other errors in main.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from dltutor.lessons.lesson_02.readings import (
 from dltutor.observation import errors
 from dltutor.observation.time_limits import deadline
 
-_LONG: Final = 15  # seconds for each thing that the answer does, on a busy machine
-_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
+_LONG: Final = 15  # seconds for each call or run, enough for a busy machine
+_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 _HEALTHY: Final = (0, 1, 4000, *range(1300, 1333), 2, LENGTH - 2)
 _THREES: Final = zip(_HEALTHY[::2], FAULTS, _HEALTHY[1::2], strict=True)
 ORDER: Final = [index for three in _THREES for index in three]
@@ -56,11 +56,11 @@ class Arrival:
     Args:
         index: The sample's index.
         kind: The type of the exception in main, or "" if a sample arrived.
-        right: Whether it's the right sample, or an exception of the expected type.
+        right: Whether the right sample or an exception of the expected type arrived.
         lacks: What's missing from the traceback that Python prints.
-        raised: The type that the answer raised.
-        runtime: Whether `except RuntimeError` catches it.
-        place: What the learner's cell raised and where, or "" if it didn't raise.
+        raised: The type of the exception that the answer raised, or "".
+        runtime: Whether `except RuntimeError` catches the exception.
+        place: What the learner's cell raised and where, or "" if the cell didn't raise.
     """
 
     index: int
@@ -74,7 +74,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Run:
-    """What arrived in each epoch with one number of workers."""
+    """What arrived in each epoch with a given number of workers."""
 
     workers: int
     ending: Ending
@@ -88,7 +88,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Wrap a dataset, then read it with 2, 0, and 4 workers, and interrupt it in main."""
+    """Wrap a dataset in the answer, read it with 2, 0, and 4 workers, and interrupt it in main."""
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
     try:
@@ -182,7 +182,7 @@ def judge(run: Run) -> None:
 
 
 def result(runs: tuple[Run, ...]) -> Result:
-    """Return the result for runs that are all right."""
+    """Return the result for an answer that `judge` accepts in every run."""
     changed = sum(each.kind is RuntimeError for each in FAULTS.values())
     kept = len(FAULTS) - changed
     code = "correct-one-type" if all(run.has_one_type for run in runs) else "correct"

@@ -1,4 +1,4 @@
-"""The captions of notebook 02, the steps of their transform, and tables of runs."""
+"""Captions for notebook 02, the steps of their transform, and tables of runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dltutor.tables import Table
 _WORDS: Final = "a an the dog cat bird boat chef nurse sees paints follows red old small tall"
 VOCABULARY: Final = {word: number for number, word in enumerate(_WORDS.split())}
 
-UNKNOWN: Final = 9  # the caption with a word that isn't in the vocabulary
-EMPTY: Final = 6  # the caption that only has articles
+UNKNOWN: Final = 9  # the index of the caption with a word that isn't in the vocabulary
+EMPTY: Final = 6  # the index of the caption that only has articles
 COUNT: Final = 16
 
 
@@ -62,7 +62,7 @@ class Captions(Dataset[Any]):
 
 
 class Located(Dataset[Any]):
-    """The starter of "02.fix"."""
+    """The notebook's starter for "02.fix"."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -79,7 +79,7 @@ class TooShort(ValueError):
 
 
 class Require:
-    """A step that returns a sample of length `least` or more, and raises otherwise."""
+    """A step that returns a sample of length `least` or more, and raises for a shorter sample."""
 
     def __init__(self, least: int) -> None:
         self.least = least
@@ -99,7 +99,7 @@ def without_articles(words: list[str]) -> list[str]:
 
 
 def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """Return a loader with forked workers and batches of 4. `options` go to the DataLoader."""
+    """Return a loader with forked workers and batches of 4, unless `options` say otherwise."""
     context = "fork" if workers else None
     options = {"batch_size": 4} | options
     return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
@@ -117,7 +117,7 @@ def headline(seen: Observation) -> str:
 
 
 def captions_that(raises: Callable[[str], Any]) -> Captions:
-    """Return the captions as tensors. `raises` is called for a word outside the vocabulary."""
+    """Return the captions, with a transform that calls `raises` for an unknown word."""
 
     def number(word: str) -> int:
         return VOCABULARY[word] if word in VOCABULARY else raises(word)
@@ -135,7 +135,7 @@ def fates(
 
     Args:
         ways: Functions that raise. Each takes the unknown word.
-        around: Wraps the dataset. By default, it isn't wrapped.
+        around: Wraps the dataset. If None, the loader reads the dataset itself.
     """
     rows = []
     for raises in ways:
@@ -149,12 +149,12 @@ def fates(
 def _fate(loader: DataLoader[Any]) -> str:
     seen = observe(loader, deadline=2 if loader.num_workers else 20)
     if seen.end == "hung" and not (seen.stderr and seen.samples == UNKNOWN // 4 * 4):
-        seen = observe(loader, deadline=20)  # the machine was busy
+        seen = observe(loader, deadline=20)  # give a busy machine more time
     return seen.chain[0][0] if seen.chain else f"{seen.end} after {seen.samples} of {COUNT}"
 
 
 def two_orders(*samples: torch.Tensor) -> Table:
-    """Show the message of a batch of these samples, in this order and in reverse order."""
+    """Show the error message for a batch of these samples, in this order and in reverse order."""
     rows = []
     for order in (samples, samples[::-1]):
         lengths = ", ".join(str(len(sample)) for sample in order)

@@ -1,4 +1,4 @@
-"""The dataset that "02.fix" wraps: healthy samples, and every way to raise."""
+"""The dataset that "02.fix" wraps, with healthy samples and every way to raise an exception."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Stuck(Drifted):
 
 
 class Unnamed(Exception):
-    """An exception whose `message` is empty, so torch ignores it."""
+    """An exception whose `message` is empty, so torch ignores that attribute."""
 
     message = ""
 
 
 class Failed(Exception):
-    """An exception whose instances have a `message`, but not its class."""
+    """An exception whose instances have a `message`, although its class doesn't."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class Failed(Exception):
 
 
 class Told(Exception):
-    """An exception with a property `message`, which torch takes for a class attribute."""
+    """An exception with a property `message`, which torch mistakes for a class attribute."""
 
     @property
     def message(self) -> str:
@@ -64,7 +64,7 @@ class Told(Exception):
 
 
 Ended: Final = type("Ended", (StopIteration,), {})
-#: As if a cell had run twice, so that the name `Drifted` now means a newer class.
+#: An older class, as if a cell had run twice and the name `Drifted` now meant a newer class.
 _BEFORE: Final = type("Drifted", (OSError,), {})
 
 
@@ -76,7 +76,7 @@ def _local(base: type[Exception]) -> type[Exception]:
 
 
 class Fault(NamedTuple):
-    """How to make the error from a word, the type that main should raise, and a description."""
+    """How to make an error from a word, the type that main should raise, and a description."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]
@@ -87,7 +87,7 @@ _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
 _TORN: Final = partial(_local(TornReading), "its header")
 LENGTH: Final = 5200
-#: Sample index -> its error. The last sample raises, and the first one doesn't.
+#: The error for each index that raises. The last sample raises, and the first sample doesn't.
 FAULTS: Final = {
     4217: Fault(ValueError, ValueError, "a ValueError"),
     1931: Fault(KeyError, KeyError, "a KeyError"),
@@ -136,7 +136,7 @@ class Readings(Dataset[Sample]):
 
 
 def sample_of(index: int) -> Sample:
-    """Return a healthy sample. One of them is None."""
+    """Return the healthy sample at an index. One healthy sample is None."""
     return None if index == 4000 else ([index, 3 * index], index % 7)
 
 

@@ -23,13 +23,13 @@ from dltutor.lessons.lesson_02.material import VOCABULARY
 from dltutor.observation.texts import tidy
 
 CAPTIONS: Final = 22
-_LONG: Final = 15  # seconds for each thing that the answer does, on a busy machine
+_LONG: Final = 15  # seconds for each call or run, enough for a busy machine
 _ORDER: Final = [(5 * place + 3) % CAPTIONS for place in range(CAPTIONS)]
-_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
+_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 
 
 class Captions(Dataset[dict[str, Any]]):
-    """The starter: its samples work in main, but can't be sent from a worker."""
+    """The notebook's starter for "02.transfer", whose samples a worker can't send to main."""
 
     def __init__(self, paths: Sequence[Path], table: torch.Tensor) -> None:
         self.paths, self.table = paths, table
@@ -53,11 +53,11 @@ class Run:
 
     Args:
         where: The run's settings.
-        ending: How the run ended. None if main read the samples without a loader.
+        ending: How the run ended, or None if main read the samples without a loader.
         samples: How many samples arrived.
         expected: How many samples should arrive.
-        odd: What's wrong with the first bad sample.
-        touched: What the answer changed that doesn't belong to it.
+        odd: What's wrong with the first bad sample, or None.
+        touched: The fault if the answer changed the table or turned off autograd, or None.
     """
 
     where: str
@@ -156,7 +156,7 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if every sample arrived, and nothing else changed."""
+    """Accept a run if every sample arrived and is right, and the answer changed nothing else."""
     if run.ending:
         if run.ending.end == "hung" and run.ending.last_words:
             not_yet("waits", where=run.where, last_words=run.ending.last_words)

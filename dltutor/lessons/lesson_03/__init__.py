@@ -1,4 +1,4 @@
-"""Lesson 03: workers that die. What its notebook imports."""
+"""Lesson 03: workers that die. The notebook imports these names."""
 
 from dltutor.failures import dead_worker as dead_worker
 from dltutor.failures import misleading_exit as misleading_exit

@@ -1,4 +1,4 @@
-"""Grade "03.fix": no worker meets a frame that ends its process, and each such frame is named."""
+"""Grade "03.fix": no worker decodes a frame that would end it, and the class names those frames."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
-    # What the decoder does, how many frames, which are deadly, how many workers. The crashes that
-    # no program can catch come first, with few frames, so that a wrong answer fails quickly.
+    # What the decoder does, the number of frames, the positions of the deadly frames, and the
+    # number of workers. The crashes that no program can catch come first, with few frames, so that
+    # a wrong answer fails quickly.
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
-    ("exit", 6, (1, 5), 4),  # four can be decoded, one for each worker
-    ("abort", 4, (0, 1), 0),  # the same files as for "segfault", so a kept reason is wrong now
+    ("exit", 6, (1, 5), 4),  # four frames can be decoded, one for each worker
+    ("abort", 4, (0, 1), 0),  # the same files as for "segfault", so a reason from then is wrong
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
-_FORM: Final = "uint8 (64,)"  # of a frame
-_TRIAL: Final = 15  # seconds to try a frame: starting Python and torch on a busy machine
-_EPOCHS: Final = 6  # seconds for reading a film twice
+_FORM: Final = "uint8 (64,)"  # a frame's form
+_TRIAL: Final = 15  # seconds to try a frame, which starts Python and torch on a busy machine
+_EPOCHS: Final = 6  # seconds to read a film twice
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ class Reading:
     """How an answer read a film twice.
 
     Args:
-        how: What the decoder does.
+        how: What the decoder does with a deadly frame.
         film: The film.
         run: How the two epochs ended.
-        came: The samples of each epoch: the name of the frame's file, or the form of anything else.
+        came: For each sample of each epoch, the name of the frame's file, or the sample's form if
+            it isn't one of the frames.
         quarantined: The dataset's attribute `quarantined`, or None.
         changed: The files in the film's folder that changed, are new, or are gone.
     """
@@ -56,7 +58,7 @@ class Reading:
 
 
 def run(answer: type) -> Iterator[Reading]:
-    """Read a film with each kind of decoder."""
+    """Read a film for each way in which the decoder can end its process."""
     for how, frames, deadly, workers in _FILMS:
         yield _read(answer, how, fresh_film(frames, deadly), workers)
 
@@ -102,7 +104,7 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
 
 
 def judge(reading: Reading) -> None:
-    """Accept a film if every good frame arrived and each deadly frame has the right reason."""
+    """Accept a run if every good frame arrived and each deadly frame has the right reason."""
     film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in ending.message:

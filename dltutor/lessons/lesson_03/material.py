@@ -1,4 +1,4 @@
-"""The tables and runs of notebook 03, and fresh films and scans for its checks."""
+"""Tables and runs for notebook 03, and fresh films and scans for its checks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from dltutor.observation import Observation, confine, observe
 from dltutor.observation.texts import fate, tidy
 from dltutor.tables import Table
 
-_PIXELS: Final = 64  # of a frame
-_KINDS: Final = 13  # of slices: a slice at a different position usually looks different
+_PIXELS: Final = 64  # pixels per frame
+_KINDS: Final = 13  # different slices, so that a slice at a wrong position usually looks different
 
 
-new_folder: Final = own_folder  # for the breadcrumbs of a run
+new_folder: Final = own_folder  # for a run's breadcrumbs
 
 
 def breadcrumb_in(folder: Path, seen: Observation) -> str:
-    """Return the last breadcrumb of the worker that the error names."""
+    """Return the last breadcrumb from the worker that the error names."""
     named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
     assert named, f"the error should name a pid: {seen.raw}"
     return (folder / f"sample-{named[1]}").read_text()
@@ -86,7 +86,7 @@ def side_by_side(*kinds: type) -> Table:
 
 
 def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
-    """Make a dataset in a new Python, and read it with two workers under a memory limit.
+    """Make a dataset in a new interpreter, and read it with two workers under a memory limit.
 
     Args:
         make: Returns the dataset.
@@ -106,8 +106,8 @@ class Film(NamedTuple):
 
     Args:
         paths: The files.
-        pixels: File name -> pixels, if the frame can be decoded.
-        deadly: File name -> exit code with `how="exit"`, if the frame ends its process.
+        pixels: By file name, the pixels of each frame that can be decoded.
+        deadly: By file name, the exit code with `how="exit"` for each frame that ends its process.
     """
 
     paths: list[Path]
@@ -117,11 +117,11 @@ class Film(NamedTuple):
 
 @cache
 def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
-    """Write a film of `frames` frames to a temporary folder. `deadly` are positions in it."""
+    """Write a film to a temporary folder, with deadly frames at the positions in `deadly`."""
     chance = random.Random(frames)
     film = Film([], {}, {})
-    # These are random, so that an answer only knows the exit code if it has tried the frame. A
-    # process can also exit with a code from 129 on, which a shell uses for 128 + signal.
+    # The exit codes are random, so that an answer knows a code only if it has tried the frame. Even
+    # an ordinary exit can have a code above 128, which a shell uses for 128 + signal.
     codes = iter((random.randint(129, 159), random.choice((1, 2, 255))))
     folder = tempfile.mkdtemp(prefix="dltutor-film-")
     for place, number in enumerate(chance.sample(range(1000), frames)):
@@ -137,18 +137,18 @@ def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
 
 
 def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
-    """Write scans with these numbers of slices to a temporary folder. Return path -> thumbnails."""
+    """Write scans with these numbers of slices to a temporary folder. Return thumbnails by path."""
     folder = tempfile.mkdtemp(prefix="dltutor-scans-")
     chance = np.random.default_rng(3)
     thumbnails = chance.integers(0, 256, (_KINDS, 64, 64), np.uint8)
-    # The mean of a block, or the next pixel in it, makes a different thumbnail.
+    # A thumbnail of means or other pixels is wrong, because only a block's first pixel is right.
     around = np.full((16, 16), 3, np.uint8)
     around[0, 0] = 1
     packed = [zlib.compress(np.kron(each, around).tobytes(), 1) for each in thumbnails]
     made = {}
     for number, count in enumerate(slices):
         path, which = Path(folder, f"{number}.scan"), [n % _KINDS for n in range(count)]
-        # zlib ignores what follows the packed slice, but a cache takes each slice for a new one.
+        # Append numbers that zlib ignores, so that no two slices are the same to a cache.
         scans.write_scan(path, [packed[n] + b"%d %d" % (number, i) for i, n in enumerate(which)])
         made[path] = thumbnails[scans.evenly(which)]
     return made
@@ -159,7 +159,7 @@ def form_and_pixels(sample: Any) -> tuple[str, bytes]:
 
     If the sample isn't an array of numbers, return its type and b"".
     """
-    with suppress(Exception):  # a sample can be anything
+    with suppress(Exception):  # a sample can be anything, even what NumPy refuses
         array = np.asarray(sample)
         if array.dtype.kind in "biuf":
             return f"{array.dtype} {array.shape}", array.tobytes()

@@ -1,4 +1,4 @@
-"""Grade "03.transfer": the same thumbnails of every scan, in much less memory."""
+"""Grade "03.transfer": the same thumbnails from every scan, in much less memory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 # How many slices each scan has. A slice is 1 MB, so keeping the wanted slices of all scans takes
 # 48 MB.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
-_FORM: Final = "uint8 (4, 64, 64)"  # of the thumbnails
-_MOST: Final = 40  # MB that a process may take up beyond an empty run
-# Workers -> epochs. The second epoch without workers shows whether the first changed anything.
+_FORM: Final = "uint8 (4, 64, 64)"  # the form of a scan's thumbnails
+_MOST: Final = 40  # MB that a process may use beyond an empty run
+# The number of epochs for each number of workers. The second epoch without workers shows whether
+# the first epoch changed anything.
 _EPOCHS: Final = {0: 2, 2: 1, 4: 1}
-_MAKING: Final = 10  # seconds
-_RUN: Final = 15  # seconds
+_MAKING: Final = 10  # seconds to make the dataset
+_RUN: Final = 15  # seconds for the run with each number of workers
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Reading:
         workers: Number of workers.
         run: How the run ended.
         came: How many samples arrived.
-        wrong: Number of slices -> form of the sample, for each scan with wrong thumbnails.
-        took: Peak memory of a process in MB, beyond an empty run's.
+        wrong: The sample's form for each scan with wrong thumbnails, by the scan's slice count.
+        took: The most MB that a process used beyond an empty run.
     """
 
     workers: int
@@ -54,7 +55,7 @@ class Reading:
 
 
 class _Gauged(Dataset[Any]):
-    # Sends with each sample how much its process's peak memory has grown since the start, in MB.
+    # With each sample, return how many MB the process's peak memory has grown since the start.
     def __init__(self, dataset: Dataset[Any], began: int | None) -> None:
         self.dataset, self.began = dataset, began
 
@@ -69,10 +70,11 @@ class _Gauged(Dataset[Any]):
 
 
 def _fresh_peak() -> int:
-    # Resets the peak. First, glibc returns freed memory, which an answer could use unseen.
+    # Before resetting the peak, let glibc return freed memory, because an answer could use freed
+    # memory without raising the peak.
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak, says `man proc`
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak (`man proc`)
     return _peak()
 
 
@@ -81,7 +83,7 @@ def _peak() -> int:
 
 
 def run(answer: type) -> Iterator[Reading]:
-    """Read two epochs without workers, then one with 2 and with 4."""
+    """Read two epochs without workers, one epoch with 2 workers, and one epoch with 4."""
     scans = fresh_scans(_SLICES)
     empty, began = _empty(scans), _fresh_peak()
     dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)
@@ -91,7 +93,7 @@ def run(answer: type) -> Iterator[Reading]:
 
 
 def _empty(scans: dict[Path, np.ndarray]) -> dict[int, int]:
-    # Workers -> MB that a process takes up on this machine if the thumbnails already exist.
+    # For each number of workers, return how many MB a process uses if the thumbnails already exist.
     taken = {}
     for workers in _EPOCHS:
         seen = _read(_Gauged(Empty([*scans.values()]), None), workers, scans)
@@ -121,7 +123,7 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
 
 
 def judge(seen: Reading) -> None:
-    """Accept a run if every scan arrived as before, and no process took up much memory for it."""
+    """Accept a run if every scan's thumbnails are right, and no process used too much memory."""
     lead, ending, large = where(seen.workers), seen.run, seen.took > _MOST
     if large and ending.end in ("finished", "hung"):  # using too much memory can cause a hang
         sizes = {"took": seen.took, "most": _MOST, "longest": max(_SLICES), "wanted": WANTED}

@@ -1,4 +1,4 @@
-"""Lesson 04: what a worker changes stays in the worker. What its notebook imports."""
+"""Lesson 04: what a worker changes stays in the worker. The notebook imports these names."""
 
 from dltutor.lessons.lesson_04.material import (
     CountedClips,

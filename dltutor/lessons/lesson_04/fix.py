@@ -1,4 +1,4 @@
-"""Grade "04.fix": the epoch has to reach the workers, and the count has to come back."""
+"""Grade "04.fix": the epoch has to reach the workers, and their counts have to reach main."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from dltutor.lessons.lesson_04.material import CountedClips, make_clips, stretch
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
 _CLIPS: Final = make_clips((0, 301, 1), seed=45)
-# Four stretches are nearly silent: one stays at 7, one ends with a sound, one has a sum of 0, and
-# one has a maximum of 0.
+# Four stretches aren't silent, though a careless test calls them silent. One stays at 7, one ends
+# with a sound, one has a sum of 0, and one has a maximum of 0.
 _CLIPS[8, :32], _CLIPS[9, :31] = 7, 0
 _CLIPS[13:15, :32], _CLIPS[13, 7], _CLIPS[13:15, 9] = 0, 5, -5
 _MORE: Final = torch.cat((_CLIPS, _CLIPS[4:12]))
 _ALL: Final = list(range(16))
 _MOST: Final = [*range(24), *(40 * [2])]  # more silent stretches than a byte can count
-# Like a resumed run, with a sampler that draws some recordings twice and leaves out others.
+# The epoch numbers jump, as in a resumed run. In epoch 301, the sampler draws some recordings twice
+# and leaves out others.
 _EPOCHS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))
-# In slow motion, all workers draw the same recording at the same moment, and then the next one.
+# In slow motion, all workers read the same recording at the same moment, and then go on together.
 _AT_ONCE: Final = tuple((epoch, sorted(4 * _ALL[:8])) for epoch in (0, 301, 1))
 PLANS: Final = (
     Plan("with 2 persistent workers under fork", _CLIPS, _EPOCHS),
@@ -49,7 +50,7 @@ def _ask(dataset: Any, given: Any) -> int | Fault:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if it drew the stretches of its epochs and counted every silent one."""
+    """Accept a run if it read the stretches of its epochs and counted every silent stretch."""
     try:
         _judge(run)
     except Rejected as rejected:
@@ -78,7 +79,7 @@ def _judge(run: Run) -> None:
 
 
 def _miscounted(plan: Plan, said: int, fewer: int) -> str:
-    if said == 0 and plan.workers and plan.persistent:  # no second dataset can have reset it
+    if said == 0 and plan.workers and plan.persistent:  # no second dataset reset the count
         return "none-counted"
     if fewer > 0 and fewer % 256 == 0:
         return "too-small"

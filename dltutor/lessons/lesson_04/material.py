@@ -1,4 +1,4 @@
-"""The datasets of lesson 04, and the tables that it measures."""
+"""The datasets of lesson 04, and the tables of its measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dltutor.tables import Table
 
 
 class CountedClips(Dataset[torch.Tensor]):
-    """The starter of "04.fix": each epoch reads the next stretch of every recording."""
+    """The notebook's starter for "04.fix". An epoch reads the next stretch of every recording."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         self.clips = clips
@@ -42,7 +42,7 @@ class CountedClips(Dataset[torch.Tensor]):
 
 
 def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tensor:
-    """Make sixteen recordings that last for these epochs. Some are silent in each epoch."""
+    """Make sixteen recordings that last for these epochs. In each epoch, some are silent."""
     generator = torch.Generator().manual_seed(seed)
     clips = torch.randint(1, 1000, (16, 32 * (max(epochs) + 1)), generator=generator)
     for place, epoch in enumerate(epochs):
@@ -51,12 +51,12 @@ def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tens
 
 
 def stretches(clips: torch.Tensor, epoch: int) -> torch.Tensor:
-    """Return the stretches that an epoch should read: a view of shape (recordings, 32)."""
+    """Return the stretches that an epoch should read, as a view of shape (recordings, 32)."""
     return clips[:, 32 * epoch : 32 * (epoch + 1)]
 
 
 class Headlines(Dataset[torch.Tensor]):
-    """The starter of "04.transfer": each new word of a headline gets the next number."""
+    """The notebook's starter for "04.transfer", which gives each new word the next number."""
 
     def __init__(self, headlines: list[str]) -> None:
         self.headlines = headlines
@@ -81,13 +81,13 @@ _WORDS: Final = (
 
 
 def make_headlines(*, seed: int = 5) -> list[str]:
-    """Make 32 headlines of four words each. Many words are in several headlines."""
+    """Make 32 headlines of four words each. Many words appear in several headlines."""
     chance = random.Random(seed)
     return [" ".join(chance.choice(words) for words in _WORDS) for _ in range(32)]
 
 
 class _Witness(global_state.Readings):
-    # Each sample is the number of the worker that drew it, and that process's counter.
+    # Each sample is the number of the worker that reads the sample, and that worker's counter.
     def __getitem__(self, index: int) -> torch.Tensor:
         super().__getitem__(index)
         return torch.tensor([get_worker_info().id, global_state.replaced])  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def ask_every_process(main_sets: int = 0) -> Table:
     """Show what each process counts in three epochs.
 
     Args:
-        main_sets: What main sets its counter to after epoch 0.
+        main_sets: The value that main gives its own counter after epoch 0.
     """
     rows = []
     for kind in ("fresh", "persistent"):
@@ -121,7 +121,7 @@ _WHEN: Final = {(0, 0): "never", (1, 1): "when it starts", (1, 2): "at any time"
 
 
 class _SetByMain(IterableDataset[dict[str, int]]):
-    # Its only sample is the values that its process has for six things that main sets.
+    # The only sample holds this process's values for six things that main sets.
     of_class = 0
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Run an answer by plans, with a slow motion that makes races certain."""
+"""Run an answer as plans say, some of them in a slow motion that makes races certain."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Plan:
     workers: int = 2
     persistent: bool = True
     method: str = "fork"
-    within: int = 6  # seconds
+    within: int = 6  # time limit in seconds
     slow: bool = False  # whether the workers run in `SlowMotion`
 
 
 @dataclass(frozen=True)
 class Run:
-    """The dataset's length, and each epoch's batches with what main read after the epoch."""
+    """The dataset's length, and each epoch's batches with what `Ask` returned after the epoch."""
 
     plan: Plan
     length: int | None
@@ -54,7 +54,7 @@ Ask: TypeAlias = Callable[[Any, Any], Any]  # called in main with the dataset an
 
 
 def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
-    """Run an answer by each plan, and yield the runs."""
+    """Run an answer as each plan says, and yield the runs."""
     send_cells()
     for plan in plans:
         yield _run(answer, plan, ask)
@@ -92,14 +92,14 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
 
 
 def samples(run: Run, width: int) -> list[torch.Tensor]:
-    """Return the samples of each epoch, if the run finished and all of them arrived.
+    """Return each epoch's samples as a tensor, if the run finished and all samples arrived.
 
     Args:
         run: The run.
         width: How many numbers each sample should have.
 
     Raises:
-        Rejected: The run didn't finish, or not all samples arrived.
+        Rejected: The run didn't finish, a batch has the wrong form, or not all samples arrived.
     """
     plan = run.plan
     if run.length != len(plan.given):
@@ -126,7 +126,7 @@ class SlowMotion(TorchFunctionMode):
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")
     wait: Final = 0.02  # seconds before each step
-    times: Final = 4  # how often a worker waits at the same step, because a loop would take forever
+    times: Final = 4  # the most waits at one step, because a loop with more would take forever
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class SlowMotion(TorchFunctionMode):
         if worker.num_workers != (parties := self._together.parties):
             number = worker.num_workers
             raise ValueError(f"SlowMotion({parties}) waits for {parties} workers, not for {number}")
-        self._wait_for_the_others(50)  # spawned ones import torch first
+        self._wait_for_the_others(50)  # seconds, because spawned workers import torch first
         # Python 3.12 only traces opcodes if a frame has asked for them before tracing begins.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self._enter)

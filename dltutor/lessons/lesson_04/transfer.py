@@ -1,4 +1,4 @@
-"""Grade "04.transfer": each word has one number in every process, and main can read it back."""
+"""Grade "04.transfer": each word has one number in all processes, and main knows that number."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from dltutor.lessons.engine.outcomes import Fault, fault, not_yet
 from dltutor.lessons.lesson_04.material import Headlines, make_headlines
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
-# Most words are in one headline only, and most of those come after the first hundred headlines.
+# Most words are in only one headline, so a vocabulary from some of the headlines isn't enough.
 _RARE: Final = [f"train-{number} waits for bridge-{number}" for number in range(128)]
 _HEADLINES: Final = make_headlines(seed=61) + _RARE
 # In slow motion, two or four of the four workers meet a new word at the same moment.
 _NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
-# The other runs don't use these words, because a global variable in main would still know them.
+# The run in main has its own words. If the vocabulary were a global variable, later workers would
+# inherit these words.
 _OTHERS: Final = [headline.swapcase() for headline in _HEADLINES + _NEW]
 
 
@@ -43,7 +44,7 @@ def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fa
 
 
 def judge(run: Run) -> None:
-    """Accept a run if each word has its own number, and main knows that number."""
+    """Accept a run if each word has its own number in all processes, and main knows the number."""
     plan, where = run.plan, run.plan.where
     alone = "" if plan.workers else "-in-main"
     rows = torch.cat(samples(run, 4)).tolist()

@@ -1,4 +1,4 @@
-"""Lesson 05: inherited handles. What its notebook imports."""
+"""Lesson 05: inherited handles. The notebook imports these names."""
 
 from dltutor.failures.data.records import LENGTH, SIZE, decode, open_slowly, shared_records
 from dltutor.lessons.lesson_05.material import handles, recording, start_server, told

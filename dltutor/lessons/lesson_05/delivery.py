@@ -14,8 +14,8 @@ from dltutor.lessons.engine.forms import shown
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 
-RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
-LONG: Final = 15  # seconds for each thing that the answer does
+RUNS: Final = ((2, 2), (0, 2), (4, 1))  # each run's number of workers and number of epochs
+LONG: Final = 15  # seconds for each call or run
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Delivered:
         run: How the run ended.
         asked: How many samples the loader asked for.
         samples: How many samples arrived.
-        wrong: How many of these are wrong.
+        wrong: How many of the samples are wrong.
         others: How many of the wrong samples belong to another index.
     """
 
@@ -39,17 +39,17 @@ class Delivered:
     others: int = 0
 
     def is_right(self) -> bool:
-        """Whether all samples arrived, and all are right."""
+        """Return whether all samples arrived, and all are right."""
         return self.run.end == "finished" and self.samples == self.asked and not self.wrong
 
     @property
     def code(self) -> str:
-        """What's wrong: "mixed-up" if samples belong to another index, "wrong", or ""."""
+        """The code "mixed-up" if samples belong to other indices, "wrong" otherwise, or ""."""
         return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
     @property
     def fields(self) -> dict[str, object]:
-        """What a message can show: the run's workers, and how many samples arrived and differed."""
+        """The run's settings, and how many samples arrived and differed, for a message."""
         return {
             "where": where(self.workers),
             "asked": self.asked,
@@ -65,11 +65,11 @@ def read(
     where: str,
     other_sample: str = "other-sample",
 ) -> None:
-    """Read samples in main, and compare them.
+    """Read samples in main, and compare them with the right samples.
 
     Args:
         dataset: The answer's dataset.
-        expected: Index -> the right sample.
+        expected: The right sample for each index to read.
         where: When main reads, as the start of a sentence.
         other_sample: The code for a wrong sample.
 
@@ -91,17 +91,17 @@ def deliver(
     epochs: int,
     **options: Any,
 ) -> Delivered:
-    """Run an answer's dataset in a loader.
+    """Run an answer's dataset in a loader, and count what arrives.
 
     Args:
         dataset: The dataset.
-        expected: Index -> the right sample.
+        expected: The right sample for each index.
         order: The indices, in the order in which the loader asks for them.
         workers: Number of workers.
         epochs: Number of epochs.
         options: More arguments for the DataLoader.
     """
-    came: list[int | None] = []  # the index that each sample belongs to
+    came: list[int | None] = []  # the index that each sample belongs to, if any
 
     def collect(loader: DataLoader[Any]) -> None:
         for batch in loader:
@@ -132,7 +132,7 @@ def all_right(delivered: Delivered, kind: str) -> None:
 
     Args:
         delivered: What arrived.
-        kind: The end of the codes for wrong samples: "windows" or "rows".
+        kind: The end of the codes for wrong samples, either "windows" or "rows".
     """
     ended_well(delivered.run, where(delivered.workers))
     if delivered.samples < delivered.asked:

@@ -1,7 +1,7 @@
 """Grade "05.fix": windows of recordings that are larger than memory, read by forked workers.
 
-Whether a shared position causes wrong samples is luck. Whether a worker moves it isn't, so that's
-what `Positions` watches.
+Whether a shared position causes wrong samples is luck, but whether a worker moves that position
+isn't. So `Positions` watches for moves.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
-_NUMBERS: Final = 2**28 - 9  # in each recording: 512 MB, but most of that is a hole in the file
+_NUMBERS: Final = 2**28 - 9  # per recording, which makes 512 MB, but most of the file is a hole
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
 _MOST: Final = 4  # how many descriptors a process may have open for one recording
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with one number of workers.
+    """What an answer did with a given number of workers.
 
     Args:
-        samples: What it delivered.
+        samples: What the answer delivered.
         moved: Whether a worker moved the position of a file that main had open.
-        opened: How many descriptors of one recording a process had.
+        opened: How many descriptors a process had open for one recording.
     """
 
     samples: Delivered
@@ -50,31 +50,32 @@ class Epochs:
 
 
 class Positions:
-    """Watch whether forked workers move positions of main's files, and how often they open a file.
+    """A detector for workers that move the position of main's files, or open a file too often.
 
     Main must not read at the same time, so that only a worker can move a position. Each worker
-    looks after every call, so it also sees a position that the worker restores.
+    compares positions at every function call, so that it even notices a position that it restores.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = {str(path.resolve()) for path in paths}
         self._held: list[int] = []
-        self._shared = mmap.mmap(-1, 2)  # whether one moved; how many descriptors, if too many
+        # Two bytes: whether a position moved, and the number of descriptors if that's too high.
+        self._shared = mmap.mmap(-1, 2)
 
     def begin(self) -> None:
-        """Start watching what main has open now, for workers that are forked from now on."""
+        """Watch the files that main has open now, for workers that main forks from now on."""
         while self._held:
             os.close(self._held.pop())
-        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # the same position
+        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # same position
         self._before = self._positions()
         self._shared[:] = bytes(2)
 
     def watch(self, worker: int) -> None:
-        """Watch a worker, as its `worker_init_fn`."""
+        """Start to watch this worker. This is a `worker_init_fn`."""
         sys.setprofile(self._look)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Make a batch, and count what the process has open. This is a `collate_fn`."""
+        """Make a batch, and count the process's open descriptors. This is a `collate_fn`."""
         if (count := self._opened()) > _MOST:
             self._shared[1] = min(count, 255)
         return default_collate(samples)
@@ -86,7 +87,7 @@ class Positions:
 
     @property
     def opened(self) -> int:
-        """How many descriptors of one file main has, or a worker had if it had too many."""
+        """The most descriptors open for one file in main, or in a worker that had too many."""
         return max(self._opened(), self._shared[1])
 
     def _open(self) -> list[tuple[int, str]]:
@@ -106,7 +107,7 @@ class Positions:
 
 
 def _write() -> dict[Path, dict[int, torch.Tensor]]:
-    # Three recordings, with numbers where the check reads windows, and holes in between.
+    # Write three recordings, with numbers where the check reads windows, and holes in between.
     folder, random = Path(tempfile.mkdtemp()), np.random.default_rng(55)
     written: dict[Path, dict[int, torch.Tensor]] = {}
     for name in ("monday.bin", "tuesday.bin", "friday.bin"):
@@ -135,7 +136,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         if not datasets:
             read(dataset, windows, when)
         datasets.append(dataset)
-    # One recording after the other, so that all workers read the same file.
+    # Chain the recordings, so that all workers read the same file at the same time.
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
     expected = {
         number * _WINDOWS + start: window
@@ -158,7 +159,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept if every window is right, and no worker moved a position of main's."""
+    """Accept the answer if every window is right, and no worker moved main's position in a file."""
     for epochs in runs:
         samples = epochs.samples
         if epochs.opened > _MOST:

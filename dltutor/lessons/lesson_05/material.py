@@ -1,4 +1,4 @@
-"""The datasets of notebook 05, and its table of handles."""
+"""Datasets for notebook 05, and a table of handles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH: Final = 16  # numbers in a window
 
 
 def told(loader: DataLoader[Any]) -> str:
-    """Run an epoch of records in order. Say how it ended and whether the samples were right."""
+    """Run an epoch of records in order, and say how it ended and whether the samples were right."""
     return _in_words(Case(loader, count_wrong))
 
 
@@ -42,14 +42,14 @@ def _in_words(case: Case) -> str:
 
 @cache
 def recording() -> Path:
-    """Return the path of a file of a million random 16-bit numbers, which is written once."""
+    """Write a file of a million random 16-bit numbers, and return its path."""
     path = own_folder() / "recording.bin"
     np.random.default_rng(5).integers(-30_000, 30_000, 1_000_000, dtype="<i2").tofile(path)
     return path
 
 
 class Windows(Dataset[torch.Tensor]):
-    """The starter of "05.fix": a sample is 16 numbers of a recording, starting at `index`."""
+    """The notebook's starter for "05.fix", whose samples are windows of 16 numbers."""
 
     def __init__(self, path: Path) -> None:
         self.file = open(path, "rb")  # noqa: SIM115
@@ -65,12 +65,12 @@ class Windows(Dataset[torch.Tensor]):
 
 @cache
 def start_server() -> Callable[[], Connection]:
-    """Start the server of rows, and return the function that connects to it."""
+    """Start the server that has the rows, and return the function that connects to the server."""
     return Server().connect
 
 
 class Rows(Dataset[torch.Tensor]):
-    """The starter of "05.transfer": rows from a server, asked for one by one."""
+    """The notebook's starter for "05.transfer", which asks a server for one row at a time."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self.connection = connect()
@@ -102,7 +102,7 @@ class Database(Dataset[torch.Tensor]):
 
     def __init__(self, in_transaction: bool) -> None:
         self.path = own_folder() / "rows.db"
-        # The garbage collector may close it in any thread.
+        # The garbage collector may close the connection in any thread.
         self.connection = sqlite3.connect(self.path, check_same_thread=False)
         execute = self.connection.execute
         execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, version INTEGER, padding BLOB)")
@@ -117,7 +117,7 @@ class Database(Dataset[torch.Tensor]):
         return 400
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        # Each index asks for a row on a different page of the database.
+        # Each index asks for a row on a different page, so that samples don't share a cached page.
         question = "SELECT version FROM rows WHERE number = ?"
         return torch.tensor(self.connection.execute(question, (50 * index,)).fetchone())
 
@@ -132,7 +132,7 @@ class Database(Dataset[torch.Tensor]):
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows after the first batch, and count old rows after that."""
+        """Run an epoch, renew all rows after the first batch, and count later rows that are old."""
         batches = iter(loader)
         next(batches)
         self.renew()

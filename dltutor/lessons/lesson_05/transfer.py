@@ -1,7 +1,7 @@
 """Grade "05.transfer": rows that forked workers ask a server for.
 
-For each session, the server records which process started it and what other processes said over it.
-It answers late, so that a second process has time to ask over the same connection.
+For each session, the server records which process started it, and how often others used it. The
+server answers late, so that a second process has time to ask over the same connection.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with one number of workers.
+    """What an answer did with a given number of workers.
 
     Args:
-        rows: What it delivered.
+        rows: What the answer delivered.
         over_main: How often workers used a connection that main made.
-        ended: Whether a worker ended a session of main's.
-        connected: How often a worker connected, for the worker that did so most.
+        ended: Whether a worker ended one of main's sessions.
+        connected: The most connections that a worker made.
     """
 
     rows: Delivered
@@ -70,7 +70,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept if every row is right, and the workers used their own connections."""
+    """Accept the answer if every row is right, and the workers used their own connections."""
     for epochs in runs:
         rows = epochs.rows
         if epochs.ended:

@@ -1,4 +1,4 @@
-"""Lesson 06: handles that can't be pickled, and start methods. What its notebook imports."""
+"""Lesson 06: handles that can't be pickled, and start methods. The notebook imports these names."""
 
 from dltutor.failures.tools.handles import own_folder
 from dltutor.failures.unpicklable_handle import Records, records_folder

@@ -1,8 +1,8 @@
 """Grade "06.fix": two datasets in one loader, each with its own file.
 
-Once each worker has delivered a batch, the check renames the files. A worker can still read an open
-file, but a class that opens the file again doesn't find it. The records are farther apart than the
-buffer of an open file, so each `seek` and `read` moves the descriptor's position.
+Once each worker has delivered a batch, the check renames the files' folder. A worker can still read
+an open file, but a class that opens the file again doesn't find it. The records are farther apart
+than an open file's buffer is long, so each `seek` and `read` moves the descriptor's position.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline
 
-_KIND: Final = f"torch.int64, ({SIZE},)"  # of a record
-_RECORDS: Final = 60_000  # 480 KB. The buffer of an open file is 8 KB, or 128 KB from Python 3.14.
-_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # main reads these, far from _READ
+_KIND: Final = f"torch.int64, ({SIZE},)"  # a record's dtype and shape
+_RECORDS: Final = 60_000  # 480 KB. An open file's buffer is 8 KB, or 128 KB since Python 3.14.
+_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # the indices for main, far from _READ
 _READ: Final = tuple(  # alternating between both ends of both files
     start + index
     for near in range(16)
@@ -41,8 +41,8 @@ class Epoch:
 
     Args:
         samples: What arrived.
-        renamed: Whether the check got as far as renaming the files.
-        moved: Whether a worker moved the position of main's file.
+        renamed: Whether the check got as far as renaming the folder.
+        moved: Whether a worker moved main's position in a file.
     """
 
     samples: travel.Epoch
@@ -52,14 +52,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The size of an answer's pickle in bytes, and its epochs up to the first wrong one."""
+    """The size of a dataset's pickle in bytes, and the epochs up to the first wrong epoch."""
 
     size: int
     epochs: tuple[Epoch, ...]
 
 
 def gather(path: Path) -> Evidence:
-    """Use the class in main and pickle it, then run it with forked workers and a spawned one."""
+    """Read and pickle in main, then run both datasets with forked workers and a spawned worker."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
@@ -88,7 +88,7 @@ def gather(path: Path) -> Evidence:
     epochs: list[Epoch] = []
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
         for dataset in datasets if workers else ():
-            travel.read(dataset, _FIRST[:1], _KIND)  # opens both files
+            travel.read(dataset, _FIRST[:1], _KIND)  # so that main has both files open
         positions.begin()
         samples = travel.epoch(
             ConcatDataset(datasets),
@@ -108,7 +108,7 @@ def gather(path: Path) -> Evidence:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Accept if the records are right everywhere, and no process opens a file for each record."""
+    """Accept the answer if all records are right, and no process opens a file for each record."""
     for epoch in evidence.epochs:
         where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
         if epoch.moved:

@@ -1,4 +1,4 @@
-"""The datasets and measurements of notebook 06."""
+"""Datasets and measurements for notebook 06."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dltutor.observation.texts import said, tidy
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB, Table
 
-#: Failures whose dataset main can send without an error, but the worker can't receive.
+#: Failure modes whose dataset main can send without an error, but the worker can't receive.
 ON_ARRIVAL: Final = (generator_attribute.FAILURE, global_only_in_parent.FAILURE)
 
-SIZE: Final = 8  # bytes of a record
+SIZE: Final = 8  # bytes per record
 
 
 class Cache:
-    """The tiles that have been read so far."""
+    """The tiles that a reader has read so far."""
 
     def __init__(self) -> None:
         self.tiles: dict[int, torch.Tensor] = {}
@@ -38,7 +38,7 @@ class Cache:
 
 
 class Reader:
-    """Reads tiles and keeps them."""
+    """A reader that keeps each tile in a cache."""
 
     def __init__(self, side: int) -> None:
         self.side = side
@@ -67,7 +67,7 @@ class Tiles(Dataset[torch.Tensor]):
 
 
 class MyRecords(Dataset[torch.Tensor]):
-    """The starter of "06.fix": records of 8 bytes each, read from one large file."""
+    """The notebook's starter for "06.fix", which reads 8-byte records from one large file."""
 
     def __init__(self, path: str | Path, count: int) -> None:
         self.path = path
@@ -83,7 +83,7 @@ class MyRecords(Dataset[torch.Tensor]):
 
 
 class MyClips(Dataset[torch.Tensor]):
-    """The starter of "06.transfer": sound clips with noise, scaled to a loudest value of 1."""
+    """The notebook's starter for "06.transfer", which adds noise to sound clips and scales them."""
 
     def __init__(self, path: str | Path, seed: int) -> None:
         self.clips = torch.load(path)
@@ -100,7 +100,7 @@ class MyClips(Dataset[torch.Tensor]):
 
 
 def hide_the_warning() -> None:
-    """Turn off the warning that torch gives whenever a worker can't be started."""
+    """Turn off the warning that torch gives each time it can't pickle a dataset for a worker."""
     warnings.filterwarnings("ignore", "Got pickle error")
 
 
@@ -116,7 +116,8 @@ def told(seen: Observation) -> str:
 def costs() -> Table:
     """Measure what one worker costs under each start method, in seconds and in memory."""
     found: dict[str, tuple[float, float]] = {}
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # otherwise an earlier server would be used
+    # Stop any earlier server, so that the costs include the server's start.
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()
 
@@ -130,14 +131,14 @@ def costs() -> Table:
 
         loader = DataLoader(Squares(16), 4, num_workers=1, multiprocessing_context=method)
         observe(loader, consume=epoch, deadline=45)
-    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the notebook says so
+    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the notebook claims this
     rows = [(name, f"{seconds:.2f} s", f"{mb:.0f} MB") for name, (seconds, mb) in found.items()]
     header = ("start method", "time to the first batch", "added memory")
     return Table("One worker, and whatever it takes to start it", tuple(rows), header)
 
 
 def _memory() -> float:
-    # Main, its workers, and the fork server, but no other process that main has started.
+    # Add up main, its workers, and the fork server, but no other process that main has started.
     workers = [each.pid for each in multiprocessing.active_children()]
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return sum(pss(pid) for pid in (os.getpid(), server, *workers) if pid)

@@ -1,6 +1,6 @@
 """Grade "06.transfer": sound clips with noise, for forked workers and for a new interpreter.
 
-The task says how to make each sample, so it has the same value in every process and order.
+The task says how to make each sample, so a sample has the same values in every process and order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dltutor.observation.time_limits import deadline
 
 CLIPS: Final = 24
 _SEED: Final = 11
-_READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # what each loader reads, after main
+_READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # the indices that each loader reads
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Evidence:
 
     Args:
         wrong: The loudest value of each sample that's wrong in main.
-        epochs: The epochs with and without workers, up to the first wrong one.
+        epochs: The epochs with and without workers, up to the first wrong epoch.
     """
 
     wrong: tuple[float, ...]
@@ -45,7 +45,8 @@ def gather(path: Path) -> Evidence:
     """Use the class in main, then in a new interpreter, then with forked workers."""
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
-    clips = torch.linspace(0, -5, CLIPS)[:, None] * tone  # silent, then louder, loudest below zero
+    # The first clip is silent, the next clips get louder, and the loudest value is below zero.
+    clips = torch.linspace(0, -5, CLIPS)[:, None] * tone
     torch.save(clips, file)
     expected = [_sample(clip, index) for index, clip in enumerate(clips)]
     before = _global_numbers()
@@ -87,7 +88,7 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Accept if the samples are right in every process."""
+    """Accept the answer if the samples are right in every process."""
     for epoch in evidence.epochs:
         travel.arrived(epoch)
     if evidence.wrong:

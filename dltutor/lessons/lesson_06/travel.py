@@ -34,14 +34,14 @@ _WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds. A new interpreter imports 
 
 @dataclass(frozen=True)
 class Epoch:
-    """How an answer's run ended, and how many of its samples differ from what main read."""
+    """How an answer's run ended, and how many of the samples are wrong, missing, or extra."""
 
     where: str
     run: Ending
     wrong: int = 0
 
     def is_right(self) -> bool:
-        """Whether all samples arrived, and all are right."""
+        """Return whether all samples arrived, and all are right."""
         return self.run.end == "finished" and not self.wrong
 
 
@@ -53,7 +53,7 @@ def import_file(path: str | Path) -> ModuleType:
     path = Path(path).absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    # Python would take the old bytecode for a file that changed within the same second.
+    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
     shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
     sys.modules.pop(path.stem, None)
     importlib.invalidate_caches()
@@ -61,7 +61,7 @@ def import_file(path: str | Path) -> ModuleType:
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
-    """Return the answer's path, if the file isn't only the starter anymore. Doesn't import it."""
+    """Return the path of a file that holds more than the starter, without importing the file."""
     if blank(answer):
         not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):
@@ -86,7 +86,7 @@ def class_in(path: Path, name: str) -> Any:
 
 
 def problem_with(thing: Any) -> str:
-    """Return why something can't be pickled: the exception and its message, or ""."""
+    """Return the exception that pickling something raises, with the exception's message, or ""."""
     try:
         pickle.dumps(thing)
     except Exception as error:  # a __getstate__ may raise anything
@@ -106,7 +106,7 @@ def sent(dataset: Any) -> bytes:
         except Exception:
             problem = problem_with(dataset)
         else:
-            len(pickle.loads(pickled))  # raises if the copy isn't a dataset
+            len(pickle.loads(pickled))  # raises if the copy has no length
             return pickled
         state = dataset.__getstate__()  # what goes into the pickle
         parts = state.items() if isinstance(state, dict) else ()
@@ -117,7 +117,7 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """Read samples in main. Reject any that isn't of `kind`, such as "torch.int64, (8,)"."""
+    """Read samples in main, all of which have to be of `kind`, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):
@@ -133,7 +133,7 @@ def _kind(sample: Any) -> str:
 
 
 def wrong_of(samples: Samples, expected: Samples) -> int:
-    """Return how many samples are wrong, missing, or too many."""
+    """Return how many samples are wrong, missing, or extra."""
     pairs = zip(samples, expected, strict=False)
     differ = sum(  # rounding doesn't count
         _kind(one) != _kind(other) or not torch.allclose(one, other, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Lesson 07: the loop that never starts. What its notebook imports."""
+"""Lesson 07: the loop that never starts. The notebook imports these names."""
 
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.lessons.lesson_07.material import marked

@@ -1,8 +1,8 @@
-"""Grade "07.fix": pairs of files, opened at the same time, by threads that each process starts.
+"""Grade "07.fix": threads of each process open the two files of a pair at the same time.
 
 Main makes the dataset and takes a sample, as people do. Then the check runs two epochs with 2
-persistent workers, two with 0, and one with 4. Each epoch has new files, read in mixed order. In a
-worker, whatever opens the first file of a pair waits until the second one is open.
+persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
+In a worker, the thread that opens a pair's first file waits until another opens the second file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dltutor.lessons.engine.running import made
 
 _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
-_RUNS: Final = {2: 2, 0: 2, 4: 1}  # workers: epochs
-_LONG: Final = 6  # seconds for each thing that the answer does
-_APART: Final = 2.0  # seconds that opening a pair's first file waits for the second
+_RUNS: Final = {2: 2, 0: 2, 4: 1}  # the number of epochs for each number of workers
+_LONG: Final = 6  # seconds for each call or run
+_APART: Final = 2.0  # seconds that opening a pair's first file waits for the second file
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Epochs:
         workers: Number of workers.
         run: How the run ended.
         samples: How many samples arrived.
-        wrong: How many of these differ from what the files held in that epoch.
+        wrong: How many samples differ from the files' contents in that epoch.
         opened: How many pairs Python opened in the workers.
-        apart: For how many of these the second file wasn't opened while the first one waited.
-        threads: How many threads read files, in the worker with the most threads for its pairs.
-        pairs: How many pairs that worker read.
-        main_started: Whether main started a thread before there were workers.
+        apart: For how many of these pairs no thread opened the second file while the first waited.
+        threads: How many threads read files in the worker with the most threads for its pairs.
+        pairs: How many pairs the same worker read.
+        main_started: Whether main started a thread before it had workers.
     """
 
     workers: int
@@ -109,7 +109,7 @@ def _tensor(delivered: Any) -> torch.Tensor:
 
 
 def _write(folder: Path, shift: int) -> torch.Tensor:
-    # Replaces all files, with different bytes for each shift. Returns the contents as pairs.
+    # Replace all files, with different bytes for each shift, and return the contents as pairs.
     held = (torch.arange(_PAIRS * 10) + shift).reshape(-1, 2, 5)
     for number, pair in enumerate(held.tolist()):
         for kind, content in zip(("image", "mask"), pair, strict=True):
@@ -119,17 +119,17 @@ def _write(folder: Path, shift: int) -> torch.Tensor:
 
 
 class _Reads:
-    """Delay opening the first file of each pair, in forked workers, until the second is opened.
+    """An audit hook that makes the opening of a pair's first file wait for the second file.
 
-    Python calls an audit hook for every file that it opens. A hook can't be removed, but this
-    process ends with its check.
+    Python calls the hook for every file that it opens. The hook has no effect in main. Python can't
+    remove a hook, but this process ends when the check does.
     """
 
     def __init__(self) -> None:
         self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair, from all workers
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
-        self._readers: set[threading.Thread] = set()  # of this worker
+        self._readers: set[threading.Thread] = set()  # this worker's threads
         self._apart = False
         sys.addaudithook(self._hear)
 
@@ -151,7 +151,7 @@ class _Reads:
             first[1].set()
 
     def taken(self) -> tuple[int, int, int, int]:
-        """Return the fields `opened` to `pairs` of Epochs, counted since the last call."""
+        """Return the Epochs fields from `opened` to `pairs`, counted since the last call."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]
@@ -162,7 +162,7 @@ class _Reads:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept if every pair arrived, and its two files were opened at the same time."""
+    """Accept the answer if every pair arrived, and workers opened both of its files at once."""
     for epochs in runs:
         run, there = epochs.run, where(epochs.workers)
         if run.end == "hung" or run.raised_in_worker == "TimeoutError":

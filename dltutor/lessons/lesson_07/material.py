@@ -1,4 +1,4 @@
-"""The lettered source and the dataset of notebook 07, and the server of its labels."""
+"""Lettered source, a dataset, and a server of labels for notebook 07."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.lost_thread import Pairs
 
-#: The lines of `Pairs` that question "07.diagnose" is about: letter -> part of the line.
+#: For each letter in question "07.diagnose", part of the line in `Pairs` that the letter marks.
 LETTERS: Final = {
     "A": "ThreadPoolExecutor(max_workers=1)",
     "B": "self.thread.map(",
@@ -23,8 +23,8 @@ LETTERS: Final = {
     "D": "mask.result()",
 }
 CLIPS: Final = 12
-_PAUSE: Final = 0.5  # seconds that a refresh waits for the fork, at most
-_PATIENCE: Final = 1.0  # seconds that an epoch waits for a refresh
+_PAUSE: Final = 0.5  # the most seconds that a refresh waits for the fork
+_PATIENCE: Final = 1.0  # the most seconds that an epoch waits for a refresh
 
 
 def marked() -> Markdown:
@@ -37,7 +37,7 @@ def marked() -> Markdown:
 
 
 class Clips(Dataset[tuple[int, int]]):
-    """The starter of "07.transfer": clips and labels, and a lock that a thread may hold."""
+    """The notebook's starter for "07.transfer", whose lock protects the clips' labels."""
 
     def __init__(self, read_labels: Callable[[], Iterator[tuple[str, int]]]) -> None:
         self.read_labels = read_labels
@@ -61,11 +61,7 @@ class Clips(Dataset[tuple[int, int]]):
 
 
 class Server:
-    """A server with labels. Each new version changes all of them.
-
-    Args:
-        shift: Added to the labels, so that two servers differ.
-    """
+    """A server whose labels all change with each version. `shift` makes two servers differ."""
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0
@@ -94,15 +90,15 @@ class Server:
     def epoch(
         self, loader: DataLoader[Any], refresh: Callable[[Callable[[], None]], object]
     ) -> list[Any]:
-        """Run an epoch whose workers are forked while a thread refreshes the labels.
+        """Run an epoch, and fork its workers while a thread refreshes the labels.
 
         The refresh continues once the first batch has arrived, and ends before the loop takes the
         other batches.
 
         Args:
             loader: The loader.
-            refresh: Refreshes the labels. It gets a function to call at the moment of the fork,
-                which returns once the workers exist, after 0.5 s at most.
+            refresh: Refreshes the labels, and calls its argument when it's time for the fork. That
+                call returns once the workers exist, or after 0.5 s.
 
         Returns:
             The batches.
@@ -111,7 +107,7 @@ class Server:
         stopped, forked = threading.Event(), threading.Event()
 
         def stop() -> None:
-            if not stopped.is_set():  # only once
+            if not stopped.is_set():  # stop only once
                 stopped.set()
                 forked.wait(_PAUSE)
 

@@ -1,8 +1,8 @@
 """Grade "07.transfer": labels that are right in every worker, whenever main forks the workers.
 
-The check runs epochs whose workers are forked while a thread of main reads the labels again:
-halfway through the reading, and between any two lines of `refresh`. The labels that a worker
-delivers must belong together: all from before the refresh, or all from after it.
+In each epoch, main forks the workers while one of its threads refreshes the labels. The thread is
+halfway through reading the labels, or between two lines of `refresh`. The labels that a worker
+delivers must all be from before the refresh, or all from after the refresh.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from dltutor.tables import Note
 
 Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit of that line
 
-_LONG: Final = 4  # seconds for each thing that the answer does
-_VISITS: Final = 2  # of each line, because at a loop's first visit nothing has changed yet
+_LONG: Final = 4  # seconds for each call or run
+_VISITS: Final = 2  # visits to each line, because at a loop's first visit nothing has changed yet
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch whose workers were forked at one moment of a refresh.
+    """An epoch whose workers main forked at a certain moment during a refresh.
 
     Args:
         where: The moment, as the start of a sentence.
@@ -51,15 +51,15 @@ class Epoch:
 
 
 def forked_half_way(answer: type) -> Note:
-    """Run one epoch of a class of clips, with 2 workers that are forked halfway through a refresh.
+    """Run one epoch of a class of clips, with 2 workers that main forks halfway through a refresh.
 
-    Like a check, it runs in its own process, so nothing that the class registers is left behind.
+    Like a check, the epoch runs in its own process, so nothing that the class registers stays.
     """
     return Note("One epoch:", tried_half_way(answer).text)
 
 
 def tried_half_way(answer: type) -> Result:
-    """Return what `forked_half_way` finds, as a Result."""
+    """Return the Result that `forked_half_way` shows."""
 
     def grade(begin: Callable[[], None]) -> Result:
         begin()
@@ -75,11 +75,11 @@ def tried_half_way(answer: type) -> Result:
 
 
 def gather(answer: type) -> tuple[Epoch, ...]:
-    """Use the class in main, then run epochs up to the first wrong one."""
-    server = Server(shift=4)  # different labels than the lesson's
+    """Use the class in main, then run epochs up to the first wrong epoch."""
+    server = Server(shift=4)  # so that the labels differ from the lesson's
     dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
-    places: dict[Place, None] = {}  # an ordered set
-    for _ in range(2):  # the second time, after samples were read
+    places: dict[Place, None] = {}  # a dict as an ordered set
+    for _ in range(2):  # the second time, main has already read samples
         server.version += 1
         refresh = partial(_refresh_traced, dataset, places.setdefault)
         made(refresh, call="dataset.refresh()", within=_LONG)
@@ -135,15 +135,15 @@ def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = Non
     if (numbers := [number for number, _ in pairs]) != list(range(CLIPS)):
         code = "missing-clips" if len(numbers) < CLIPS else "other-clips"
         return Epoch(there, run, fault(code, numbers=numbers, last=CLIPS - 1))
-    for worker in range(workers):  # the loader deals out samples to the workers in turn
+    for worker in range(workers):  # the loader gives the workers samples in turn
         if mixed := _mixed(pairs[worker::workers], server):
             return Epoch(there, run, fault("mixed-labels", worker=worker, **mixed))
     return Epoch(there, run)
 
 
 def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
-    # Counts the labels from before the refresh, from after it, and from neither. Empty if all are
-    # from before, or all are from after.
+    # Count the labels from before the refresh, from after the refresh, and from neither. If all
+    # labels are from before or all are from after, return an empty dict.
     before, after = (
         sum(label == server.label(number, version) for number, label in pairs)
         for version in (server.version - 1, server.version)
@@ -155,7 +155,7 @@ def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
 
 
 def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
-    # Refreshes in this thread, and calls `at` at the first visits of each line of the class.
+    # Refresh in this thread, and call `at` at the first visits to each line of the class.
     own = tuple(f"{base.__qualname__}." for base in type(dataset).__mro__)
     visits: Counter[tuple[CodeType, int]] = Counter()
 
@@ -178,7 +178,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epochs: tuple[Epoch, ...]) -> Result:
-    """Accept if each worker's labels belonged together, no matter when it was forked."""
+    """Accept the answer if each worker's labels belong together, whenever main forked it."""
     for epoch in epochs:
         _judge_epoch(epoch)
     return correct(clips=CLIPS)
