@@ -6,8 +6,8 @@ cost next to nothing; and each epoch begins with a pause.
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
 tensor, so starting the workers, sending them indices, and sending batches back is all the work
 there is, besides collating row by row. Without workers, nothing has to be sent. And a dataset that
-takes a list of indices makes a whole batch with one indexing operation, instead of 100000 collated
-rows.
+takes a list of indices makes a whole batch with one indexing operation, instead of collating its
+rows one by one.
 
 Remedy: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
 `sampler` with `batch_size=None`, so the dataset gets a list of indices, or give it a `__getitems__`
@@ -60,8 +60,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Index once for each batch, in main.
 
     Args:
-        workers: Ignored, because this loader has none.
-        start_method: Ignored.
+        workers: Ignored, because this loader uses no workers.
+        start_method: Ignored, for the same reason.
     """
     dataset = measurements()
     batches = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)

@@ -6,14 +6,15 @@ the worker's first sample, and loading becomes many times slower.
 
 Mechanism: a forked worker shares every page with main until one of them writes to it. One full
 collection writes into a header of each object that the collector tracks: lists, dicts, and
-instances of classes, but not strings and numbers, and up to Python 3.13 not a dict that holds
-nothing else. So each worker copies all their pages. Under spawn and forkserver, there's nothing to
-copy, because the objects came through a pipe and are private from the start.
+instances of classes, but not strings and numbers, and up to Python 3.13 not a dict that holds only
+strings and numbers. So each worker gets a copy of every page with such an object. Under spawn and
+forkserver, there's nothing to copy, because the objects came through a pipe and are private from
+the start.
 
 Remedy: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
-that: the workers' copies stay frozen. It doesn't help against reading (see `copy_on_read`), because
-that writes reference counts.
+that: the workers' copies stay frozen. Freezing doesn't help against reading (see `copy_on_read`),
+because reading writes reference counts.
 
 Seen in: measured here. We found no public report, but many posts about `exited unexpectedly` give
 this advice.
@@ -53,7 +54,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Keep workers that are forked in this block from collecting objects that exist already."""
+    """Keep workers that main forks in this block from collecting objects that exist already."""
     gc.freeze()
     try:
         yield

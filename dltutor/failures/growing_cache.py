@@ -14,7 +14,7 @@ Remedy: don't use a cache in the workers. Linux keeps the files that were read i
 once for all processes, and gives that memory back when something else needs it. If decoding is the
 expensive part, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`),
 or, if it fits, into one tensor before the loader starts. A cache with a size limit is safe, but it
-finds little: in a shuffled epoch, each sample is asked for once, by any worker.
+rarely helps, because in a shuffled epoch, main asks for each sample once, from any worker.
 
 Seen in: torchdatasets#26 (a cache that does nothing with workers), pytorch#8976.
 """

@@ -5,7 +5,7 @@ batch, and on stderr, once for each worker, `AttributeError: Can't get attribute
 <module '__main__' (built-in)>`. In a notebook, that stderr may end up in the server's terminal.
 
 Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
-that's `__main__.Squares`. Main can write that down, so nothing fails where the worker is started.
+that's `__main__.Squares`. Main can write that name, so nothing fails where main starts the worker.
 But a worker started by spawn or forkserver is a new interpreter, and its `__main__` is a different
 one that never ran the cell. It fails while it unpickles its dataset, dies with exit code 1, and
 can't report through torch, because it hasn't reached torch's worker loop. The same holds for a

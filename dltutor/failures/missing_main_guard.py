@@ -70,13 +70,13 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Iterate the loader of a script that has one."""
+    """Iterate the loader of a script that has the guard."""
     return _case(script(GUARDED, start_method), workers, start_method)
 
 
 @cache
 def script(text: str, start_method: str) -> Path:
-    """Write a script to a new file, once per process. Removed when Python exits.
+    """Write a script, once per process, to a file that Python removes at exit, and return its path.
 
     Args:
         text: UNGUARDED or GUARDED.
@@ -91,7 +91,7 @@ def script(text: str, start_method: str) -> Path:
 def started_as(path: Path) -> Iterator[None]:
     """Make the workers that start in this block think that main was started as `python PATH`.
 
-    Only the workers run the script, as they would if main had run it, too.
+    The workers then run the script, although main didn't.
     """
     main = ModuleType("__main__")
     main.__file__ = str(path)
@@ -104,7 +104,7 @@ def started_as(path: Path) -> Iterator[None]:
 
 
 def _case(path: Path, workers: int, start_method: str) -> Case:
-    # The script's loader, made in this process, so that `observe` can see it.
+    # Make the script's loader in this process, so that `observe` can see it.
     loader = load(TensorDataset(torch.arange(16)), workers, start_method)
     return Case(loader, partial(_run, path))
 

@@ -12,7 +12,7 @@ that was already there.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns if more samples
-arrive than it said, and never if fewer do.
+arrive than `__len__` said, but not if fewer do.
 
 Remedy: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be
@@ -60,7 +60,7 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def recording() -> torch.Tensor:
-    """Make a recording of 64 windows."""
+    """Make a recording with 64 windows."""
     return torch.arange((WINDOWS - 1) * STRIDE + WIDTH)
 
 

@@ -1,4 +1,4 @@
-"""Draw a small folder of images, with a few broken files among the healthy ones."""
+"""Fill a small folder with images, with a few broken files among the healthy ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
     Args:
         shape: One of `CLASSES`.
         rng: Chooses the colors, position, and size, so the same seed gives the same image.
-        side: Width and height in pixels.
+        side: The width and height in pixels.
     """
     if shape not in CLASSES:
         raise ValueError(f"shape must be one of {', '.join(CLASSES)}, got {shape!r}")
@@ -53,8 +53,8 @@ def make_images(
     With `spoilt`, one of the listed files doesn't exist, as if somebody had deleted it.
 
     Args:
-        folder: Where to write. Created if it's missing. None (the default) makes a new temporary
-            folder, removed when Python exits.
+        folder: The folder to fill, created if it's missing. If None (the default), it's a new
+            temporary folder that Python removes at exit.
         per_class: The number of healthy images in each class (default 16).
         spoilt: Whether to add one file of each kind in `SPOILERS` (default True).
         seed: The same seed gives the same files, byte for byte (default 14).
@@ -64,7 +64,7 @@ def make_images(
 
     Raises:
         ValueError: `per_class` is below 1.
-        OSError: The folder can't be written to. The message names it.
+        OSError: The folder can't be written to. The message names the folder.
     """
     if per_class < 1:
         raise ValueError(f"per_class must be 1 or more images, got {per_class}")
@@ -104,7 +104,7 @@ def _cut(path: Path, image: Image.Image) -> None:
 
 
 def _bomb(path: Path, image: Image.Image) -> None:
-    # A PNG whose header promises 20,000 x 20,000 pixels. Pillow rejects it after the header.
+    # Pillow rejects this PNG after reading its header, which promises 20,000 x 20,000 pixels.
     def chunk(kind: bytes, data: bytes) -> bytes:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
@@ -124,7 +124,7 @@ def _in_a_palette(path: Path, image: Image.Image) -> None:
 
 
 def _cut_out(path: Path, image: Image.Image) -> None:
-    # Only the shape. Transparent pixels are black, as most programs write them.
+    # Keep only the shape. Make transparent pixels black, because most programs do.
     shape = image.convert("L").point([255 if gray < 128 else 0 for gray in range(256)])
     cut = Image.composite(image, Image.new("RGB", image.size), shape)
     cut.putalpha(shape)
@@ -136,7 +136,7 @@ def _unreadable(path: Path, image: Image.Image) -> None:
     path.chmod(0)
 
 
-# File name -> what makes it a bad file. Real image sets contain every kind.
+# File name -> the function that writes this bad file. Real image sets contain every kind.
 SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
     "cut-short.jpg": _cut,
     "cut-short.png": _cut,
