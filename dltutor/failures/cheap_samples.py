@@ -40,7 +40,7 @@ def measurements() -> TensorDataset:
 
 
 def time_an_epoch(loader: DataLoader[Any]) -> Finding:
-    """Run the training loop for two epochs, and time each."""
+    """Run the training loop for two epochs, and return the time of the faster one."""
     seconds = []
     for _ in range(2):
         began = time.perf_counter()

@@ -104,7 +104,7 @@ class VerifiedFrames(Frames):
 
 
 def exit_code_alone(function: Callable[..., object], *args: object) -> int | None:
-    """Call a function in a process of its own.
+    """Call a function in a separate process.
 
     Returns:
         The exit code of the process: 0 if the function returned, -N if signal N killed it.
@@ -128,7 +128,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed")
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode each frame first in a process of its own."""
+    """Decode each frame first in a separate process."""
     frames = VerifiedFrames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 

@@ -35,7 +35,7 @@ from dltutor.failures.tools.gauge import Gauge
 
 
 class Boxes(Dataset[torch.Tensor]):
-    """The size of each box. The annotations are for the report after the epoch."""
+    """The size of each box. The dataset has annotations for the report after the epoch."""
 
     def __init__(self, count: int = 100_000) -> None:
         self.annotations = [

@@ -56,7 +56,7 @@ class Texts(Dataset[torch.Tensor]):
 
 @cache
 def shared_texts() -> Path:
-    """Write 31 letters of a few kB and a book of 18 MB, once per process, to a new folder."""
+    """Write 31 letters of a few kB and a book of 18 MB, once per process. Return their folder."""
     folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):

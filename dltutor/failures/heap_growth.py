@@ -80,7 +80,7 @@ class Recordings(Dataset[torch.Tensor]):
 def return_freed_memory(worker_id: int) -> None:
     """Make the worker's C library return large blocks to Linux when they're freed."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc has it, but few others do
+    if hasattr(libc, "mallopt"):  # glibc has mallopt, but few others do
         libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: larger blocks get their own mapping
         libc.mallopt(-1, 65536)  # M_TRIM_THRESHOLD: return free memory at the end of the heap
 

@@ -101,7 +101,7 @@ class SlowDisk(io.BytesIO):
 
 
 def train(loader: DataLoader[Any]) -> None:
-    """Start an epoch while a thread saves the cache of the previous one."""
+    """Start an epoch while a thread saves the cache from the previous epoch."""
     disk = SlowDisk()
     saver = threading.Thread(target=CACHE.save, args=(disk,))
     saver.start()

@@ -50,7 +50,7 @@ def keep_views(loader: DataLoader[Sample]) -> Finding:
 
 
 def keep_copies(loader: DataLoader[Sample]) -> Finding:
-    """Keep a copy of the image, and the label as a number."""
+    """Keep a copy of each batch's first image, and the first label as a number."""
     gauge = Gauge()
     examples = []
     for images, labels in loader:

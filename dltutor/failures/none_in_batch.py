@@ -39,7 +39,7 @@ class SkippingImages(Images):
 
 
 class ImagesOrNone(VerifiedImages):
-    """Images, with None for each one that doesn't load, for a collate function that expects it."""
+    """Images, or None for each one that doesn't load, for a collate function that drops None."""
 
     def __init__(self, root: Any) -> None:
         Images.__init__(self, root)  # VerifiedImages would check every file before the epoch

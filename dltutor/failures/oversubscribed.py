@@ -114,7 +114,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def one_core() -> str | None:
-    """Return a message if this machine has only one core, which makes both cases the same."""
+    """Return a message if there's only one core, which makes both cases the same, or None."""
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 

@@ -126,7 +126,7 @@ def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
 
 
 def absent() -> str | None:
-    """Return a message if this matplotlib draws without a lock."""
+    """Return a message if this matplotlib draws without a lock, or None if it has one."""
     import matplotlib
     from matplotlib.figure import Figure
 

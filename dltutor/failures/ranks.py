@@ -108,12 +108,12 @@ def on_two_ranks(
     judge: Callable[[list[Orders]], Finding],
     other: Sampler[int],
 ) -> Finding:
-    """Run a loop in this process as rank 0 and in another one as rank 1, and judge both results.
+    """Run a loop as rank 0 here and as rank 1 in another process, and judge both results.
 
     Args:
         loader: The loader of rank 0.
-        loop: What each rank does with its loader.
-        judge: Turns the orders of all ranks into a Finding.
+        loop: The function that each rank runs on its loader.
+        judge: The function that turns the orders from all ranks into a Finding.
         other: The sampler of rank 1.
     """
     context: Any = loader.multiprocessing_context or multiprocessing.get_context("fork")

@@ -31,7 +31,7 @@ from dltutor.failures.tools.gauge import growth
 
 
 class Channel:
-    """Every second number of a recording."""
+    """Every second number in a recording."""
 
     def __init__(self, recording: Recording, number: int) -> None:
         self.recording = recording
@@ -51,7 +51,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """Every second number of a recording's bytes."""
+    """Every second number in a recording's bytes."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content

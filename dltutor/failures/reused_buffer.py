@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Frames(IterableDataset[torch.Tensor]):
-    """Raw frames of a recording, read into a buffer that was allocated once."""
+    """Raw frames of a recording, read into a buffer that each worker allocates once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -98,7 +98,7 @@ def shared_scan() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load batches of 16 MB, four of them prefetched.
+    """Load batches of 16 MB, and prefetch four of them.
 
     Args:
         workers: The number of workers.

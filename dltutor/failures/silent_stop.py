@@ -85,7 +85,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Set the readings without a label aside before the epoch."""
+    """Set aside the readings without a label before the epoch."""
     return Case(load(VerifiedReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 

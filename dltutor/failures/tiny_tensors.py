@@ -50,7 +50,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Send one tensor for all sentences of a batch."""
+    """Send one tensor for all sentences in a batch."""
     return _case(workers, start_method, collate_fn=packed)
 
 

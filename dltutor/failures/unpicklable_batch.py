@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 
 class Measurements(Dataset[Any]):
-    """Rows of a database, each with a tensor of its values."""
+    """Rows from a database, each with a tensor of its values."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

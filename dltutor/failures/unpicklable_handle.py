@@ -109,7 +109,7 @@ def close(handle: Any) -> None:
 
 @cache
 def records_folder() -> Path:
-    """Write a file of records, `records.bin`, to a new folder, once per process."""
+    """Write `records.bin` to a new folder, once per process, and return the folder."""
     folder = own_folder()
     records = [bytes(range(number, number + SIZE)) for number in range(RECORDS)]
     (folder / "records.bin").write_bytes(b"".join(records))

@@ -20,7 +20,7 @@ from dltutor.failures.tools import own_folder
 
 @cache
 def shared_captions(count: int = 300_000) -> Path:
-    """Write captions, once per process, to a file that Python removes at exit, and return it."""
+    """Write captions, once per process, to a file that Python removes at exit. Return its path."""
     path = own_folder() / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
@@ -28,7 +28,7 @@ def shared_captions(count: int = 300_000) -> Path:
 
 
 class Captions(Dataset[str]):
-    """The captions of a file, one on each line."""
+    """The captions in a file, one on each line."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = Path(path).read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Fill a small folder with images, with a few broken files among the healthy ones."""
+"""Fill a small folder with images, and make a few of the files broken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from dltutor.failures.tools import own_folder
 
 CLASSES: Final = ("circle", "square", "triangle")
-SIDE: Final = 64  # pixels
+SIDE: Final = 64  # pixels on each side
 
 
 def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
@@ -23,7 +23,7 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
 
     Args:
         shape: One of `CLASSES`.
-        rng: Chooses the colors, position, and size, so the same seed gives the same image.
+        rng: The generator for the colors, position, and size. The same seed gives the same image.
         side: The width and height in pixels.
     """
     if shape not in CLASSES:

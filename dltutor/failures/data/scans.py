@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.tools import Case, load, own_folder
 
-SIDE: Final = 1024  # pixels: with one byte for each, a slice is 1 MB
+SIDE: Final = 1024  # pixels on each side. With one byte per pixel, a slice is 1 MB.
 WANTED: Final = 4  # slices of each scan in a sample
 COUNT: Final = 12  # scans
 USUAL: Final = 12  # slices in a usual scan

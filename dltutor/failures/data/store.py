@@ -1,6 +1,6 @@
-"""A store of embeddings on this machine: a server in its own process, and its client.
+"""A store of embeddings on this machine: a server in its own process, and a client.
 
-The server is this file, run as a script. It needs only Python's standard library.
+The server is this file, run as a script, and needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def start_server(owner: object) -> Address:
     """Start a server that ends when its owner is freed, or else when this process exits.
 
     Returns:
-        The address on the loopback interface where it listens.
+        The address on the loopback interface where the server listens.
     """
     server = subprocess.Popen(
         [sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE

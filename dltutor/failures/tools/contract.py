@@ -46,7 +46,7 @@ def never() -> str | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)  # Facts' own __eq__ is enough: no two failures share a name
+@dataclass(frozen=True, eq=False)  # Facts' __eq__ is enough, because no two failures share a name
 class Failure(Facts):
     """One failure mode: its facts, a loader that goes wrong, and the same loader fixed.
 
@@ -61,7 +61,7 @@ class Failure(Facts):
         deadline: Seconds that a run of the broken case may take under `fork`. Other start methods
             get more, because they start workers more slowly. The fixed case gets a minute.
         ordered: Whether the fixed case delivers the same batches in the same order with any number
-            of workers. If not, its batches are one-dimensional tensors with the same values
+            of workers. If not, that case's batches are one-dimensional tensors with the same values
             overall.
         absent: A function that returns why this machine doesn't show the failure, or None if it
             does.
@@ -84,7 +84,7 @@ def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any)
     Args:
         dataset: The dataset to load.
         workers: The number of workers, or 0 to load in main.
-        start_method: "fork", "spawn", or "forkserver". Ignored without workers.
+        start_method: "fork", "spawn", or "forkserver", which matters only with workers.
         options: More arguments for the DataLoader, such as another `batch_size`. Without workers,
             `load` drops `prefetch_factor` and `persistent_workers`, because torch rejects them.
     """

@@ -36,7 +36,7 @@ class Facts:
         name: The name of the failure mode and its module, such as `corrupt_images`.
         lesson: The number of the lesson that teaches the failure mode, such as "01".
         promise: The promise that the failure mode breaks.
-        symptoms: What you see, each in the words you'd type into a search engine.
+        symptoms: What you see, with each symptom in the words you'd type into a search engine.
         cause: Why the failure happens, in one or two sentences.
         remedy: What to do at work, in one or two sentences.
     """

@@ -25,7 +25,7 @@ _Reading = TypeVar("_Reading")
 
 
 class _Starting:
-    """A stand-in for a worker that is being spawned. With it, tensors are pickled by descriptor."""
+    """A stand-in for a worker that starts, so that torch pickles tensors by descriptor."""
 
     def DupFd(self, fd: int) -> int:
         return fd
@@ -37,7 +37,7 @@ class _Starting:
 @contextmanager
 def as_for_spawned() -> Iterator[None]:
     """Make this block pickle objects as main does for a worker that is being spawned."""
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has all it needs
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has what pickling needs
     try:
         yield
     finally:
@@ -76,7 +76,7 @@ class Gauge:
     def shared(self) -> float:
         """Return the MB of tensors in shared memory, whether main has fetched them or not.
 
-        We measure when all workers are idle, because a busy one may still hold a batch that main
+        We measure when all workers are idle, because a busy worker may still hold a batch that main
         has already fetched.
         """
         new = _when_idle(self._workers(), self._held)
@@ -97,7 +97,7 @@ class Gauge:
                     if os.readlink(descriptor).startswith("/dev/shm/torch_"):
                         segment = descriptor.stat()
                         sizes[segment.st_ino] = segment.st_size
-                except OSError:  # the process has closed it since we listed it
+                except OSError:  # the process has since closed the descriptor
                     continue
         return sizes
 
@@ -138,7 +138,7 @@ def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
     """
     gauge = Gauge()
     private = [gauge.private() for _ in range(epochs) for _batch in loader]
-    # Batches arrive round-robin, so by then, each worker has delivered one.
+    # Start when each worker has delivered a batch. Batches arrive round-robin.
     started = private[max(loader.num_workers - 1, 0) :]
     return max(started) - started[0]
 

@@ -47,7 +47,7 @@ def outside() -> dict[str, int | None]:
     """Return numbers about memory, in bytes, that don't come from a process.
 
     If a number isn't available, it's None. `docker stats` and `kubectl top` leave out cached files
-    that weren't read again.
+    that no process has read again.
     """
     memory = psutil.virtual_memory()
     file, _ = cgroup_files.memory()

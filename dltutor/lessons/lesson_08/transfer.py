@@ -1,6 +1,6 @@
 """Grade "08.transfer": a function that says how many batches are ready and not yet in the loop.
 
-Workers only make a batch when the check opens their gate. So the check knows the right number each
+Workers make a batch only when the check opens their gate. So the check knows the right number each
 time it asks, and luck doesn't matter.
 """
 

@@ -1,8 +1,8 @@
 """Grade "09.fix" and "09.transfer": samples that are stored so that no worker grows.
 
-The check makes a dataset from each of two files. It reads the first one without workers, and the
-second one with 2 and with 4. Before that, the check reads an empty dataset with 2 workers, and
-afterward the broken class, which shows how much a worker grows on this machine.
+The check makes a dataset from each of two files, and reads the first one without workers and the
+second one with 2 and with 4. To see how much a worker grows on this machine, the check also reads
+an empty dataset before that, and the broken class afterward, both with 2 workers.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Rewritten:
 
     Args:
         samples: How many samples each file has.
-        runs: The runs with 0, 2, and 4 workers, up to the first wrong one.
+        runs: The runs with 0, 2, and 4 workers, up to the first wrong run.
         broken: The broken class's run with 2 workers, if all samples are right.
         empty: The MB that a worker grows by on this machine while it reads an empty dataset.
         kept: The containers among the dataset's attributes, such as "`captions` (list)", or "".
@@ -176,7 +176,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
     def read(loader: DataLoader[Any]) -> None:
         gauge = Gauge()
         for number, (unlike, texts) in enumerate(loader, start=1):
-            if number == before - 2 * workers:  # workers are two batches ahead
+            if number == before - 2 * workers:  # because each worker is two batches ahead
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
@@ -247,7 +247,7 @@ def judge(seen: Rewritten) -> Result:
 
 def _kept(dataset: Any) -> str:
     kept = []
-    for name, value in getattr(dataset, "__dict__", {}).items():  # absent with slots
+    for name, value in getattr(dataset, "__dict__", {}).items():  # absent in a class with slots
         if hasattr(value, "__len__") and not isinstance(value, str):
             dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
             kept.append(f"`{name}` ({type(value).__name__}{dtype})")

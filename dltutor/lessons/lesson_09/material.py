@@ -37,7 +37,7 @@ class Reading:
         own: The USS of each worker, or of main if there are no workers.
         seen: The RSS of W0, or of main if there are no workers, as `htop` shows it.
         together: The sum of PSS over all processes, without files, because any other process that
-            runs torch here shares torch's files. If this system can't tell, it's NaN.
+            runs torch here shares torch's files. If this system can't tell, the value is NaN.
     """
 
     samples: int

@@ -35,7 +35,7 @@ _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
 _WITHIN: Final = 40  # seconds for each run. A right class takes 2 s, and 15 s on a busy machine.
-_READ_EVERY: Final = 4  # batches
+_READ_EVERY: Final = 4  # batches between two readings
 _MOST: Final = 24  # MB, or about 20 recordings, that anything may grow by beyond an empty run
 
 
@@ -187,8 +187,7 @@ class _Growth:
         others = processes.descendants(os.getpid()) - workers
         grown = _held(workers) - float(self.starts.sum())
         return {
-            # Count shared pages, too, because a worker from the previous run may not have ended
-            # yet.
+            # Count shared pages, too, because a worker from the previous run may still share them.
             "main": _held([os.getpid()], "Anonymous"),
             "shared": _held([os.getpid(), *workers, *others], "Pss_Shmem"),
             "worker": grown / max(1, len(workers)),

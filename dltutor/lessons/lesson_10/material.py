@@ -95,7 +95,8 @@ class Job:
         gc.collect()  # a later collection would copy pages that main and the workers share
         if self.method == "forkserver":
             multiprocessing.set_forkserver_preload([__name__])  # imports torch once for all workers
-            # Import it now, because that would take up the seconds in which we measure most often.
+            # Start the server now, so that importing torch doesn't delay the most frequent
+            # readings.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
         usual: dict[str, Any] = {"shuffle": True}
         if options.get("num_workers") != 0:

@@ -223,7 +223,7 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Accept the answer if the result is right, it keeps nothing, and the model is as before."""
+    """Accept the answer if it keeps nothing, its result is right, and the model is as before."""
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)

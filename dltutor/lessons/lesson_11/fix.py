@@ -45,7 +45,7 @@ _WITHIN: Final = 60  # seconds for a call. A right answer takes 1 s, or a few wi
 
 @dataclass(frozen=True)
 class Called:
-    """What one call of the function did.
+    """What one call to the function did.
 
     Args:
         where: The call, such as "with 2 workers".
@@ -146,7 +146,7 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(calls: list[Called]) -> Result:
-    """Accept the answer if each call returned every sentence, used workers, and left no file open."""
+    """Accept an answer if each call returned all sentences, used workers, and left no file open."""
     for call in calls:
         _judge_call(call)
     return correct()

@@ -34,7 +34,7 @@ class Held:
     """What a process still has open from batches that workers sent.
 
     Args:
-        descriptors: How many of its open descriptors are torch's shared memory.
+        descriptors: How many of the process's open descriptors belong to torch's shared memory.
         bytes: How many bytes of `/dev/shm` the batches take up.
     """
 

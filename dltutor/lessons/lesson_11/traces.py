@@ -45,7 +45,7 @@ def leave_few_descriptors(spare: int) -> None:
 
 
 class Limit(deadline):
-    """A deadline that passes earlier if a worker lost a batch because it had no descriptor.
+    """A deadline that passes earlier if a worker lost a batch because no descriptor was left.
 
     Args:
         seconds: The deadline.

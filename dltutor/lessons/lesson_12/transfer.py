@@ -1,6 +1,6 @@
 """Grade "12.transfer": a stream that the workers of all ranks share.
 
-One process makes a dataset for each rank, and runs each in its own loader.
+One process makes a dataset for each rank, and runs each dataset in its own loader.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Run:
 def records_of(plan: Plan) -> list[int]:
     """Return the records of a plan, which are different multiples of 12.
 
-    With such records, a class that deals out records by value, not by position, leaves workers idle.
+    A class that deals out such records by value, not by position, leaves workers idle.
     """
     return [12 * (1000 * plan.records + 37 * number % 1009) for number in range(plan.records)]
 

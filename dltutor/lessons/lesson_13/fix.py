@@ -64,7 +64,7 @@ class Run:
         started: How many processes the answer started.
         tensors: How many tensors arrived in main with a batch.
         in_main: How many samples main made by itself.
-        first: How many samples had been made when the first batch arrived.
+        first: How many samples existed when the first batch arrived.
         left: What was still running afterward: "2 processes", or "".
         broken_off: Whether the check stopped asking for batches after some steps.
     """
@@ -101,7 +101,7 @@ def _one_run(
             for batch in islice(coming, take or steps + 1):
                 first[0] = first[0] or dataset.made()
                 batches.append(batch)
-        except RuntimeError as error:  # Python makes one of a StopIteration in a generator
+        except RuntimeError as error:  # Python raises this for a StopIteration in a generator
             if not isinstance(error.__cause__, StopIteration):
                 raise
         if hasattr(coming, "close"):

@@ -56,9 +56,9 @@ class Measured:
 
     Args:
         counts: The numbers of workers that the check passed.
-        order: The number of workers of each run.
+        order: The number of workers in each run, in order.
         taken: How many batches each run took.
-        right: The right seconds per batch of each run.
+        right: The right seconds per batch for each run.
         answer: Number of workers -> sorted measurements, or None if the function returned something
             else.
         returned: What the function returned, as a string.
@@ -112,7 +112,7 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(calls: tuple[Measured, ...]) -> Result:
-    """Accept the answer if its seconds per batch are right, and numbers of workers took turns."""
+    """Accept the answer if it measured right, and alternated between the numbers of workers."""
     for seen in calls:
         counts = list(seen.counts)
         if seen.answer is None:

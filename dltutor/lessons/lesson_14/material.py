@@ -84,7 +84,7 @@ def enter(seed: int, folder: str | Path | None = None) -> Room:
     Args:
         seed: Any whole number. The same number draws the same four incidents in the same order.
         folder: The folder that holds the incidents' folders (default `incidents`, next to the
-            notebook). Your changes in them stay. To start over, delete an incident's folder.
+            notebook). The folders keep your changes. To start over, delete an incident's folder.
     """
     above = Path(folder or os.environ.get("DLTUTOR_INCIDENTS", "incidents")).absolute()
     drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))

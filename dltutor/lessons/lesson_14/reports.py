@@ -135,8 +135,8 @@ def grader(
     Args:
         incident: The incident.
         run: A function that takes a folder with new data, and the learner's `data` and `train`
-            imported from that folder. It rejects a wrong fix, and returns the result for a right
-            one.
+            imported from that folder. The function rejects a wrong fix, and returns the result for
+            a right one.
         at_most: The time limit for `run`, in seconds.
         job: Whether `train.train(folder)` has to run, too.
     """
