@@ -1,7 +1,7 @@
 """The samples are in memory, and two workers are slower than none.
 
 Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any dataset whose samples
-cost next to nothing; and each epoch begins with a pause.
+cost next to nothing. Each epoch begins with a pause.
 
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
 tensor, so starting the workers, sending them indices, and sending batches back is all the work

@@ -1,7 +1,7 @@
 """A worker of the loader starts processes of its own, which Python doesn't allow.
 
 Symptom: `AssertionError: daemonic processes are not allowed to have children`, under `Caught
-AssertionError in DataLoader worker process 0`; with `num_workers=0` the same code works.
+AssertionError in DataLoader worker process 0`. With `num_workers=0`, the same code works.
 
 Mechanism: torch starts its workers as daemons, so that they end with main even if main doesn't
 clean up. Python doesn't let a daemon start processes, because nothing would end those processes

@@ -1,4 +1,4 @@
-"""A list of file names, only ever read, is copied page by page into every worker.
+"""The workers only read a list of file names, but each gets its own copy, page by page.
 
 Symptom: memory grows during each epoch, in every worker, until each has as much as main. Then you
 get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list of names,
@@ -14,9 +14,9 @@ shuffled order, the first few percent of the samples copy nearly all pages.
 
 The kind of container makes no difference, because the counts are in the objects. A numpy array of
 dtype `object` grows like the list, and so does a pandas column of strings, unless Arrow stores it
-(pandas 3 with pyarrow). Under spawn and forkserver, nothing is shared in the first place: the list
-is pickled, and each worker has its private copy before the first sample. A torch tensor isn't
-copied even then.
+(pandas 3 with pyarrow). Under spawn and forkserver, nothing is shared in the first place, because
+main pickles the list, and each worker has its private copy before the first sample. A torch tensor
+isn't copied even then.
 
 Remedy: store the data without Python objects. All strings joined in one array of bytes, with an
 array of offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all

@@ -1,7 +1,7 @@
 """A worker process dies, because it's killed or because native code crashes.
 
 Symptom: `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.`, `Segmentation
-fault`, `Aborted`, `Terminated`, or `Bus error`; or `RuntimeError: DataLoader worker (pid(s) 4711)
+fault`, `Aborted`, `Terminated`, or `Bus error`. Or `RuntimeError: DataLoader worker (pid(s) 4711)
 exited unexpectedly`, with the signal or the exit code in the exception above it ("The above
 exception was the direct cause").
 
@@ -21,12 +21,12 @@ a batch, and what killed the worker is lost (see `lost_cause`). If tensors from 
 on their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
 (see `misleading_exit`). Nothing names the sample.
 
-Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`; `oom_kill` in `memory.events` of
-the cgroup, or in `memory.oom_control` under version 1), and use less. To name the sample, have each
-worker write every index to a file before it decodes, because the file stays whatever kills the
-worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line. Decode each
-file once in its own process, where it can't do any harm, set aside the ones that kill it, and
-report them upstream.
+Remedy: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the
+cgroup's `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the
+sample, have each worker write every index to a file before it decodes, because the file stays
+whatever kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the
+line. Decode each file once in its own process, where it can't do any harm, set aside the ones that
+kill it, and report them upstream.
 
 Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
 mmsegmentation#2085.

@@ -1,4 +1,4 @@
-"""A garbage collection in a forked worker copies the pages of objects it never uses.
+"""A garbage collection in a forked worker copies pages that the worker never uses.
 
 Symptom: each worker's private memory jumps although it never touches the data that main has loaded.
 With `gc.collect()` in `__getitem__`, which people often recommend against growth, memory jumps at
@@ -13,7 +13,7 @@ the start.
 
 Remedy: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
-that: the workers' copies stay frozen. Freezing doesn't help against reading (see `copy_on_read`),
+that. The workers' copies stay frozen. Freezing doesn't help against reading (see `copy_on_read`),
 because reading writes reference counts.
 
 Seen in: measured here. We found no public report, but many posts about `exited unexpectedly` give

@@ -5,9 +5,9 @@ argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4
 unexpectedly`, before the first batch.
 
 Mechanism: to pickle a generator, torch makes a tensor of its state. Tensors for another process go
-through shared memory: the pickle holds only a file descriptor, which the new process has to open.
-But torch made this tensor only for the pickle. torch frees the tensor and closes its descriptor as
-soon as the pickle is written, so the worker gets a number that refers to nothing, or to another
+through shared memory, so the pickle holds only a file descriptor, which the new process has to
+open. But torch makes this tensor only for the pickle, and frees it and closes its descriptor as
+soon as the pickle is written. So the worker gets a number that refers to nothing, or to another
 file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
 Remedy: keep the seed, and make the generator where you use it. A generator for each sample, seeded

@@ -1,7 +1,7 @@
 """The data is in a module global that main fills, and the worker's global is still empty.
 
 Symptom: `TypeError: 'NoneType' object is not subscriptable`, under `Caught TypeError in DataLoader
-worker process 0`, in a line that reads a global; the same script runs with `num_workers=0`, and
+worker process 0`, in a line that reads a global. The same script runs with `num_workers=0`, and
 under fork.
 
 Mechanism: a global lives in a module, and each process has its own modules. A forked worker has a

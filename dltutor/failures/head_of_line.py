@@ -9,11 +9,11 @@ of work, because main hands out a new batch of indices only for each batch that 
 worker has made its `prefetch_factor` batches, it has nothing to do. The slowest sample sets the
 pace for everything.
 
-Remedy: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Each
-batch is delivered when it's ready, and its worker gets the next one. But then the order differs
-from run to run, and the samples that take long arrive later than they should, so a resumed or
-repeated run isn't the same. The batches behind a slow one in the same worker's queue still have to
-wait, though `prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut
+Remedy: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Main
+delivers each batch when it's ready, and the batch's worker gets the next one. But then the order
+differs from run to run, and the samples that take long arrive later than they should, so a resumed
+or repeated run isn't the same. The batches behind a slow one in the same worker's queue still have
+to wait, though `prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut
 long ones into pieces beforehand, or sort by length into batches.
 
 Seen in: pytorch#105203, pytorch#135409, pytorch#78798.

@@ -11,13 +11,13 @@ NOTE [ Why the Heap Grows, and Where It Stops ]
 glibc gives each block above a size threshold its own mapping, and returns the mapping to the
 operating system when the block is freed. At the first such free, glibc concludes that blocks of
 this size come and go, and raises the threshold, so from then on it cuts such blocks from the heap.
-torch asks for aligned blocks, and glibc before 2.38 doesn't find a freed block of the same size
-when torch asks for an aligned one (glibc bug 14581). Instead, glibc needs a larger hole, made of
-freed blocks that have merged, or the end of the heap.
+torch asks for aligned blocks, for which glibc before 2.38 doesn't find a freed block of the same
+size (glibc bug 14581). Instead, glibc needs a larger hole, made of freed blocks that have merged,
+or the end of the heap.
 
 Freed blocks can't merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry
-for each storage that was sent, and drops dead entries when there are more than 128. The storage's
-record is small, is also on the heap, and sits behind each freed sample. After 128 storages, the
+for each storage that was sent, and drops dead entries when there are more than 128. Each storage's
+record is small, is also on the heap, and sits behind the freed sample. After 128 storages, the
 holes merge, and glibc uses them from then on. Measured with glibc 2.36 and torch 2.13 on samples of
 1.7 MB: dropping dead entries beyond 8, 32, 128, and 256 let a worker grow by 10, 70, 240, and 460
 MB. Without workers, nothing is sent, so nothing grows. A forked worker first uses up the memory
@@ -28,9 +28,9 @@ on purpose. With samples of 1.2 MB, 8 of 20 runs hardly grew if recordings were 
 grew if they were 400 kB. With samples of 1.5 MB and recordings of 800 kB, 5 of 20 didn't grow. So
 sizes alone don't decide it.
 
-Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising: large blocks
-have their own mappings for good. `malloc_trim` gives free pages back from the middle of the heap,
-too.
+Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising, so large
+blocks have their own mappings for good. `malloc_trim` gives free pages back from the middle of the
+heap, too.
 
 Remedy: set the thresholds yourself, with `mallopt` in `worker_init_fn`, or for all processes with
 `MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts. Or preload jemalloc with

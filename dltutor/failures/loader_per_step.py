@@ -10,7 +10,7 @@ Mechanism: `iter(loader)` begins a new epoch. This makes a sampler's iterator, t
 uses one. Then nothing refers to the iterator anymore, and main ends the workers. A worker in the
 middle of a batch finishes it, and main waits for that, up to 5 s for each worker, one after the
 other. `persistent_workers=True` keeps the processes, but each step still begins a new epoch, and
-main first waits for everything that was prefetched and throws it away.
+main first waits for everything that the workers prefetched, and throws it away.
 
 Remedy: make one iterator and take every batch from it. For a loop that counts steps, use a
 generator that begins the next epoch when one ends: `while True: yield from loader`.

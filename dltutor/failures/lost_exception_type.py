@@ -20,7 +20,7 @@ error.
 Remedy: let exceptions that leave a dataset take one argument, the message, and say everything in
 it, because attributes don't travel. Then `except` matches, but you lose the whole batch. If the
 loop should go on, catch the error in the worker, where it still has its type, and return the reason
-with the batch: then you lose only that sample.
+with the batch. Then you lose only that sample.
 
 Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before pytorch#58131 (2021),
 such an exception ended in `TypeError: __init__() missing 1 required positional argument`, without

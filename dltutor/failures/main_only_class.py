@@ -7,8 +7,8 @@ batch, and on stderr, once for each worker, `AttributeError: Can't get attribute
 Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
 that's `__main__.Squares`. Main can write that name, so nothing fails where main starts the worker.
 But a worker started by spawn or forkserver is a new interpreter, and its `__main__` is a different
-one that never ran the cell. It fails while it unpickles its dataset, dies with exit code 1, and
-can't report through torch, because it hasn't reached torch's worker loop. The same holds for a
+one that never ran the cell. The worker fails while it unpickles its dataset, dies with exit code 1,
+and can't report through torch, because it hasn't reached torch's worker loop. The same holds for a
 `collate_fn`, a transform, or a `worker_init_fn` from a cell, and for a class defined below `if
 __name__ == "__main__":`. Under fork, the worker has main's memory, and with it the class.
 

@@ -1,7 +1,7 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
 Symptom: the epoch doesn't start, without an error: a worker waits in a tensor operation that works
-in main, and uses no CPU. The loader worked until someone called `torch.set_num_threads` in the
+in main, and uses no CPU. The loader worked until you added a call to `torch.set_num_threads` in the
 worker.
 
 Mechanism: torch splits one large operation among OpenMP threads. GNU's library (libgomp, in the
@@ -10,8 +10,8 @@ but not the threads, so at its first parallel operation the worker hands work to
 exist, and waits for them. That's why torch sets each worker to one thread. `torch.set_num_threads`
 in a `worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV
 built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, nothing
-hangs: the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start over
-after a fork.
+hangs. So the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start
+over after a fork.
 
 Remedy: leave a worker with its one thread, and use more workers instead. If a worker needs threads,
 use spawn or forkserver.

@@ -1,6 +1,6 @@
 """Each worker computes with as many threads as there are cores, so the threads wait for cores.
 
-Symptom: more threads make it slower. Every core is at 100 %, and the epoch takes several times as
+Symptom: more threads make it slower. Every core is at 100%, and the epoch takes several times as
 long as with one thread for each worker.
 
 NOTE [ Threads Times Workers ]

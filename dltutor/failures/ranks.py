@@ -1,21 +1,21 @@
-"""Training on several ranks: the same order in every epoch, and some samples counted twice.
+"""On several ranks, every epoch has the same order, and some samples count twice.
 
 Symptom: DistributedSampler gives the same order every epoch, or evaluation on two ranks gives a
 different result than on one, because samples are counted twice. Neither raises an error.
 
 NOTE [ How The Ranks Agree Without Talking ]
 
-Each rank has its own sampler, and they never exchange an index. Each one shuffles all indices with
-the seed `seed + epoch` and takes every n-th of them. So all samplers have to know the same epoch,
-and only the training loop can tell them. Without `set_epoch`, the samplers' epoch stays 0, and
-every epoch has the order of the first one. (`DataLoader(shuffle=True)` on one rank draws a new seed
-itself, so the same script is right there.) The sampler runs in the main process, so persistent
-workers don't matter.
+Each rank has its own sampler, and the samplers never exchange an index. Each sampler shuffles all
+indices with the seed `seed + epoch` and takes every n-th of them. So all samplers have to know the
+same epoch, and only the training loop can tell them. Without `set_epoch`, the samplers' epoch stays
+0, and every epoch has the order of the first one. (`DataLoader(shuffle=True)` on one rank draws a
+new seed itself, so the same script is right there.) The sampler runs in the main process, so
+persistent workers don't matter.
 
 All ranks have to run the same number of steps, or a rank with more steps waits forever for the
-other ranks' gradients. So the sampler repeats the first indices until the number divides by the
-number of ranks. That does no harm in training, but in evaluation it's wrong, with up to `ranks - 1`
-samples too many.
+other ranks' gradients. So the samplers repeat the first indices until the number of indices is a
+multiple of the number of ranks. These repeats do no harm in training, but in evaluation they're
+wrong, because they add up to `ranks - 1` samples.
 
 Remedy: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
 out without padding, `range(rank, length, ranks)`, because an evaluation that gathers its results

@@ -12,7 +12,7 @@ lead to this one position. W0 seeks to its record, W1 seeks to another before W0
 reads there. A lock inside `zipfile` or `tarfile` doesn't help, because fork copies it too, one for
 each process.
 
-A zip archive has checksums, so it notices. A tar archive and a plain file don't: the sample is
+A zip archive has checksums, so it notices. A tar archive and a plain file don't, so the sample is
 whatever was at that position.
 
 Small files hide this race, because what fits into the buffer of the file object (8 KB) needs no

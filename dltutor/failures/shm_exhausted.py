@@ -19,12 +19,12 @@ that feeds the queue moves the batch to shared memory later. When that fails, th
 the worker's stderr, the batch is lost, and main waits for it forever.
 
 Until 2.9, torch made the file without reserving its pages. The first write into a page that wasn't
-available ended the worker with SIGBUS, the "bus error". Since 2.10, it reserves them
+available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reserves the pages
 (`posix_fallocate`, pytorch#161910), so you get an error instead.
 
 Remedy: in a container, make `/dev/shm` larger (`docker run --shm-size=8g`, or `--ipc=host`). The
 loader needs the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and
-let the loop turn them into floats, which is a quarter of the size. Lower `prefetch_factor` before
+let the loop turn them into floats, which are four times as large. Lower `prefetch_factor` before
 `batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but its
 bytes are pickled and copied through a pipe, which is several times slower for large batches.
 

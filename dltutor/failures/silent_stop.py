@@ -6,8 +6,8 @@ number of workers. The loss looks fine, and the model never sees some of the sam
 Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration if nothing
 matches. The worker treats that like any other exception and sends it to the main process, which
 raises it inside the `__next__` of the loader's iterator. There, StopIteration means that the loop
-is over. (From a generator, it arrives as a RuntimeError: PEP 479.) For an IterableDataset,
-StopIteration means that this worker has no more samples.
+is over. (From a generator, StopIteration arrives as a RuntimeError, because of PEP 479.) For an
+IterableDataset, StopIteration means that this worker has no more samples.
 
 Remedy: look things up in a dict, which raises KeyError, or write `next(..., None)` and handle the
 None. Find samples without a label before the epoch. Count what the loop gets, and compare it with

@@ -1,4 +1,4 @@
-"""Every tensor of a batch is an open file descriptor in main, and the loop keeps one of each batch.
+"""Each tensor from a worker takes up a file descriptor in main, and the loop keeps too many.
 
 Symptom: `RuntimeError: Too many open files. Communication with the workers is no longer possible`,
 a few hundred batches into the epoch, or only in the validation loop. From older versions:
@@ -20,7 +20,7 @@ traceback goes to stderr, the batch is lost, and main waits forever.
 Remedy: keep a copy, `labels.clone()`, or what you want to know about the labels
 (`labels.tolist()`), because a copy is in ordinary memory. Send few tensors: all sentences of a
 batch in one, with offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
-the message, the sharing strategy `file_system`, last: see `orphaned_segments`.
+the message, the sharing strategy `file_system`, last (see `orphaned_segments`).
 
 Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older message).
 """

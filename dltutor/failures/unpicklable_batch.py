@@ -12,9 +12,9 @@ the same loop works. The default collate function rejects such objects, but your
 let them through, and so does `batch_size=None`.
 
 Remedy: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
-view into a list, and `detach()` what a model made. Test it in the main process, where it takes
-milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would print
-(only a tensor that requires grad passes it). Give the loader a `timeout=`.
+view into a list, and `detach()` what a model made. Test a batch in the main process, where that
+takes milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would
+print (only a tensor that requires grad passes this test). Give the loader a `timeout=`.
 
 Seen in: pytorch#142884, pytorch_geometric#3143.
 """

@@ -1,10 +1,10 @@
-"""The dataset holds an object that belongs to main's process and can't be sent to a worker.
+"""The dataset holds an object that belongs to main's process, and main can't send it to a worker.
 
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
-`'sqlite3.Connection'`; for a lambda, `AttributeError: Can't pickle local object`. Main raises it
-before the first batch, where the loop asks for its iterator. Recent torch adds a warning: `Got
-pickle error when attempting to start a worker Process`. On Windows, the worker starts first, and
-its own error appears below main's: `EOFError: Ran out of input`.
+`'sqlite3.Connection'`. For a lambda, it's `AttributeError: Can't pickle local object`. Main raises
+the error before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
+`Got pickle error when attempting to start a worker Process`. On Windows, the worker starts first,
+and its own error appears below main's: `EOFError: Ran out of input`.
 
 Python changes the wording from time to time. From 3.12 on, an open file is `cannot pickle
 'BufferedReader' instances`. For a lambda, 3.13 has `Can't get local object`, and 3.14 raises

@@ -3,12 +3,12 @@
 Symptom: samples at the end are never used, silently. Or, if `__len__` is too large,
 `IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
 
-Mechanism: the loader asks a map-style dataset two things: how many samples, and which one. The
-sampler draws from `range(len(dataset))` and believes it. If the number is too small, nothing fails,
-the epoch is only shorter, and you never notice. If it's too large, the loader asks for samples that
-aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that ends early and
-is too short to be stacked unless it's alone in its batch, or, with `index % n`, silently a sample
-that was already there.
+Mechanism: the loader asks a map-style dataset for two things: its length, and samples by index. The
+sampler draws from `range(len(dataset))` and believes that number. If the number is too small,
+nothing fails, the epoch is only shorter, and you never notice. If it's too large, the loader asks
+for samples that aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that
+ends early and is too short to be stacked unless it's alone in its batch, or, with `index % n`,
+silently a sample that was already there.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns if more samples
