@@ -4,10 +4,9 @@ Symptom: `AssertionError: daemonic processes are not allowed to have children`, 
 AssertionError in DataLoader worker process 0`. With `num_workers=0`, the same code works.
 
 Mechanism: torch starts its workers as daemons, so that they end with main even if main doesn't
-clean up. Python doesn't let a daemon start processes, because nothing would end those processes
-after the daemon ends. So inside a worker there's no `multiprocessing.Pool`, no
-`ProcessPoolExecutor`, and no DataLoader with workers. Often a library starts the processes.
-`subprocess` isn't affected.
+clean up. Python doesn't let a daemon start processes, because nothing would end them after the
+daemon ends. So inside a worker there's no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no
+DataLoader with workers. Often a library starts the processes. `subprocess` isn't affected.
 
 Remedy: let the loader's workers be the only ones. Process each sample step by step, and use more
 workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread` for

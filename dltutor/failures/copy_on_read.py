@@ -22,10 +22,9 @@ Remedy: store the data without Python objects. All strings joined in one array o
 array of offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all
 strings are of similar length (`fixed_width`). A torch tensor is shared under every start method
 (`tensor`), and so are an Arrow table and a block of `multiprocessing.shared_memory`
-(`shared_memory`). Python removes that block when its creator exits, and also when an unrelated
-process that had attached to the block exits, unless that process attached with `track=False`
-(Python 3.13). A file with `mmap` has no such owner, and all ranks share it. `gc.freeze()` doesn't
-help.
+(`shared_memory`). Python removes that block when its creator exits, or when an unrelated process
+exits that had attached to it without `track=False` (Python 3.13). A file with `mmap` has no such
+owner, and all ranks share it. `gc.freeze()` doesn't help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 """

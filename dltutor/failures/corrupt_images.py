@@ -83,7 +83,7 @@ class VerifiedImages(Images):
         for path, _ in self.listed:
             try:
                 self.load(path)
-            except Exception as error:  # Pillow: OSError, sometimes SyntaxError or ValueError
+            except Exception as error:  # Pillow can also raise SyntaxError or ValueError
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 

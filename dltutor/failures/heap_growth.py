@@ -129,7 +129,7 @@ def c_library() -> str:
     """Return the C library and its version, such as "glibc 2.36"."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
-    except (AttributeError, OSError, ValueError):  # musl, macOS
+    except (AttributeError, OSError, ValueError):  # with musl, or on macOS
         return "of another kind"
 
 

@@ -12,8 +12,7 @@ workers find `self.file` set, don't open their own, and read at one shared posit
 
 Remedy: remember which process opened the file, and open it again in any other process. Leave the
 file out of the pickle. When a worker closes its copy of the descriptor, the main process's own
-stays open. (Don't close an inherited database connection, because that ends the main process's
-session.)
+stays open. (Don't close an inherited database connection, because that ends main's session.)
 
 Seen in: VisCy#417 (its `__init__` reads the windows), h5py in stable-worldmodel#194.
 """

@@ -20,9 +20,8 @@ harm to the data. Any unfinished iterator that is garbage at a fork causes it. t
 blame, because it's one of the things that hold an iterator.
 
 Remedy: in the worker, catch what may go wrong with a sample (as the fixed case does), so that the
-loop ends by itself. If you have to catch an error from a worker in the loop, drop the error's
-traceback: `error.with_traceback(None)` frees the iterator right away, and the workers with it. Log
-the error before that.
+loop ends by itself. If you have to catch a worker's error in the loop, log it and drop its
+traceback: `error.with_traceback(None)` frees the iterator right away, and the workers with it.
 
 Seen in: measured here, on torch 2.13. We found no public report of the stall. For the noise, see
 pytorch#149837, transformers#25785, fastai#1990, optuna#5024.

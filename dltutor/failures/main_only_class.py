@@ -43,12 +43,7 @@ class Squares(Dataset[torch.Tensor]):
 
 
 def define_in_cell(source: str, name: str) -> Any:
-    """Run source code as a notebook cell does, and return the class that it leaves in `__main__`.
-
-    Args:
-        source: The code of the class.
-        name: The name of the class.
-    """
+    """Run source code as a notebook cell does, and return the class with this name."""
     cell: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Dataset": Dataset}
     exec(source, cell)
     setattr(sys.modules["__main__"], name, cell[name])

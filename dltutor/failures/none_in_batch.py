@@ -63,7 +63,7 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return None for a bad image, and leave it to the loop to skip it."""
+    """Return None for a bad image, and leave the loop to skip that image."""
     return Case(load(SkippingImages(shared_images()), workers, start_method, batch_size=8))
 
 

@@ -72,13 +72,7 @@ def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoade
 
 
 def train(workers: int, start_method: str, strategy: str) -> None:
-    """Run as the process that gets killed: take all batches, report that on stdout, and wait.
-
-    Args:
-        workers: The number of workers.
-        start_method: The workers' start method.
-        strategy: The sharing strategy.
-    """
+    """Run as the process that gets killed: take all batches, report that on stdout, and wait."""
     init = share_by_name if strategy == "file_system" else None
     if init is not None:
         init(0)

@@ -59,12 +59,7 @@ class Chart:
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Make axes that fill a figure, on a canvas that needs no screen.
-
-    Args:
-        width: The width in inches, with 100 pixels per inch.
-        height: The height in inches.
-    """
+    """Make axes of this size, in inches (100 pixels each), on a canvas that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

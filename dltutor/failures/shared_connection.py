@@ -9,9 +9,8 @@ server answers both in turn, and whichever worker reads first takes the first an
 intact, but they answer another question.
 
 A file can't be pickled, so `spawn` stops a dataset that holds one. A plain socket can be pickled,
-because Python's multiprocessing hands its descriptor on. So a client that keeps only a socket is
-shared under every start method. Clients that hold a lock, a buffered file, or TLS fail with a
-`TypeError`.
+because multiprocessing hands its descriptor on. So workers share a client that keeps only a socket
+under every start method. A client that holds a lock, a buffered file, or TLS raises a `TypeError`.
 
 Remedy: keep the address in the dataset, and connect in the process that asks. Leave the connection
 out of the pickle. Well-kept clients (redis-py) check the pid themselves, so read whether your

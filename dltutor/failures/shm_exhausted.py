@@ -100,10 +100,7 @@ def shared_scan() -> Path:
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
     """Load batches of 16 MB, and prefetch four of them.
 
-    Args:
-        workers: The number of workers.
-        start_method: The workers' start method.
-        collate: "default" raises, "list" hangs, and "numpy" needs no shared memory.
+    If `collate` is "default", the loader raises. "list" hangs, and "numpy" needs no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))

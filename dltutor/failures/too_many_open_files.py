@@ -57,11 +57,8 @@ def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
 def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
     """Send a list of tensors for each batch, to a loop that keeps the labels.
 
-    Args:
-        workers: The number of workers.
-        start_method: The workers' start method.
-        batch_size: With 4, the loop keeps too many batches. With 200, one batch has too many
-            tensors.
+    With a `batch_size` of 4, the loop keeps too many batches. With 200, one batch has too many
+    tensors.
     """
     options = {"batch_size": batch_size, "collate_fn": as_list}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes)

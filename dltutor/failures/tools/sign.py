@@ -33,8 +33,7 @@ class Finding:
 
     Args:
         value: The number.
-        what: What the number counts, with its unit: "of 64 samples wrong", "MB private to each
-            worker".
+        what: What the number counts, with its unit: "of 64 samples wrong", "ms for a batch".
     """
 
     value: float
@@ -47,14 +46,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Says:
-    """A message as a sign. The broken run ends with it in a certain way, and the fixed run
-    finishes.
+    """A message as a sign. The broken run ends with this message, and the fixed run finishes.
 
     Args:
         end: How the broken run ends: "raised", "worker died", "main died", or "hung".
-        texts: Messages, one of which has to appear in an exception of the chain (as `Type:
-            message`), on a worker's stderr, in how a worker ended, or in a frame of a worker's
-            stack.
+        texts: Messages. One has to appear in an exception in the chain (as `Type: message`), on a
+            worker's stderr, in how a worker ended, or in a frame of a worker's stack.
     """
 
     end: str

@@ -30,7 +30,7 @@ from dltutor.system import processes
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
 
-_RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, epochs
+_RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, and epochs of each run
 _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Ran:
-    """The runs of a dataset, up to the first wrong one.
+    """The runs of a dataset, up to the first wrong run.
 
     Args:
         runs: The runs.

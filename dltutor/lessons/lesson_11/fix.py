@@ -108,7 +108,7 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
                 result = answer(dataset, workers)
         except DeadlinePassed:
             failed = {"hung": True}
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise an error
             processes.end_descendants()  # otherwise torch would wait for each worker
         except BaseException as error:  # even SystemExit
             failed = {"error": in_words(error), "ran_out": ran_out(str(error))}

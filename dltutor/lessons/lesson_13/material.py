@@ -81,7 +81,7 @@ def draw_curves(found: Mapping[str, Throughput]) -> Curves:
     """Draw throughput against workers, with a bar for the middle half of the runs at each point.
 
     Args:
-        found: Loader's name -> what was measured.
+        found: A loader's name -> what we measured.
     """
     cores = machine().cores
     with rc_context(STYLE):
@@ -104,11 +104,11 @@ def draw_curves(found: Mapping[str, Throughput]) -> Curves:
 
 
 def eight_against_none(found: Mapping[str, Throughput]) -> Table:
-    """Say how much faster 8 workers are than none.
+    """Show how much faster 8 workers are than none.
 
     Args:
-        found: Loader's name -> what was measured with 0 and 8 workers, for a loader that waits, one
-            that computes, and one whose samples are in memory.
+        found: A loader's name -> what we measured with 0 and 8 workers, for a loader that waits,
+            one that computes, and one whose samples are in memory.
     """
     times = {}
     for name, each in found.items():

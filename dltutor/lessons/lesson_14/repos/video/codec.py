@@ -23,7 +23,7 @@ def probe(path):
     with open(path, "rb") as file:
         header = file.read(HEADER.size)
     if len(header) < HEADER.size or not header.startswith(MAGIC):
-        raise ValueError(f"{path.name} is no clip")
+        raise ValueError(f"{path.name} isn't a clip")
     return HEADER.unpack(header)[1]
 
 
