@@ -40,7 +40,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Kind = Literal["order", "padding"]
 Loader = DataLoader[torch.Tensor]
-Orders = list[list[int]]  # the indices of each epoch
+Orders = list[list[int]]  # the indices in each epoch
 
 RANKS, LENGTH, EPOCHS = 2, 63, 2
 

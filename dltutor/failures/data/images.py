@@ -50,7 +50,7 @@ def make_images(
 ) -> Path:
     """Fill a folder with images and a list of them, `labels.csv`, with one `path,class` per line.
 
-    With `spoilt`, one of the listed files doesn't exist, as if somebody had deleted it.
+    With `spoilt`, one of the listed files doesn't exist, as if it had been deleted.
 
     Args:
         folder: The folder to fill, created if it's missing. If None (the default), it's a new

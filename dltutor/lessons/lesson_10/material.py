@@ -105,7 +105,7 @@ class Job:
         return DataLoader(dataset or self.dataset, self.batch_size, **usual | options)
 
     def train(self, loader: DataLoader[Any]) -> None:
-        """Run the training loop."""
+        """Run the training loop over all epochs."""
         kept = []
         try:
             for _ in range(self.epochs):
