@@ -115,7 +115,7 @@ __all__ = [
 ]
 
 
-# Computed on first use, because CATALOGUE imports torch, and reading FACTS parses fifty files.
+# Load each name on first use, because CATALOGUE imports torch, and FACTS parses fifty files.
 def __getattr__(name: str) -> Any:
     value: Any
     if name == "FACTS":

@@ -1,13 +1,13 @@
 """The samples are in memory, and two workers are slower than none.
 
 Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any dataset whose samples
-cost next to nothing; and each epoch begins with a pause.
+cost next to nothing. Each epoch begins with a pause.
 
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
 tensor, so starting the workers, sending them indices, and sending batches back is all the work
 there is, besides collating row by row. Without workers, nothing has to be sent. And a dataset that
-takes a list of indices makes a whole batch with one indexing operation, instead of 100000 collated
-rows.
+takes a list of indices makes a whole batch with one indexing operation, instead of collating its
+rows one by one.
 
 Remedy: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
 `sampler` with `batch_size=None`, so the dataset gets a list of indices, or give it a `__getitems__`
@@ -40,7 +40,7 @@ def measurements() -> TensorDataset:
 
 
 def time_an_epoch(loader: DataLoader[Any]) -> Finding:
-    """Run the training loop for two epochs, and time each."""
+    """Run the training loop for two epochs, and return the time of the faster one."""
     seconds = []
     for _ in range(2):
         began = time.perf_counter()
@@ -57,12 +57,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Index once for each batch, in main.
-
-    Args:
-        workers: Ignored, because this loader has none.
-        start_method: Ignored.
-    """
+    """Index once for each batch, in main, and ignore both arguments."""
     dataset = measurements()
     batches = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)
     return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)

@@ -1,16 +1,16 @@
-"""A worker of the loader wants workers of its own.
+"""A worker of the loader starts processes of its own, which Python doesn't allow.
 
 Symptom: `AssertionError: daemonic processes are not allowed to have children`, under `Caught
-AssertionError in DataLoader worker process 0`; with `num_workers=0` the same code works.
+AssertionError in DataLoader worker process 0`. With `num_workers=0`, the same code works.
 
-Mechanism: torch starts its workers as daemons, so that they end with main even if main is careless.
-Python doesn't let a daemon start processes, because nothing would end them when it ends. So inside
-a worker there's no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no DataLoader with
-workers. Often it's a library that wants one. `subprocess` isn't affected.
+Mechanism: torch starts its workers as daemons, so that they end with main even if main doesn't
+clean up. Python doesn't let a daemon start processes, because nothing would end them after the
+daemon ends. So inside a worker there's no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no
+DataLoader with workers. Often a library starts the processes. `subprocess` isn't affected.
 
-Remedy: let the loader's workers be the only ones. Do what one sample needs step by step, and use
-more workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread`
-for where to make them).
+Remedy: let the loader's workers be the only ones. Process each sample step by step, and use more
+workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread` for
+where to make them).
 
 Seen in: pytorch#15950 ("This isn't a bug"), datasets#6089, returnn#1495.
 """
@@ -31,7 +31,7 @@ DOCUMENTS: Final = [
 
 
 def count_letters(page: str) -> int:
-    """Stand in for the work on a page, such as rendering it and recognizing its text."""
+    """Count a page's letters, instead of real work such as recognizing the page's text."""
     return sum(letter.isalpha() for letter in page)
 
 

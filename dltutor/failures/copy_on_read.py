@@ -1,4 +1,4 @@
-"""A list of file names, only ever read, is copied page by page into every worker.
+"""The workers only read a list of file names, but each gets its own copy, page by page.
 
 Symptom: memory grows during each epoch, in every worker, until each has as much as main. Then you
 get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list of names,
@@ -12,18 +12,19 @@ of the references to it, and any code that reads the object raises and lowers th
 write, so Linux copies the page. A page of 4096 bytes holds about fifty short strings, so in
 shuffled order, the first few percent of the samples copy nearly all pages.
 
-The container makes no difference, because it's the objects that do: a numpy array of dtype `object`
-grows like the list, and so does a pandas column of strings, unless Arrow stores it (pandas 3 with
-pyarrow). Under spawn and forkserver, nothing is shared in the first place: the list is pickled, and
-each worker has its private copy before the first sample. A torch tensor isn't copied even there.
+The kind of container makes no difference, because the counts are in the objects. A numpy array of
+dtype `object` grows like the list, and so does a pandas column of strings, unless Arrow stores it
+(pandas 3 with pyarrow). Under spawn and forkserver, nothing is shared in the first place, because
+main pickles the list, and each worker has its private copy before the first sample. A torch tensor
+isn't copied even then.
 
-Remedy: data without Python objects. All strings joined in one array of bytes, with an array of
-offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all strings are of
-similar length (`fixed_width`). A torch tensor is shared under every start method (`tensor`), and
-Arrow does the same for tables. `multiprocessing.shared_memory` shares under every start method, too
-(`shared_memory`). Python removes its block when the creator exits, and also when an unrelated
-process that had attached exits, unless that process attached with `track=False` (Python 3.13). A
-file with `mmap` has no such owner, and all ranks share it. `gc.freeze()` doesn't help.
+Remedy: store the data without Python objects. All strings joined in one array of bytes, with an
+array of offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all
+strings are of similar length (`fixed_width`). A torch tensor is shared under every start method
+(`tensor`), and so are an Arrow table and a block of `multiprocessing.shared_memory`
+(`shared_memory`). Python removes that block when its creator exits, or when an unrelated process
+exits that had attached to it without `track=False` (Python 3.13). A file with `mmap` has no such
+owner, and all ranks share it. `gc.freeze()` doesn't help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 """

@@ -60,9 +60,9 @@ class Images(Dataset[Sample]):
 
 
 def load_on_white(file: Path) -> torch.Tensor:
-    """Load one image, small, with three channels, on white. Raises if the file is bad."""
+    """Load one image on white, small, with three channels. Raise an error if the file is bad."""
     with Image.open(file) as image:
-        if image.mode[0] in "IF":  # I;16, I, F: convert would clip them at 255
+        if image.mode[0] in "IF":  # convert would clip the modes I;16, I, and F at 255
             raise ValueError(f"mode {image.mode}: more than 8 bits")
         small = image.convert("RGBA").resize((SIDE, SIDE))
     white = Image.new("RGBA", small.size, "white")
@@ -71,10 +71,10 @@ def load_on_white(file: Path) -> torch.Tensor:
 
 
 class VerifiedImages(Images):
-    """The same images, each checked once. Bad files are set aside, with the reason.
+    """The same images, each checked once, except the bad ones.
 
     Attributes:
-        quarantined: Path -> why the file can't be used.
+        quarantined: The path of each bad file -> why the file can't be used.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -83,7 +83,7 @@ class VerifiedImages(Images):
         for path, _ in self.listed:
             try:
                 self.load(path)
-            except Exception as error:  # Pillow: OSError, sometimes SyntaxError or ValueError
+            except Exception as error:  # Pillow can also raise SyntaxError or ValueError
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 

@@ -1,7 +1,7 @@
 """A worker process dies, because it's killed or because native code crashes.
 
 Symptom: `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.`, `Segmentation
-fault`, `Aborted`, `Terminated`, or `Bus error`; or `RuntimeError: DataLoader worker (pid(s) 4711)
+fault`, `Aborted`, `Terminated`, or `Bus error`. Or `RuntimeError: DataLoader worker (pid(s) 4711)
 exited unexpectedly`, with the signal or the exit code in the exception above it ("The above
 exception was the direct cause").
 
@@ -17,16 +17,16 @@ memory behind a mapped file wasn't there, because `/dev/shm` was full or a file 
 Linux tells the main process with SIGCHLD that a worker died, and torch's handler raises wherever
 main happens to be, even in the model's forward pass. So the traceback says nothing about the cause.
 Off the main thread, and under forkserver, main gets no such signal: torch checks after 5 s without
-a batch, and what killed the worker is lost (see `lost_cause`). If tensors of the dead worker are on
-their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
+a batch, and what killed the worker is lost (see `lost_cause`). If tensors from the dead worker are
+on their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
 (see `misleading_exit`). Nothing names the sample.
 
-Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`; `oom_kill` in `memory.events` of
-the cgroup, or in `memory.oom_control` under version 1), and use less. To name the sample, have each
-worker write every index to a file before it decodes, because the file stays whatever kills the
-worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line. Decode each
-file once in its own process, where it can't do any harm, set aside the ones that kill it, and
-report them upstream.
+Remedy: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the
+cgroup's `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the
+sample, have each worker write every index to a file before it decodes, because the file stays
+whatever kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the
+line. Decode each file once in its own process, where it can't do any harm, set aside the ones that
+kill it, and report them upstream.
 
 Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
 mmsegmentation#2085.
@@ -57,7 +57,7 @@ BAD: Final = 9
 
 # What native code can do to its process when a frame is shorter than its header promises.
 ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
-    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # as if it used too much memory
+    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # like the OOM killer
     "segfault": lambda length: ctypes.string_at(0),
     "abort": lambda length: os.abort(),
     "exit": lambda length: os._exit(length % 256),  # so that lesson 03 can choose the exit code
@@ -73,7 +73,7 @@ def decode(data: bytes, how: How) -> np.ndarray:
 
 
 class Frames(Dataset[np.ndarray]):
-    """Frames of a film, one file each. They stay arrays until they're on the device."""
+    """Frames of a film, each in its own file, which stay arrays until they're on the device."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         self.paths = list(paths)
@@ -87,7 +87,7 @@ class Frames(Dataset[np.ndarray]):
 
 
 class VerifiedFrames(Frames):
-    """The same frames, without those that kill the process that decodes them.
+    """The same frames, except the ones that kill the process that decodes them.
 
     Attributes:
         quarantined: The name of each file set aside -> what killed the process.
@@ -104,7 +104,7 @@ class VerifiedFrames(Frames):
 
 
 def exit_code_alone(function: Callable[..., object], *args: object) -> int | None:
-    """Call a function in a process of its own.
+    """Call a function in a separate process.
 
     Returns:
         The exit code of the process: 0 if the function returned, -N if signal N killed it.
@@ -116,7 +116,7 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
 
 
 def _quietly(function: Callable[..., object], *args: object) -> None:
-    faulthandler.disable()  # Jupyter and pytest turn it on, but this crash is expected
+    faulthandler.disable()  # Jupyter and pytest turn faulthandler on, but this crash is expected
     function(*args)
     os._exit(0)  # Python's exit handlers would fail if a pool's thread forked this process
 
@@ -128,7 +128,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed")
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode each frame first in a process of its own."""
+    """Decode each frame first in a separate process."""
     frames = VerifiedFrames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 

@@ -1,4 +1,4 @@
-"""A garbage collection in a forked worker copies the pages of objects it never uses.
+"""A garbage collection in a forked worker copies pages that the worker never uses.
 
 Symptom: each worker's private memory jumps although it never touches the data that main has loaded.
 With `gc.collect()` in `__getitem__`, which people often recommend against growth, memory jumps at
@@ -6,14 +6,15 @@ the worker's first sample, and loading becomes many times slower.
 
 Mechanism: a forked worker shares every page with main until one of them writes to it. One full
 collection writes into a header of each object that the collector tracks: lists, dicts, and
-instances of classes, but not strings and numbers, and up to Python 3.13 not a dict that holds
-nothing else. So each worker copies all their pages. Under spawn and forkserver, there's nothing to
-copy, because the objects came through a pipe and are private from the start.
+instances of classes, but not strings and numbers, and up to Python 3.13 not a dict that holds only
+strings and numbers. So each worker gets a copy of every page with such an object. Under spawn and
+forkserver, there's nothing to copy, because the objects came through a pipe and are private from
+the start.
 
 Remedy: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
-that: the workers' copies stay frozen. It doesn't help against reading (see `copy_on_read`), because
-that writes reference counts.
+that. The workers' copies stay frozen. Freezing doesn't help against reading (see `copy_on_read`),
+because reading writes reference counts.
 
 Seen in: measured here. We found no public report, but many posts about `exited unexpectedly` give
 this advice.
@@ -34,7 +35,7 @@ from dltutor.failures.tools.gauge import Gauge
 
 
 class Boxes(Dataset[torch.Tensor]):
-    """The size of each box. The annotations are for the report after the epoch."""
+    """The size of each box. The dataset has annotations for the report after the epoch."""
 
     def __init__(self, count: int = 100_000) -> None:
         self.annotations = [
@@ -53,7 +54,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Keep workers that are forked in this block from collecting objects that exist already."""
+    """Keep workers that main forks in this block from collecting objects that exist already."""
     gc.freeze()
     try:
         yield

@@ -5,14 +5,14 @@ argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4
 unexpectedly`, before the first batch.
 
 Mechanism: to pickle a generator, torch makes a tensor of its state. Tensors for another process go
-through shared memory: the pickle holds only a file descriptor, which the new process has to open.
-But torch made this tensor only for the pickle. It's freed as soon as the pickle is written, its
-descriptor is closed with it, and the worker gets a number that refers to nothing, or to another
+through shared memory, so the pickle holds only a file descriptor, which the new process has to
+open. But torch makes this tensor only for the pickle, and frees it and closes its descriptor as
+soon as the pickle is written. So the worker gets a number that refers to nothing, or to another
 file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
 Remedy: keep the seed, and make the generator where you use it. A generator for each sample, seeded
-with seed and index, gives the same numbers with any number of workers, and never the same ones
-twice. A generator that fork copied gives every worker the same numbers (`repeated_randomness`).
+with seed and index, gives the same numbers with any number of workers, and never repeats them. A
+generator that fork copied gives every worker the same numbers (`repeated_randomness`).
 
 Seen in: pytorch#146828, pytorch#31571 (open since 2019), pytorch#32351.
 """
@@ -55,7 +55,7 @@ class SeededNoisy(Noisy):
         return sample + torch.randn(sample.shape, generator=generator)
 
 
-MEASURED: Final = (16, 8)  # samples, numbers in each
+MEASURED: Final = (16, 8)  # samples, and numbers in each sample
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

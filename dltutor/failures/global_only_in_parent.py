@@ -1,17 +1,17 @@
 """The data is in a module global that main fills, and the worker's global is still empty.
 
 Symptom: `TypeError: 'NoneType' object is not subscriptable`, under `Caught TypeError in DataLoader
-worker process 0`, in a line that reads a global; the same script runs with `num_workers=0`, and
+worker process 0`, in a line that reads a global. The same script runs with `num_workers=0`, and
 under fork.
 
 Mechanism: a global lives in a module, and each process has its own modules. A forked worker has a
 copy of main's memory, where the global was already filled. A worker started by spawn or forkserver
 imports the module again and gets the value that the import gives it: None. Main sends the dataset
-to the worker but not the global that it reads, and no line says so.
+to the worker, but not the global that the dataset reads, and nothing in the code shows that.
 
 Remedy: give the dataset what it reads as an attribute, so that it travels with the dataset. Pass
-large arrays as torch tensors: those go through shared memory, but a numpy array or a list is copied
-to each worker.
+large arrays as torch tensors, because tensors go through shared memory, but main copies a numpy
+array or a list to each worker.
 
 Seen in: measured here. We found no public report that names this cause. An article in the course's
 sources shows this code and says that it may hang, but it doesn't.
@@ -32,7 +32,7 @@ EMBEDDINGS: torch.Tensor | None = None
 
 
 def load_embeddings(path: Path) -> None:
-    """Load the table once, for all datasets of this process."""
+    """Load the table once, for all datasets in this process."""
     global EMBEDDINGS
     EMBEDDINGS = torch.load(path)
 
@@ -47,7 +47,7 @@ class Words(Dataset[torch.Tensor]):
         return len(self.words)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None until it's loaded
+        return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None until load_embeddings runs
 
 
 class WordsWithEmbeddings(Words):

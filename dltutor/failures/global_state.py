@@ -1,4 +1,4 @@
-"""What a worker counts stays in the worker: the counter of the main process is still 0.
+"""What a worker counts stays in the worker, so the main process's counter is still 0.
 
 Symptom: a global variable changed in __getitem__ stays 0. With `num_workers=0` the same code counts
 correctly, so a test of the dataset alone finds nothing.
@@ -11,10 +11,10 @@ each epoch, so nothing adds up in the workers either.
 
 Remedy: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
 up in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot
-for each process needs no lock, because no other process writes there, but it has to be large enough
-for all workers. A `multiprocessing.Value` is one number for all. It takes its lock for each count
-(`+= 1` reads and writes, so counts get lost without the lock), and it has to come from the start
-method's own context.
+for each process needs no lock, because no other process writes to the same slot, but the tensor has
+to be large enough for all workers. A `multiprocessing.Value` is one number for all processes. It
+has to come from the start method's own context, and you have to take its lock for each count,
+because `+= 1` reads and then writes, so counts get lost without the lock.
 
 Seen in: pytorch#97326 (about the other direction, from main to the workers: see `stale_epoch`).
 """
@@ -35,7 +35,7 @@ replaced = 0
 
 
 class Readings(Dataset[torch.Tensor]):
-    """Sensor readings. A missing one is replaced by the mean, and counted."""
+    """Sensor readings. The dataset replaces each missing one with the mean, and counts it."""
 
     def __init__(self) -> None:
         self.values = torch.arange(float(LENGTH))

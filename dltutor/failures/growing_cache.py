@@ -2,7 +2,7 @@
 
 Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in every worker, until
 each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster
-either: the cache is thrown away at the end of each epoch.
+either, because the workers and their caches end with each epoch.
 
 Mechanism: a worker has its own dataset, so it has its own `self.cache`. With `shuffle=True`, the
 samples go to different workers in every epoch. After the first epoch, two workers hold half of the
@@ -14,7 +14,7 @@ Remedy: don't use a cache in the workers. Linux keeps the files that were read i
 once for all processes, and gives that memory back when something else needs it. If decoding is the
 expensive part, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`),
 or, if it fits, into one tensor before the loader starts. A cache with a size limit is safe, but it
-finds little: in a shuffled epoch, each sample is asked for once, by any worker.
+rarely helps, because in a shuffled epoch, main asks for each sample once, from any worker.
 
 Seen in: torchdatasets#26 (a cache that does nothing with workers), pytorch#8976.
 """

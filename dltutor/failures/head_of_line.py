@@ -1,19 +1,19 @@
-"""One slow sample holds up every batch behind it, though they are ready.
+"""One slow sample holds up every batch behind it, even the ones that are ready.
 
 Symptom: now and then the loop stalls, then gets many batches at once. In between, most workers are
 idle.
 
 Mechanism: by default, the loop gets the batches in the order in which main asked for them. A batch
-that another worker finished early waits in main for its turn. And it's not only that nothing
-arrives: main hands out a new batch of indices for each batch that it delivers, so once each of the
-other workers has made its `prefetch_factor` batches, it has nothing to do either. The slowest
-sample sets the pace for everything.
+that another worker finished early waits in main for its turn. Meanwhile, the other workers run out
+of work, because main hands out a new batch of indices only for each batch that it delivers. Once a
+worker has made its `prefetch_factor` batches, it has nothing to do. The slowest sample sets the
+pace for everything.
 
-Remedy: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Each
-batch is delivered when it's ready, and its worker gets the next one. But then the order differs
-from run to run, and the samples that take long arrive later than they should, so a resumed or
-repeated run isn't the same. It doesn't help the batches behind the slow one in its own worker's
-queue, though `prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut
+Remedy: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Main
+delivers each batch when it's ready, and the batch's worker gets the next one. But then the order
+differs from run to run, and the samples that take long arrive later than they should, so a resumed
+or repeated run isn't the same. The batches behind a slow one in the same worker's queue still have
+to wait, though `prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut
 long ones into pieces beforehand, or sort by length into batches.
 
 Seen in: pytorch#105203, pytorch#135409, pytorch#78798.
@@ -56,7 +56,7 @@ class Texts(Dataset[torch.Tensor]):
 
 @cache
 def shared_texts() -> Path:
-    """Write 31 letters of a few kB and a book of 18 MB, once per process, to a new folder."""
+    """Write 31 letters of a few kB and a book of 18 MB, once per process. Return their folder."""
     folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):
@@ -68,7 +68,7 @@ def shared_texts() -> Path:
 
 
 def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Time half of the second epoch. The first one includes the start of the workers."""
+    """Time half of the second epoch, because the first one includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()

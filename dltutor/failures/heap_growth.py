@@ -1,5 +1,4 @@
-"""Nothing is kept, but the workers grow for the whole epoch, because the C library doesn't reuse
-memory.
+"""The workers grow for the whole epoch, because the C library doesn't reuse freed memory.
 
 Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
 no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
@@ -9,30 +8,31 @@ make it worse, and on another machine, or in another container, the same program
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 
-glibc gives a large block its own mapping, and returns it to the operating system when the block is
-freed. At the first such free, it concludes that blocks of this size come and go, and raises the
-threshold: from then on, it cuts them from the heap. torch asks for aligned blocks, and glibc before
-2.38 doesn't find a freed block of the same size again when an aligned one is asked for (glibc bug
-14581). It needs a larger hole, made of freed blocks that have merged, or the end of the heap.
+glibc gives each block above a size threshold its own mapping, and returns the mapping to the
+operating system when the block is freed. At the first such free, glibc concludes that blocks of
+this size come and go, and raises the threshold, so from then on it cuts such blocks from the heap.
+torch asks for aligned blocks, for which glibc before 2.38 doesn't find a freed block of the same
+size (glibc bug 14581). Instead, glibc needs a larger hole, made of freed blocks that have merged,
+or the end of the heap.
 
-They can't merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry for each
-storage that was sent, and drops the dead ones when there are more than 128. The storage's record is
-small, is also on the heap, and sits behind each freed sample. After 128 storages, the holes merge,
-and glibc uses them from then on. Measured with glibc 2.36 and torch 2.13 on samples of 1.7 MB:
-dropping dead entries beyond 8, 32, 128, and 256 let a worker grow by 10, 70, 240, and 460 MB.
-Without workers, nothing is sent, so nothing grows. A forked worker first uses up what main has
-freed, so next to a busy main it grows later.
+Freed blocks can't merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry
+for each storage that was sent, and drops dead entries when there are more than 128. Each storage's
+record is small, is also on the heap, and sits behind the freed sample. After 128 storages, the
+holes merge, and glibc uses them from then on. Measured with glibc 2.36 and torch 2.13 on samples of
+1.7 MB: dropping dead entries beyond 8, 32, 128, and 256 let a worker grow by 10, 70, 240, and 460
+MB. Without workers, nothing is sent, so nothing grows. A forked worker first uses up the memory
+that main has freed, so if main was busy, the worker grows later.
 
 Holes that a worker's heap has from the start can hide the growth, too. We made holes of up to 96 kB
 on purpose. With samples of 1.2 MB, 8 of 20 runs hardly grew if recordings were 80 kB, and all 20
 grew if they were 400 kB. With samples of 1.5 MB and recordings of 800 kB, 5 of 20 didn't grow. So
 sizes alone don't decide it.
 
-Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising: large blocks
-have their own mappings for good. `malloc_trim` gives free pages back from the middle of the heap,
-too.
+Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising, so large
+blocks have their own mappings for good. `malloc_trim` gives free pages back from the middle of the
+heap, too.
 
-Remedy: fix the thresholds, with `mallopt` in `worker_init_fn`, or for all processes with
+Remedy: set the thresholds yourself, with `mallopt` in `worker_init_fn`, or for all processes with
 `MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts. Or preload jemalloc with
 `LD_PRELOAD`, or call `malloc_trim(0)` every few samples. If you know a sample's size, write into
 buffers that each worker allocates once. glibc 2.38 and later (Debian 13, Ubuntu 24.04) hardly shows
@@ -55,12 +55,12 @@ from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import growth
 
-_LENGTH: Final = 200_000  # numbers in a recording, which is 400 kB: see the note
+_LENGTH: Final = 200_000  # numbers in a recording, so a file is 400 kB (see the note)
 _FRAME: Final = 256
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """Recordings, cut into overlapping frames, all of the same loudness."""
+    """Recordings, cut into overlapping frames that are scaled to the same loudness."""
 
     step = 64  # numbers from one frame to the next, so a sample is 3 MB
 
@@ -78,9 +78,9 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 def return_freed_memory(worker_id: int) -> None:
-    """Make the C library return large blocks to Linux when they're freed: a `worker_init_fn`."""
+    """Make the worker's C library return large blocks to Linux when they're freed."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc and few others have it
+    if hasattr(libc, "mallopt"):  # glibc has mallopt, but few others do
         libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: larger blocks get their own mapping
         libc.mallopt(-1, 65536)  # M_TRIM_THRESHOLD: return free memory at the end of the heap
 
@@ -129,7 +129,7 @@ def c_library() -> str:
     """Return the C library and its version, such as "glibc 2.36"."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
-    except (AttributeError, OSError, ValueError):  # musl, macOS
+    except (AttributeError, OSError, ValueError):  # with musl, or on macOS
         return "of another kind"
 
 

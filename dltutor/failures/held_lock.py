@@ -1,27 +1,28 @@
-"""A thread of main holds a lock when main forks the workers, and no worker ever gets it.
+"""A thread of main holds a lock when main forks the workers, and no worker can ever take that lock.
 
 Symptom: the epoch doesn't start, without an error, and no core is busy. A stack dump of a worker
-(`py-spy dump`, `faulthandler`) has your own line innermost, which takes a lock. No dump shows
-`acquire`, because a lock is C and has no frame. The first epoch may pass and a later one may hang,
-because it depends on what a thread does at the moment of the fork.
+(`py-spy dump`, `faulthandler`) shows your own line innermost, which takes a lock. No dump shows
+`acquire`, because a lock is written in C and has no frame. The first epoch may pass and a later one
+may hang, because the hang depends on what a thread does at the moment of the fork.
 
 NOTE [ A Lock Without An Owner ]
 
-fork copies the whole memory of main, but only the thread that called it. A lock is memory: if
-another thread holds it at that moment, the copy is held too, and the thread that would release it
-doesn't exist in the worker, so no thread can. Main's own lock is released a little later, as
-always, which is why main never shows what's wrong.
+fork copies all of main's memory, but only the thread that called fork. A lock is memory, so if
+another thread holds the lock at that moment, the copy is held, too. The thread that would release
+the copy doesn't exist in the worker, so no thread can. In main, that thread releases the lock a
+little later, as always, so main never shows what's wrong.
 
 The thread doesn't have to be yours. It may belong to a library that saves, reports, prefetches, or
 talks to a cloud store. Python takes care of its own locks: `logging`, `threading`, and the standard
 streams make new ones in the child (`os.register_at_fork`).
 
 Remedy: a new lock alone isn't enough, because the thread may have left what the lock guards half
-changed. Keep that whole at every moment (build the new one, then assign it). Or make both again in
-each worker, in `worker_init_fn`. Or hold the lock during the fork, as `logging` does, with
-`os.register_at_fork`: `before=lock.acquire`, and `lock.release` after it in parent and child. If
-the lock isn't yours, start the workers while no thread is at work, or don't fork: spawn and
-forkserver copy no locks. `timeout=` only turns the hang into an error.
+changed. Keep the guarded data whole at every moment (build a new value, then assign it). Or make
+the lock and the data again in each worker, in `worker_init_fn`. Or hold the lock during the fork,
+as `logging` does with `os.register_at_fork`: call `lock.acquire` before the fork, and
+`lock.release` after it, in parent and child. If the lock isn't yours, start the workers while no
+thread is at work, or don't fork, because spawn and forkserver copy no locks. `timeout=` only turns
+the hang into an error.
 
 Seen in: pytorch#1355, pytorch#75147, s3fs#369.
 """
@@ -84,7 +85,7 @@ def own_cache(worker_id: int) -> None:
 
 
 class SlowDisk(io.BytesIO):
-    """A file whose writes last until the workers are forked.
+    """A file whose writes last until main has forked the workers.
 
     With a large cache, writing sometimes takes that long by itself.
     """
@@ -101,7 +102,7 @@ class SlowDisk(io.BytesIO):
 
 
 def train(loader: DataLoader[Any]) -> None:
-    """Start an epoch while a thread saves the cache of the previous one."""
+    """Start an epoch while a thread saves the cache from the previous epoch."""
     disk = SlowDisk()
     saver = threading.Thread(target=CACHE.save, args=(disk,))
     saver.start()

@@ -1,16 +1,16 @@
-"""The loop keeps a small part of every batch, and so it keeps every batch as a whole.
+"""The loop keeps a small part of every batch, and that keeps the whole batch in memory.
 
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps only
-one image or one number from each batch. The workers don't grow. What grows is shared memory, which
-counts as main's private memory, too, once no worker maps it; and open descriptors, one for each
-tensor that the loop keeps. It ends with `No space left on device`, `Too many open files`, or the
-OOM killer.
+one image or one number from each batch. The workers don't grow. Shared memory grows, and once no
+worker maps it, it counts as main's private memory, too. So does the number of open descriptors, by
+one for each tensor that the loop keeps. The run ends with `No space left on device`, `Too many open
+files`, or the OOM killer.
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
-`labels[0]` are views: they share the storage of the batch, and the storage can't go while something
-keeps a view of it. A loss that never saw `backward()`, as in a validation, is worse: its graph
-keeps the batch, and everything that the model computed from it. `backward()` frees what the graph
-has kept.
+`labels[0]` are views: they share the storage of the batch, and torch can't free the storage while
+something keeps a view of it. A loss that never saw `backward()`, as in a validation loop, is worse,
+because its graph keeps the batch and everything that the model computed from it. `backward()` frees
+what the graph has kept.
 
 Remedy: keep numbers with `.item()`, and copies with `.clone()`. Detach anything that has a graph
 first, and validate under `torch.no_grad()`.
@@ -50,7 +50,7 @@ def keep_views(loader: DataLoader[Sample]) -> Finding:
 
 
 def keep_copies(loader: DataLoader[Sample]) -> Finding:
-    """Keep a copy of the image, and the label as a number."""
+    """Keep a copy of each batch's first image, and the first label as a number."""
     gauge = Gauge()
     examples = []
     for images, labels in loader:

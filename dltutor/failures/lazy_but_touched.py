@@ -1,18 +1,18 @@
-"""The dataset opens its file in `__getitem__`, but main gets there first, so workers share it.
+"""The dataset opens its file in `__getitem__`, but main does that first, so workers share the file.
 
 Symptom: wrong samples, silently, although the file is opened in __getitem__.
 
 Mechanism: "open it on first use" means that every worker opens its own file, as long as the first
-use is in a worker. `dataset[0]` in the main process opens it there, whether you do it to print a
-shape, draw a sample, or measure a mean, or it happens in the dataset's own `__init__`. The workers
-find `self.file` set, don't open their own, and read at one shared position (see
+use is in a worker. `dataset[0]` in the main process opens the file there, whether your code does
+that to print a shape, draw a sample, or measure a mean, or the dataset's own `__init__` does. The
+workers find `self.file` set, don't open their own, and read at one shared position (see
 `shared_file_offset`). Remove the line that prints the shape, and the samples are right. Under
 `spawn` and `forkserver`, the same line ends the loader at the start: `TypeError: cannot pickle
 '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
 
-Remedy: remember which process opened the file, and open it again in any other one. Leave it out of
-what is pickled. The worker closes its copy of the descriptor, which leaves the main process's own
-open. (Don't close an inherited database connection, because that ends the main process's session.)
+Remedy: remember which process opened the file, and open it again in any other process. Leave the
+file out of the pickle. When a worker closes its copy of the descriptor, the main process's own
+stays open. (Don't close an inherited database connection, because that ends main's session.)
 
 Seen in: VisCy#417 (its `__init__` reads the windows), h5py in stable-worldmodel#194.
 """

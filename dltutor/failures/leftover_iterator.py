@@ -11,17 +11,17 @@ torch raises a worker's exception from a function that keeps it in a local varia
 cycle, exception -> traceback -> frames -> exception, and one of the frames is a method of the
 iterator. No reference count falls to zero, so the iterator and its workers live until the cyclic
 garbage collector happens to run. The collector then closes the queues before the iterator can use
-them to tell the workers to leave, so main waits 5 s for each worker and terminates it.
+them to tell the workers to exit, so main waits 5 s for each worker and terminates it.
 
 If the program forks before that (for the next loader's workers, for example), the child inherits
-the iterator. When the child's collector frees it, the iterator asks after workers that aren't the
-child's: `can only test a child process`. This is noise, printed from `__del__`, and it does no harm
-to the data. Any unfinished iterator that is garbage at a fork does it. tqdm often gets the blame,
-because it's one of the things that hold an iterator.
+the iterator. When the child's collector frees it, the iterator checks workers that aren't the
+child's own: `can only test a child process`. This is noise, printed from `__del__`, and it does no
+harm to the data. Any unfinished iterator that is garbage at a fork causes it. tqdm often gets the
+blame, because it's one of the things that hold an iterator.
 
-Remedy: in the worker, catch what may happen to a sample (as here), so that the loop ends by itself.
-If you have to catch what a worker raised, take its traceback away: `error.with_traceback(None)`
-frees the iterator right away, and the workers with it. Log the error before that.
+Remedy: in the worker, catch what may go wrong with a sample (as the fixed case does), so that the
+loop ends by itself. If you have to catch a worker's error in the loop, log it and drop its
+traceback: `error.with_traceback(None)` frees the iterator right away, and the workers with it.
 
 Seen in: measured here, on torch 2.13. We found no public report of the stall. For the noise, see
 pytorch#149837, transformers#25785, fastai#1990, optuna#5024.
@@ -60,7 +60,7 @@ class Readings(Dataset[Sample]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch that a bad value may end early, and count the workers still alive after it."""
+    """Run an epoch that a bad value may end early, and count the workers still alive afterward."""
     others = set(active_children())
     try:
         for _ in loader:

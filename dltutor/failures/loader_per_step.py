@@ -1,16 +1,16 @@
 """Each step calls `next(iter(loader))`, and starts all the workers for a single batch.
 
-Symptom: a step takes as long as starting the workers, which is a tenth of a second, or several
-seconds under spawn, and, if samples are slow, as long as two batches on top of that. Processes
-named `pt_data_worker` come and go. Without `shuffle`, the loss quickly falls to nothing, because
-every step trains on the same first batch.
+Symptom: a step takes as long as starting the workers (a tenth of a second, or several seconds under
+spawn), plus the time for two batches if samples are slow. Processes named `pt_data_worker` come and
+go. Without `shuffle`, the loss quickly falls to nothing, because every step trains on the same
+first batch.
 
-Mechanism: `iter(loader)` begins a new epoch. It makes a sampler's iterator, two queues, and
+Mechanism: `iter(loader)` begins a new epoch. This makes a sampler's iterator, two queues, and
 `num_workers` processes, and they load `num_workers * prefetch_factor` batches, of which the loop
 uses one. Then nothing refers to the iterator anymore, and main ends the workers. A worker in the
 middle of a batch finishes it, and main waits for that, up to 5 s for each worker, one after the
 other. `persistent_workers=True` keeps the processes, but each step still begins a new epoch, and
-main first waits for everything that was prefetched and throws it away.
+main first waits for everything that the workers prefetched, and throws it away.
 
 Remedy: make one iterator and take every batch from it. For a loop that counts steps, use a
 generator that begins the next epoch when one ends: `while True: yield from loader`.
@@ -44,13 +44,13 @@ def one_iterator(loader: DataLoader[Any]) -> Finding:
 
 
 def endless(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Yield the batches of epoch after epoch, forever."""
+    """Yield batches forever, epoch after epoch."""
     while True:
         yield from loader
 
 
 def _time_steps(step: Callable[[], object]) -> Finding:
-    # Without the first step, which has to start the workers in either case.
+    # Leave out the first step, because it starts the workers in both cases.
     seconds = []
     for _ in range(STEPS):
         began = time.perf_counter()

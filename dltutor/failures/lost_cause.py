@@ -4,11 +4,11 @@ Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, ab
 worker died, below a bare `_queue.Empty`, with no signal and no exit code.
 
 Mechanism: under fork and spawn, a worker is a child of the main process, so Linux tells main when
-it dies (SIGCHLD), and torch asks how it died and puts that into the error. Under forkserver, the
-default on Linux from Python 3.14 on, the worker is a child of the server, and nothing tells main.
-While torch waits for a batch, it checks every 5 s whether the workers are alive, and raises with
-whatever ended the wait: an empty queue. The same is true of a loop in any thread except the main
-one.
+the worker dies (SIGCHLD), and torch puts the signal or the exit code into the error. Under
+forkserver, the default on Linux from Python 3.14 on, the worker is a child of the server, and
+nothing tells main. While torch waits for a batch, it checks every 5 s whether the workers are
+alive, and raises an error that holds only what ended the wait, an empty queue. The same happens to
+a loop in any thread except the main one.
 
 Remedy: multiprocessing still knows the exit code. Remember the workers when the loop starts
 (`multiprocessing.active_children()`), and on such an error read the `exitcode` of each. A negative

@@ -8,18 +8,19 @@ NOTE [ How Main Rebuilds An Exception ]
 The worker sends the type of the exception, and its traceback as a string. The main process calls
 the type with that string as its only argument and raises the result. A class whose `__init__` needs
 two arguments can't be called that way, so torch raises a RuntimeError instead. The message is
-complete, but the type is gone, and with it every `except` that asks for it. It happens to your own
+complete, but the type is gone, so no `except` for that type matches. This happens to your own
 classes and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError`, and
 `urllib.error.HTTPError`.
 
-A class with its own attribute `message` (one of the class, not of the object) is called with
-`message=text`. If it doesn't take that, you see `TypeError: MyError.__init__() got an unexpected
-keyword argument 'message'`, and nothing of the original error.
+If a class has its own attribute `message` (on the class, not on the object), main calls the class
+with `message=` and the string. If the class doesn't take that argument, you see `TypeError:
+MyError.__init__() got an unexpected keyword argument 'message'`, and nothing about the original
+error.
 
 Remedy: let exceptions that leave a dataset take one argument, the message, and say everything in
 it, because attributes don't travel. Then `except` matches, but you lose the whole batch. If the
 loop should go on, catch the error in the worker, where it still has its type, and return the reason
-with the batch: then you lose only that sample.
+with the batch. Then you lose only that sample.
 
 Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before pytorch#58131 (2021),
 such an exception ended in `TypeError: __init__() missing 1 required positional argument`, without
@@ -80,12 +81,12 @@ def train(loader: DataLoader[Any]) -> str:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise an exception with two arguments in a worker. The loop has an `except` for it."""
+    """Raise an exception with two arguments in a worker. The loop has an `except` for that type."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch it in the worker, and return the reason with the batch."""
+    """Catch the exception in the worker, and return the reason with the batch."""
     dataset = Tolerant(Readings(_paths()), BadReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train)
 

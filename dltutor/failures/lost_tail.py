@@ -10,10 +10,10 @@ two, and all 48 with four, because no worker has 16. The main process batches a 
 and drops once.
 
 Remedy: deal out whole batches instead of samples: let the dataset build them, and give the loader
-`batch_size=None`. Then the order doesn't depend on the number of workers either. It costs a pass
+`batch_size=None`. Then the order doesn't depend on the number of workers either. This costs a pass
 over all samples in every worker: each worker does the cheap part (reading a line) for every sample,
 and the expensive part (decoding) only for its own. Or turn off `drop_last`, if the model accepts
-short batches: there may be one for each worker.
+short batches, of which there may be one for each worker.
 
 Seen in: pytorch#33413 (open since 2020), detectron2#5035.
 """
@@ -59,7 +59,7 @@ class BatchedStream(Stream):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the lost samples. The stream is a whole number of batches."""
+    """Run one epoch, and count the lost samples. The stream has only whole batches."""
     seen = {number for batch in loader for number in batch.tolist()}
     return Finding(LENGTH - len(seen), f"of {LENGTH} samples lost")
 

@@ -5,13 +5,13 @@ executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` 
 frame, so the innermost line is the one that calls it. From a queue, the first samples still arrive,
 the same ones from every worker, and then no more.
 
-Mechanism: fork copies main's memory, and the one thread that called it. The executor in the worker
-is a copy that thinks its thread is there. It puts the work into its queue and doesn't start another
-thread, so nothing takes the work out. It's the same with a thread that fills a queue: what was in
-the queue is there, in every worker, and nothing follows. Under spawn and forkserver, such a dataset
-can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14 on
-`PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an error
-instead of a hang (see `unpicklable_handle`).
+Mechanism: fork copies main's memory, but only the thread that called fork. The executor in the
+worker is a copy that thinks its thread is there. It puts the work into its queue and doesn't start
+another thread, so nothing takes the work out. A thread that fills a queue is missing, too: every
+worker has a copy of what was in the queue, and nothing follows. Under spawn and forkserver, such a
+dataset can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14
+on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
+error instead of a hang (see `unpicklable_handle`).
 
 Remedy: make executors and threads once in each process that uses them, and leave them out of the
 pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread, so make the client in the worker,
@@ -82,7 +82,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 @cache
 def pairs_folder() -> Path:
-    """Write 16 images and their masks, of eight bytes each, to a folder, once per process."""
+    """Write 16 images and their masks, once per process, and return their folder."""
     folder = own_folder()
     for number in range(PAIRS):
         (folder / f"{number:02}.image").write_bytes(bytes([number] * SIZE))

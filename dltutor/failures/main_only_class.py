@@ -5,10 +5,10 @@ batch, and on stderr, once for each worker, `AttributeError: Can't get attribute
 <module '__main__' (built-in)>`. In a notebook, that stderr may end up in the server's terminal.
 
 Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
-that's `__main__.Squares`. Main can write that down, so nothing fails where the worker is started.
+that's `__main__.Squares`. Main can write that name, so nothing fails where main starts the worker.
 But a worker started by spawn or forkserver is a new interpreter, and its `__main__` is a different
-one that never ran the cell. It fails while it unpickles its dataset, dies with exit code 1, and
-can't report through torch, because it hasn't reached torch's worker loop. The same holds for a
+one that never ran the cell. The worker fails while it unpickles its dataset, dies with exit code 1,
+and can't report through torch, because it hasn't reached torch's worker loop. The same holds for a
 `collate_fn`, a transform, or a `worker_init_fn` from a cell, and for a class defined below `if
 __name__ == "__main__":`. Under fork, the worker has main's memory, and with it the class.
 
@@ -43,12 +43,7 @@ class Squares(Dataset[torch.Tensor]):
 
 
 def define_in_cell(source: str, name: str) -> Any:
-    """Run source code as a notebook cell does, and return the class that it leaves in `__main__`.
-
-    Args:
-        source: The code of the class.
-        name: The name of the class.
-    """
+    """Run source code as a notebook cell does, and return the class with this name."""
     cell: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Dataset": Dataset}
     exec(source, cell)
     setattr(sys.modules["__main__"], name, cell[name])

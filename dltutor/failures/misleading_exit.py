@@ -11,17 +11,17 @@ A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise,
 in `/tmp/pymp-...`. A batch on its way isn't data but a handle for shared memory, and the main
 process fetches that memory through this socket when it unpickles the batch. Batches that the worker
 finished earlier are still on their way, so main connects to a socket that's gone. That's the
-missing file. How far the clean-up has come decides which of the errors you see. Once the worker is
-dead, torch says `exited unexpectedly`, with that error as its cause. Main may also hear that a
-forked worker died before it fetches anything, and then that's the only error.
+missing file. Which of the errors you see depends on how far the worker's cleanup has come. Once the
+worker is dead, torch says `exited unexpectedly`, with that error as its cause. Main may also learn
+that a forked worker died before main fetches anything, and then you see only that error.
 
-How to tell it from a file that's really missing: there's no "Caught FileNotFoundError in DataLoader
-worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
+You can tell this from a file that's really missing, because there's no "Caught FileNotFoundError in
+DataLoader worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
 
-Remedy: look at stderr for the worker's last words. Turn the exit into an error where it's called.
-If that isn't your code, catch SystemExit in the dataset and raise something with the sample's name.
-If you see the same errors after a worker died in another way (see `dead_worker`), look for what
-killed it first.
+Remedy: look at stderr for the worker's last words. Turn the exit into an error where your code
+calls `sys.exit`. If the call isn't in your code, catch SystemExit in the dataset and raise
+something with the sample's name. If you see the same errors after a worker died in another way (see
+`dead_worker`), look for what killed it first.
 
 Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the same errors,
 after workers died in other ways).

@@ -7,11 +7,11 @@ DataLoader worker (pid(s) 4711) exited unexpectedly`.
 NOTE [ Your Script Is Run Again ]
 
 A worker started by spawn or forkserver is a new interpreter. To be able to unpickle what the script
-defines, it first runs the script, as a module named `__mp_main__`. Everything at the script's top
-level happens again: the imports, loading the data, and the loop, which asks for workers of its own.
-multiprocessing refuses that, the worker dies with exit code 1, and main sees a worker that's gone.
-The message is right, but it's the worker's, not main's. What's below `if __name__ == "__main__":`
-doesn't run again.
+defines, the worker first runs the script, as a module named `__mp_main__`. Everything at the
+script's top level happens again: the imports, loading the data, and the loop, which asks for
+workers of its own. multiprocessing refuses to start these, the worker dies with exit code 1, and
+main sees a worker that's gone. The message is right, but it's the worker's, not main's. What's
+below `if __name__ == "__main__":` doesn't run again.
 
 Under fork, nothing runs again, so you don't miss the guard until the script meets macOS, Windows,
 or Python 3.14. A notebook has no file to run again, but it has the problem in `main_only_class`.
@@ -70,13 +70,13 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Iterate the loader of a script that has one."""
+    """Iterate the loader of a script that has the guard."""
     return _case(script(GUARDED, start_method), workers, start_method)
 
 
 @cache
 def script(text: str, start_method: str) -> Path:
-    """Write a script to a new file, once per process. Removed when Python exits.
+    """Write a script, once per process, to a file that Python removes at exit, and return its path.
 
     Args:
         text: UNGUARDED or GUARDED.
@@ -91,7 +91,7 @@ def script(text: str, start_method: str) -> Path:
 def started_as(path: Path) -> Iterator[None]:
     """Make the workers that start in this block think that main was started as `python PATH`.
 
-    Only the workers run the script, as they would if main had run it, too.
+    The workers then run the script, although main didn't.
     """
     main = ModuleType("__main__")
     main.__file__ = str(path)
@@ -104,7 +104,7 @@ def started_as(path: Path) -> Iterator[None]:
 
 
 def _case(path: Path, workers: int, start_method: str) -> Case:
-    # The script's loader, made in this process, so that `observe` can see it.
+    # Make the script's loader in this process, so that `observe` can see it.
     loader = load(TensorDataset(torch.arange(16)), workers, start_method)
     return Case(loader, partial(_run, path))
 

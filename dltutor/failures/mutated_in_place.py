@@ -1,22 +1,22 @@
-"""A sample is changed in place, which changes the stored one, so each epoch scales it again.
+"""`__getitem__` scales the stored data in place, so each epoch scales the data again.
 
 Symptom: data changes from epoch to epoch, and training with num_workers=0 gives a different result
 than with workers.
 
 NOTE [ Three Histories Of One Array ]
 
-`x = self.data[i]` of an array or a tensor is a view, not a copy. `x *= 2`, `x -= mean`,
-`x.clamp_()`, and a transform with `inplace=True` write through it into the dataset. What that does
-depends on whose dataset it is and how long it lives:
+If `self.data` is an array or a tensor, `x = self.data[i]` is a view, not a copy. `x *= 2`, `x -=
+mean`, `x.clamp_()`, and a transform with `inplace=True` write through the view into the dataset.
+The effect depends on which process has the dataset, and for how long:
 
 - Without workers, it's the main process's own dataset, and each epoch scales it again (2, 4, 8).
-- Fresh workers have a copy each, which is thrown away after the epoch (2, 2, 2). The bug is there,
-  but you don't see it, until you set `num_workers=0` to debug something else.
-- Persistent workers have a copy each, and keep it (2, 4, 8). With shuffling, each sample gets a
+- Each fresh worker has a copy, which is gone after the epoch (2, 2, 2). The bug is there, but you
+  don't see it until you set `num_workers=0` to debug something else.
+- Each persistent worker has a copy, and keeps it (2, 4, 8). With shuffling, each sample gets a
   different factor, because a worker changes only the samples that it loads itself.
 
-Under `spawn` and `forkserver`, a tensor isn't copied to the workers but moved to shared memory. So
-even fresh workers change the main process's tensor, and each other's.
+Under `spawn` and `forkserver`, main doesn't copy a tensor to the workers but moves it to shared
+memory. So even fresh workers change the main process's tensor, and each other's.
 
 Remedy: make a new array with `x = self.data[i] * 2`, or call `.clone()` or `.copy()` before
 transforms that you didn't write. In a test, ask for the same sample twice and compare.

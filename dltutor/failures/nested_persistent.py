@@ -4,10 +4,10 @@ Symptom: the outer loop ends after its first batch, without an error or a messag
 `persistent_workers=False`, or with no workers, the same code runs all its rounds.
 
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
-one and returns it again. So both loops hold the same object. The inner loop puts it back to the
-start, uses it up, and ends. The outer loop asks it for the next batch, and hears that there are no
-more. Nested loops are rarely written as such: it's a validation on the training loader in the
-middle of an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
+iterator and returns it again. So both loops hold the same object. The inner loop resets the
+iterator, uses it up, and ends. When the outer loop asks for the next batch, there are none left.
+The inner loop rarely looks like one: it may be a validation on the training loader in the middle of
+an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
 
 Remedy: use a separate loader for each loop. They may share the dataset, and each has its own
 workers.

@@ -7,9 +7,9 @@ default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lis
 Mechanism: `__getitem__` swallows the error and returns None, for the training loop to skip. The
 loop never gets the chance, because `default_collate` runs in the worker, before any batch is sent,
 and it rejects None on purpose. Which message you see depends on where in the batch the None is,
-because the first sample decides how the others are joined. The first message, for a None after a
-tensor, comes from a worker. With `num_workers=0`, the same batch says `TypeError: expected Tensor
-as element N in argument 0, but got NoneType`. A whole sample that is None, after a tuple, says
+because the first sample decides how torch joins the samples. The first message, for a None after a
+tensor, comes from a worker. With `num_workers=0`, the same batch raises `TypeError: expected Tensor
+as element N in argument 0, but got NoneType`. A whole sample that is None, after a tuple, raises
 `TypeError: object of type 'NoneType' has no len()`.
 
 Remedy: decide before the epoch which samples exist (see `corrupt_images`). If you can't, drop the
@@ -39,10 +39,10 @@ class SkippingImages(Images):
 
 
 class ImagesOrNone(VerifiedImages):
-    """Images, with None for each one that doesn't load, for a collate function that expects it."""
+    """Images, or None for each one that doesn't load, for a collate function that drops None."""
 
     def __init__(self, root: Any) -> None:
-        Images.__init__(self, root)  # doesn't check any file before the epoch
+        Images.__init__(self, root)  # VerifiedImages would check every file before the epoch
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -55,7 +55,7 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
     """Collate the samples that aren't None.
 
     Returns:
-        The batch, or None if no sample was left; and how many were missing.
+        The batch (None if no sample is left), and the number of missing samples.
     """
     present = [sample for sample in samples if sample is not None]
     missing = len(samples) - len(present)
@@ -63,7 +63,7 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return None for a bad image, and leave it to the loop to skip it."""
+    """Return None for a bad image, and leave the loop to skip that image."""
     return Case(load(SkippingImages(shared_images()), workers, start_method, batch_size=8))
 
 

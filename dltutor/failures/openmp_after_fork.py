@@ -1,17 +1,17 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
 Symptom: the epoch doesn't start, without an error: a worker waits in a tensor operation that works
-in main, and uses no CPU. The loader worked until someone called `torch.set_num_threads` in the
+in main, and uses no CPU. The loader worked until you added a call to `torch.set_num_threads` in the
 worker.
 
 Mechanism: torch splits one large operation among OpenMP threads. GNU's library (libgomp, in the
 wheels from PyPI) keeps those threads for the next operation. fork copies the list of the threads,
-but not the threads, so at its first parallel operation the worker hands them work and waits for
-them. That's why torch sets each worker to one thread, which needs no other. `torch.set_num_threads`
+but not the threads, so at its first parallel operation the worker hands work to threads that don't
+exist, and waits for them. That's why torch sets each worker to one thread. `torch.set_num_threads`
 in a `worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV
 built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, nothing
-hangs: the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start over
-after a fork.
+hangs. So the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start
+over after a fork.
 
 Remedy: leave a worker with its one thread, and use more workers instead. If a worker needs threads,
 use spawn or forkserver.
@@ -62,7 +62,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave each worker at its one thread."""
+    """Leave each worker with its one thread."""
     return Case(load(_measured(), workers, start_method))
 
 
@@ -80,7 +80,7 @@ def absent() -> str | None:
     """Return why torch doesn't compute with GNU's OpenMP here, or None if it does."""
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return "torch computes without OpenMP here"
-    # Look at the mapped files, not the names: conda's libgomp.so.1 is a link to LLVM's library.
+    # Look at the files that are mapped, because conda's libgomp.so.1 is a link to LLVM's library.
     loaded = openmp_libraries(Path("/proc/self/maps").read_text())
     if not any(name.startswith("libgomp") for name in loaded):
         return f"torch computes with {', '.join(loaded) or 'its own OpenMP'} here, not with GNU's"

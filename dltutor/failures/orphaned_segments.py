@@ -6,8 +6,7 @@ later, another run fails with `No space left on device`, although it did nothing
 NOTE [ Who Cleans Up ]
 
 With the sharing strategy `file_descriptor`, the default on Linux, a segment loses its name as soon
-as it's made. It lives as long as a process has it open, and Linux frees it however those processes
-end.
+as it's made. Linux frees it when no process has it open anymore, however the processes ended.
 
 With `file_system`, the worker sends the name, so the name has to stay, and something has to unlink
 it later. torch starts a process for that, `torch_shm_manager`, which notices when the processes it
@@ -21,7 +20,7 @@ Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
 
 Remedy: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or raise
 the limit. If it has to be `file_system`, look into `/dev/shm` before a run and remove what no
-process owns: the number after `torch_` is the pid of the process that made it.
+process owns. The number after `torch_` is the pid of the process that made the file.
 
 Seen in: pytorch#17499, pytorch-lightning#2352, pytorch#30225 (`could not unlink the shared memory
 file`).
@@ -47,7 +46,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
-PATIENCE = 5.0  # seconds that we wait for killed processes to be gone
+PATIENCE = 5.0  # seconds to wait for killed processes to end
 
 Init = Callable[[int], None]
 
@@ -63,23 +62,17 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 def share_by_name(worker: int) -> None:
-    """Share tensors by name, as the message "Too many open files" advises. Every process has to."""
+    """Share this process's tensors by name, as the message "Too many open files" advises."""
     torch.multiprocessing.set_sharing_strategy("file_system")
 
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
-    """Make the loader of the run, and of the Case that kills it."""
+    """Make the loader for the run, or for the Case that kills the run."""
     return load(Numbers(), workers, start_method, batch_size=8, worker_init_fn=init)
 
 
 def train(workers: int, start_method: str, strategy: str) -> None:
-    """Be the run that gets killed: take all batches, say so on stdout, and wait.
-
-    Args:
-        workers: The number of workers.
-        start_method: Their start method.
-        strategy: The sharing strategy.
-    """
+    """Run as the process that gets killed: take all batches, report that on stdout, and wait."""
     init = share_by_name if strategy == "file_system" else None
     if init is not None:
         init(0)
@@ -90,10 +83,10 @@ def train(workers: int, start_method: str, strategy: str) -> None:
 
 
 def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
-    """Start `train` in its own interpreter, kill all its processes, and count what's left.
+    """Start `train` in its own interpreter, kill all its processes, and count the segments left.
 
     Args:
-        loader: Has the number of workers and the start method for the run.
+        loader: A loader with the number of workers and the start method for the run.
         strategy: The sharing strategy.
     """
     context = loader.multiprocessing_context
@@ -121,11 +114,11 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
     """Kill all processes that use this temporary folder, whatever their parents are.
 
     Returns:
-        The segments that they had open, as `segments_of` returns them.
+        The segments that the processes had open, as `segments_of` returns them.
     """
     processes = of_run(folder)
     # Kill the managers first, because we can't kill everything in the same instant as Linux can.
-    # Python's resource tracker may live: it exits by itself, and removes only semaphores.
+    # Spare Python's resource tracker, because it exits by itself and removes only semaphores.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
     held = {name: file for each in processes for name, file in segments_of(each.pid).items()}
     for process in processes:
@@ -136,10 +129,10 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
 
 
 def of_run(folder: str) -> list[psutil.Process]:
-    """Return the processes with this temporary folder, as far as we may read their environment."""
+    """Return the processes whose TMPDIR is this folder, as far as we may read their environment."""
     processes = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # gone, or another user's
+        with suppress(psutil.Error):  # the process has ended, or belongs to another user
             if process.environ().get("TMPDIR") == folder:
                 processes.append(process)
     return processes

@@ -1,19 +1,19 @@
 """Each worker computes with as many threads as there are cores, so the threads wait for cores.
 
-Symptom: more threads make it slower. Every core is at 100 %, and the epoch takes several times as
+Symptom: more threads make it slower. Every core is at 100%, and the epoch takes several times as
 long as with one thread for each worker.
 
 NOTE [ Threads Times Workers ]
 
 Two workers with a thread for each of two cores make four threads for two cores. OpenMP, which torch
-computes with, splits every operation among its threads, and the ones that are done wait for the
-last. They wait by spinning: they ask again and again, for some milliseconds, at full speed. That's
-fastest while every thread has its own core. When there are too few cores, the threads that wait use
-up the very time that the last one needs.
+computes with, splits every operation among its threads, and the threads that are done wait for the
+last one. For some milliseconds, they wait by spinning, which means that they check again and again,
+at full speed. That's fastest while every thread has its own core. When there are too few cores, the
+threads that wait use up the very time that the last one needs.
 
-torch knows this, so it gives each worker one thread, whatever main has. To undo that takes a
-`torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with its own threads:
-OpenBLAS under numpy and OpenCV start with a thread for each core in each worker. In a container,
+torch knows this, so it gives each worker one thread, whatever main has. What undoes that is a
+`torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with its own threads.
+OpenBLAS (under numpy) and OpenCV start a thread for each core in each worker. In a container,
 `os.cpu_count()` is also the wrong number, because it counts the machine's cores and not the ones
 that the container may use.
 
@@ -21,7 +21,7 @@ Remedy: keep workers times threads at or below the number of cores. Leave the wo
 one thread, and tell the other libraries: set `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1`
 before Python starts, and call `cv2.setNumThreads(0)` in `worker_init_fn`. With more workers than
 cores, torch warns (`Our suggested max number of worker in current system is`). For workers that
-compute, listen to it.
+compute, heed that warning.
 
 Seen in: pytorch#82219, returnn#1780, fish-speech#102.
 """
@@ -114,7 +114,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def one_core() -> str | None:
-    """Return a message if there's only one core, where both cases are the same; else None."""
+    """Return a message if there's only one core, which makes both cases the same, or None."""
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 

@@ -4,16 +4,16 @@ Symptom: the epoch doesn't start, or not every time: a worker waits in `savefig`
 and below that, in `matplotlib/figure.py`, at `with self._render_lock`.
 
 Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for all figures of the
-process, and holds it while it draws one. A live chart redraws all the time, so the lock is held
-much of the time. A fork at such a moment copies the held lock into the worker, without the thread
-that would release it (`held_lock`). If the worker draws, such as a spectrogram or a page of text as
-its sample, it waits forever.
+process, and holds this lock while it draws a figure. A live chart redraws all the time, so the lock
+is held much of the time. A fork at such a moment copies the held lock into the worker, without the
+thread that would release it (`held_lock`). If the worker draws something for its sample, such as a
+spectrogram or a page of text, it waits forever.
 
 Remedy: draw in the main thread between batches, or draw the live chart in another process or in the
 browser. A dataset that renders doesn't have to use matplotlib: Pillow has no such lock. If you need
 both, start the workers with spawn or forkserver.
 
-Seen in: fdtdx#56, and this course's own chart, before it was drawn in the browser.
+Seen in: fdtdx#56, and this course's own chart, before the browser drew it.
 """
 
 from __future__ import annotations
@@ -59,12 +59,7 @@ class Chart:
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Make axes that fill a figure, on a canvas that needs no screen.
-
-    Args:
-        width: In inches, with 100 pixels per inch.
-        height: In inches.
-    """
+    """Make axes of this size, in inches (100 pixels each), on a canvas that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -81,8 +76,8 @@ def draw_in_thread(loader: DataLoader[Any]) -> None:
     drawing, forked = threading.Event(), threading.Event()
 
     def wait(image: Any, dpi: float) -> tuple[Any, int, int]:
-        # Stretch one drawing until the workers are forked. A live chart that redraws all the time
-        # is usually drawing at that moment, and this one always is.
+        # Stretch one drawing until main has forked the workers. A live chart that redraws all the
+        # time is usually drawing at that moment, and this chart always is.
         drawing.set()
         forked.wait()
         return image, 0, 0
@@ -126,7 +121,7 @@ def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
 
 
 def absent() -> str | None:
-    """Return a message if this matplotlib draws without a lock, else None."""
+    """Return a message if this matplotlib draws without a lock, or None if it has one."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -12,13 +12,13 @@ one batch, the workers make the others, so that soon
 
     (num_workers * prefetch_factor + 1) * bytes of a batch
 
-are in shared memory, and the last one is yours. It's a limit, not a leak: a slow loop doesn't raise
-it. The bytes count the way they travel: an image of one byte per value takes up four times as much
-once you've turned it into float32.
+are in shared memory, including the batch that your loop holds. That's a limit, not a leak, because
+a slow loop doesn't raise it. What counts is the type that travels: an image with one byte per value
+takes up four times as much once you've turned it into float32.
 
 Remedy: work the product out before you choose its factors. Keep `prefetch_factor=2`, the default,
-unless you see the loop wait. More only evens out batches that take unequal times. Send bytes and
-turn them into floats in the loop, where the model is.
+unless you see the loop wait. A larger factor only evens out batches that take unequal times. Send
+bytes and turn them into floats in the loop, where the model is.
 
 Seen in: pytorch#62066 (5 GB batches, as many workers as cores), pytorch#44528.
 """
@@ -37,7 +37,7 @@ from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.tables import MB
 
-_LONGEST: Final = 10.0  # seconds
+_LONGEST: Final = 10.0  # seconds to wait for the workers to prefetch
 
 
 class Recordings(Dataset[torch.Tensor]):
@@ -54,7 +54,7 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, with a first step as slow as that of a model that is being compiled.
+    """Run one epoch with a slow first step, as if torch were compiling the model.
 
     Returns:
         The most MB that batches held in shared memory.

@@ -5,12 +5,12 @@ at entry 1`, or, only with workers, `RuntimeError: Trying to resize storage that
 
 NOTE [ Two Messages For One Mistake ]
 
-Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker, it
-first allocates shared memory for the batch, with as many elements as the samples have together, and
-then views it as `len(batch)` samples of the shape of the first. If the first sample is larger than
-the average, that view needs more than was allocated, so the error is about storage and doesn't
-mention shapes. If it isn't, the view fits, and you get the message of `torch.stack`. With
-shuffling, the message changes from run to run.
+Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker,
+`default_collate` first allocates shared memory for the batch, with as many elements as the samples
+have together, and then views it as `len(batch)` samples of the first one's shape. If the first
+sample is larger than the average, that view needs more than the worker allocated, so the error is
+about storage and doesn't mention shapes. Otherwise, the view fits, and you get the message from
+`torch.stack`. With shuffling, the message changes from run to run.
 
 Remedy: pad in a collate function and return the lengths too, or cut to one length in `__getitem__`.
 Whatever comes next takes the padding for data, so it needs the lengths or a mask.

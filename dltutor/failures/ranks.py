@@ -1,26 +1,27 @@
-"""Training on several ranks: the same order in every epoch, and some samples counted twice.
+"""On several ranks, every epoch has the same order, and some samples count twice.
 
 Symptom: DistributedSampler gives the same order every epoch, or evaluation on two ranks gives a
 different result than on one, because samples are counted twice. Neither raises an error.
 
 NOTE [ How The Ranks Agree Without Talking ]
 
-Each rank has its own sampler, and they never exchange an index. Each one shuffles all indices with
-the seed `seed + epoch` and takes every n-th of them. So they all have to know the same epoch, and
-only the training loop can tell them. Without `set_epoch` it stays 0, and every epoch has the order
-of the first. (`DataLoader(shuffle=True)` on one rank draws a new seed itself, so the same script is
-right there.) The sampler runs in the main process, so persistent workers don't matter.
+Each rank has its own sampler, and the samplers never exchange an index. Each sampler shuffles all
+indices with the seed `seed + epoch` and takes every n-th of them. So all samplers have to know the
+same epoch, and only the training loop can tell them. Without `set_epoch`, the samplers' epoch stays
+0, and every epoch has the order of the first one. (`DataLoader(shuffle=True)` on one rank draws a
+new seed itself, so the same script is right there.) The sampler runs in the main process, so
+persistent workers don't matter.
 
-All ranks have to run the same number of steps, or the one that goes on waits forever for the
-gradients of the others. So the sampler repeats the first indices until the number divides by the
-number of ranks. That does no harm in training, but in evaluation it's wrong, with up to `ranks - 1`
-samples too many.
+All ranks have to run the same number of steps, or a rank with more steps waits forever for the
+other ranks' gradients. So the samplers repeat the first indices until the number of indices is a
+multiple of the number of ranks. These repeats do no harm in training, but in evaluation they're
+wrong, because they add up to `ranks - 1` samples.
 
 Remedy: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
 out without padding, `range(rank, length, ranks)`, because an evaluation that gathers its results
-once at the end can handle shares of unequal length. With collective calls in every step it can't,
-so keep the padding and drop the duplicates when you gather. `drop_last=True` of the sampler leaves
-samples out instead.
+once at the end can handle shares of unequal length. An evaluation with collective calls in every
+step can't, so keep the padding and drop the duplicates when you gather. The sampler's
+`drop_last=True` leaves samples out instead.
 
 Seen in: pytorch#31771 (order), pytorch#25162 and pytorch#22584 (padding), rf-detr#1507 (2026).
 """
@@ -39,7 +40,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Kind = Literal["order", "padding"]
 Loader = DataLoader[torch.Tensor]
-Orders = list[list[int]]  # the indices of each epoch
+Orders = list[list[int]]  # the indices in each epoch
 
 RANKS, LENGTH, EPOCHS = 2, 63, 2
 
@@ -68,12 +69,12 @@ class Share(Sampler[int]):
 
 
 def train(loader: Loader) -> Orders:
-    """Run two epochs."""
+    """Run two epochs, and return the order of each."""
     return [_epoch(loader) for _ in range(EPOCHS)]
 
 
 def train_reshuffled(loader: Loader) -> Orders:
-    """Run two epochs, and tell the sampler about each."""
+    """Run two epochs, tell the sampler about each, and return their orders."""
     sampler: Any = loader.sampler
     orders = []
     for epoch in range(EPOCHS):
@@ -83,7 +84,7 @@ def train_reshuffled(loader: Loader) -> Orders:
 
 
 def evaluate(loader: Loader) -> Orders:
-    """Run one epoch."""
+    """Run one epoch, and return its order."""
     return [_epoch(loader)]
 
 
@@ -107,12 +108,12 @@ def on_two_ranks(
     judge: Callable[[list[Orders]], Finding],
     other: Sampler[int],
 ) -> Finding:
-    """Run a loop in this process as rank 0 and in another one as rank 1, and judge both results.
+    """Run a loop as rank 0 here and as rank 1 in another process, and judge both results.
 
     Args:
         loader: The loader of rank 0.
-        loop: What each rank does with its loader.
-        judge: Turns the orders of all ranks into a Finding.
+        loop: The function that each rank runs on its loader.
+        judge: The function that turns the orders from all ranks into a Finding.
         other: The sampler of rank 1.
     """
     context: Any = loader.multiprocessing_context or multiprocessing.get_context("fork")

@@ -10,8 +10,9 @@ collector runs. The collector counts objects, not bytes: it runs after hundreds 
 kept, trees whose nodes know their parent, and callbacks that are bound methods of their owner make
 cycles, too.
 
-Remedy: break the cycle: give the part what it needs from the whole, or a `weakref.ref` to it. This
-is the one case where `gc.collect()` helps, but it costs a walk over all objects for each sample.
+Remedy: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the
+whole. This is the one case where `gc.collect()` helps, but for each sample, it walks over all
+objects.
 
 Seen in: measured here. We found no public report.
 """
@@ -30,7 +31,7 @@ from dltutor.failures.tools.gauge import growth
 
 
 class Channel:
-    """Every second number of a recording."""
+    """Every second number in a recording."""
 
     def __init__(self, recording: Recording, number: int) -> None:
         self.recording = recording
@@ -50,7 +51,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """Every second number of a recording's bytes."""
+    """Every second number in a recording's bytes."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content
@@ -86,7 +87,7 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 class RecordingsWithoutCycles(Recordings):
-    """The same, with recordings that are freed right after use."""
+    """The same loudness, from recordings that Python frees right after use."""
 
     made = RecordingWithoutCycle
 

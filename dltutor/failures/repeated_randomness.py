@@ -6,15 +6,15 @@ worker and from epoch to epoch. There's no error, and the loss looks a little be
 NOTE [ Which Generators Torch Reseeds ]
 
 torch seeds three generators in each worker with a new seed for each epoch plus the worker's number:
-its own global one, `random`, and since torch 1.9 the global one of numpy. It doesn't know about
-yours. A `numpy.random.default_rng(0)`, `random.Random(0)`, or `torch.Generator` made in `__init__`
-or at module level is copied to every worker with its state, so all workers start at the same
-position in the same sequence, whatever the start method. Fresh workers get a new copy from the main
-process, whose generator never moves, so the next epoch repeats, too. Persistent workers go on, but
-still in lockstep.
+torch's global one, `random`'s, and since torch 1.9 numpy's. torch doesn't know about your own
+generators. If you make a `numpy.random.default_rng(0)`, `random.Random(0)`, or `torch.Generator` in
+`__init__` or at module level, every worker gets a copy with its state, so all workers start at the
+same position in the same sequence, whatever the start method. Fresh workers get a new copy from the
+main process, whose generator never moves, so the next epoch repeats, too. Persistent workers go on,
+but still in lockstep.
 
-`worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm: it replaces a seed
-that's new in each epoch with one that never is.
+`worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm, because it replaces a
+seed that's new in each epoch with one that never changes.
 
 Remedy: make the generator in `__getitem__`, from a seed, the epoch, and the index:
 `default_rng((seed, epoch, index))`, at a few tens of microseconds each. Then a sample doesn't

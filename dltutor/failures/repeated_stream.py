@@ -1,17 +1,18 @@
 """Every worker reads the whole stream, and every sample arrives once for each worker.
 
 Symptom: an IterableDataset returns duplicate data with num_workers > 1, so an epoch is twice as
-long with two workers. Sometimes `UserWarning: Length of IterableDataset ... was reported to be`.
+long with two workers. Sometimes torch warns: `UserWarning: Length of IterableDataset ... was
+reported to be`.
 
 Mechanism: with a map-style dataset, the main process deals the indices out. An IterableDataset has
-none: each worker gets a copy of it and iterates that, from the first sample to the last. torch's
-warning doesn't help much. It appears only if the dataset has a `__len__` and something called
+no indices, so each worker gets a copy of the dataset and iterates all of it. torch's warning
+doesn't help much. It appears only if the dataset has a `__len__` and something called
 `len(loader)`, and it compares the number of batches that arrived with the number of samples that
-were promised. So if a batch has as many samples as there are workers, or more, it stays silent.
+`__len__` promised. So with at least as many samples in a batch as workers, torch stays silent.
 
 Remedy: call `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file if
-there are many (then each worker opens and reads only its own). Between several machines, deal out
-by rank as well. The order of the samples changes with the number of workers.
+there are many (then each worker opens and reads only its own). On several machines, deal out by
+rank as well. The order of the samples changes with the number of workers.
 
 Seen in: pytorch#30599, finetrainers#394, MatchZoo-py#169 (30 workers: 30 times), zarrdataset#11.
 """

@@ -1,4 +1,4 @@
-"""The dataset reads every sample into one buffer, so samples change after they were yielded.
+"""The dataset reads every sample into one buffer, so samples change after it has yielded them.
 
 Symptom: with workers, and with automatic batching off (batch_size=None), the same sample comes
 again and again, or a sample holds the data of the next one. With `num_workers=0`, every sample is
@@ -6,16 +6,17 @@ right.
 
 NOTE [ When A Sample Is Finished ]
 
-A worker doesn't send a tensor when you yield it. It puts it in a queue, and a thread of the worker
-pickles it some time later. Pickling moves the tensor's memory, in place, to shared memory, so from
-then on the worker's buffer and what the main process receives are the same bytes. Meanwhile, the
-worker reads the next sample into them. If it writes through a pointer that it took before
-(`file.readinto(frame.numpy())`), it may write into memory that's already freed: once in a few dozen
-runs, the worker was killed by SIGABRT, "free(): corrupted unsorted chunks". Pickling copies a numpy
-buffer, so there only the race with the thread is left, and a few samples of hundreds are wrong.
+A worker doesn't send a tensor when you yield it. The worker puts the tensor in a queue, and one of
+its threads pickles the tensor some time later. Pickling moves the tensor's memory, in place, to
+shared memory, so from then on the worker's buffer and what the main process receives are the same
+bytes. Meanwhile, the worker reads the next sample into these bytes. If it writes through a pointer
+that it took before (`file.readinto(frame.numpy())`), it may write into memory that's already freed.
+Once in a few dozen runs, that ended the worker with SIGABRT: "free(): corrupted unsorted chunks".
+Pickling copies a numpy buffer, so with numpy only the race with the thread is left, and a few in
+hundreds of samples are wrong.
 
-With `batch_size=8`, the worker builds the batch with `torch.stack`, which copies. But it copies
-after all eight have been drawn, so a batch holds the last sample eight times, with workers and
+With `batch_size=8`, the worker builds the batch with `torch.stack`, which copies. But the worker
+first reads all eight samples, so a batch holds the last sample eight times, with workers and
 without.
 
 Remedy: yield a copy, `buffer.clone()`, or read each sample into new memory. The same goes for a
@@ -38,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Frames(IterableDataset[torch.Tensor]):
-    """Raw frames of a recording, read into a buffer that was allocated once."""
+    """Raw frames of a recording, read into a buffer that each worker allocates once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +64,7 @@ class ClonedFrames(Frames):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the frames that hold other numbers at the end of their step."""
+    """Run one epoch, and count the frames that hold wrong numbers at the end of their step."""
     wrong = 0
     for number, frame in enumerate(loader):
         time.sleep(2 * PAUSE)  # a step as long as the workers take for their next frames
@@ -77,7 +78,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Yield a copy of it."""
+    """Yield a copy of the buffer."""
     return Case(load(ClonedFrames(shared_records()), workers, start_method, batch_size=None), train)
 
 

@@ -4,17 +4,17 @@ Symptom: wrong samples, silently, from a database, a cache or an HTTP service. I
 length, you get protocol errors such as `http.client.BadStatusLine`, or a hang.
 
 Mechanism: a connection that main made before the workers started is one connection of the operating
-system, however many processes hold a descriptor of it. W0 sends a question, W1 sends another, the
+system, however many processes hold a descriptor for it. W0 sends a question, W1 sends another, the
 server answers both in turn, and whichever worker reads first takes the first answer. The bytes are
 intact, but they answer another question.
 
-A file can't be pickled, so `spawn` stops a dataset that holds one. A plain socket can: Python's
-multiprocessing hands its descriptor on. So a client that keeps only a socket is shared under every
-start method. Clients that hold a lock, a buffered file, or TLS fail with a `TypeError`.
+A file can't be pickled, so `spawn` stops a dataset that holds one. A plain socket can be pickled,
+because multiprocessing hands its descriptor on. So workers share a client that keeps only a socket
+under every start method. A client that holds a lock, a buffered file, or TLS raises a `TypeError`.
 
 Remedy: keep the address in the dataset, and connect in the process that asks. Leave the connection
-out of what is pickled. Well-kept clients (redis-py) check the pid themselves, so read whether yours
-does. It costs one connection for each worker, so count them against the server's limit.
+out of the pickle. Well-kept clients (redis-py) check the pid themselves, so read whether your
+client does. This costs one connection for each worker, so mind the server's limit.
 
 Seen in: redis-py#790 ("Request A's response returning as Request B's response"), phpredis#1642,
 QuickAnnotator#130 (PostgreSQL, in DataLoader workers).

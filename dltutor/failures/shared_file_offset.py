@@ -1,7 +1,7 @@
 """Two workers read one open file, and each gets data that the other one asked for.
 
 Symptom: wrong samples, silently, with more than one worker. With one worker or none, all are right.
-From an intact zip archive: `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
+An intact zip archive raises `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
 file`, or `File name in directory ... and header ... differ`.
 
 NOTE [ One Position For All ]
@@ -12,18 +12,18 @@ lead to this one position. W0 seeks to its record, W1 seeks to another before W0
 reads there. A lock inside `zipfile` or `tarfile` doesn't help, because fork copies it too, one for
 each process.
 
-A zip archive has checksums, so it notices. A tar archive and a plain file don't: the sample is
+A zip archive has checksums, so it notices. A tar archive and a plain file don't, so the sample is
 whatever was at that position.
 
-Small files hide it, because what fits into the buffer of the file object (8 KB) needs no second
-read. A fast disk nearly hides it: of thousands of records, a few are wrong. The disk of this case
-needs 4 ms for a read, like a busy one, so that every run loses the race.
+Small files hide this race, because what fits into the buffer of the file object (8 KB) needs no
+second read. A fast disk nearly hides the race: of thousands of records, a few are wrong. In this
+case, the disk takes 4 ms for a read, like a busy disk, so that every run loses the race.
 
 Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
 cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
 
 Remedy: open the file in the process that reads it, in `__getitem__` or `worker_init_fn`, not in
-`__init__` (and see `lazy_but_touched`). It costs one descriptor for each worker, and each worker
+`__init__` (and see `lazy_but_touched`). This costs one descriptor for each worker, and each worker
 reads an archive's table of contents once. For a plain file, `os.pread` is as good: it takes the
 position as an argument, so one descriptor serves all workers, but under `spawn` you still have to
 open it again.
@@ -117,7 +117,7 @@ class OwnRecords(Records):
 
 
 class PositionedRecords(Records):
-    """The same records, in a plain file and read without `seek`. Works only under `fork`."""
+    """The same records in a plain file, read without `seek`. This works only under `fork`."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)

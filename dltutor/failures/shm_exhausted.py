@@ -15,16 +15,16 @@ container. It has to hold `num_workers * prefetch_factor` batches, and the one t
 `default_collate` in a worker builds the batch in shared memory from the start. When that fails, it
 fails in the thread that runs your code, so the exception arrives in main like any other. A collate
 function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the thread
-that feeds the queue moves it over later. When that fails, the traceback goes to the worker's
-stderr, the batch is lost, and main waits for it forever.
+that feeds the queue moves the batch to shared memory later. When that fails, the traceback goes to
+the worker's stderr, the batch is lost, and main waits for it forever.
 
 Until 2.9, torch made the file without reserving its pages. The first write into a page that wasn't
-available ended the worker: SIGBUS, the "bus error". Since 2.10, it reserves them
+available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reserves the pages
 (`posix_fallocate`, pytorch#161910), so you get an error instead.
 
-Remedy: in a container, give it more (`docker run --shm-size=8g`, or `--ipc=host`). In the loader,
-count: the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and let
-the loop turn them into floats, which is a quarter of the size. Lower `prefetch_factor` before
+Remedy: in a container, make `/dev/shm` larger (`docker run --shm-size=8g`, or `--ipc=host`). The
+loader needs the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and
+let the loop turn them into floats, which are four times as large. Lower `prefetch_factor` before
 `batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but its
 bytes are pickled and copied through a pipe, which is several times slower for large batches.
 
@@ -76,7 +76,7 @@ def as_arrays(samples: list[torch.Tensor]) -> np.ndarray[Any, Any]:
 
 
 def normalize(loader: DataLoader[Any]) -> None:
-    """Run the training loop of `ByteSlices`, which turns bytes into floats itself."""
+    """Run a training loop that turns the bytes from `ByteSlices` into floats."""
     for batch in loader:
         torch.as_tensor(batch).float().div_(255)
 
@@ -98,12 +98,9 @@ def shared_scan() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load batches of 16 MB, four of them prefetched.
+    """Load batches of 16 MB, and prefetch four of them.
 
-    Args:
-        workers: The number of workers.
-        start_method: Their start method.
-        collate: "default" raises, "list" hangs, and "numpy" needs no shared memory.
+    If `collate` is "default", the loader raises. "list" hangs, and "numpy" needs no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))

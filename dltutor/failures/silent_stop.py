@@ -4,10 +4,10 @@ Symptom: the epoch ends early without an error: fewer samples than `len(dataset)
 number of workers. The loss looks fine, and the model never sees some of the samples.
 
 Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration if nothing
-matches. To a worker, that's an exception like any other: it sends it to the main process, which
-raises it inside `__next__` of the loader's iterator. There, StopIteration means that the loop is
-over. (From a generator, it arrives as a RuntimeError: PEP 479.) For an IterableDataset, it means
-that this worker has no more.
+matches. The worker treats that like any other exception and sends it to the main process, which
+raises it inside the `__next__` of the loader's iterator. There, StopIteration means that the loop
+is over. (From a generator, StopIteration arrives as a RuntimeError, because of PEP 479.) For an
+IterableDataset, StopIteration means that this worker has no more samples.
 
 Remedy: look things up in a dict, which raises KeyError, or write `next(..., None)` and handle the
 None. Find samples without a label before the epoch. Count what the loop gets, and compare it with
@@ -85,7 +85,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Set the readings without a label aside before the epoch."""
+    """Set aside the readings without a label before the epoch."""
     return Case(load(VerifiedReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 

@@ -3,17 +3,17 @@
 Symptom: set_epoch has no effect with persistent_workers=True. The augmentation, curriculum, or crop
 never changes, and there's no error and no warning.
 
-Mechanism: a worker gets its copy of the dataset when it starts. With fresh workers, that's once an
-epoch, so an attribute that you set before the epoch arrives by accident of timing. Persistent
-workers start once, so `dataset.set_epoch(1)` changes the copy of the main process, which no worker
-reads. Samplers aren't affected, because they run in the main process.
+Mechanism: a worker gets its copy of the dataset when it starts. Fresh workers start in each epoch,
+so an attribute that you set before the epoch arrives by accident of timing. Persistent workers
+start once, so `dataset.set_epoch(1)` changes the main process's copy, which no worker reads.
+Samplers aren't affected, because they run in the main process.
 
 Remedy: keep the epoch in memory that all processes share. A tensor of one number will do:
-`torch.tensor(0).share_memory_()`. Only the main process writes it, so it needs no lock. Set it
-between epochs, before you iterate the loader, because the workers fetch ahead as soon as you do. A
-`multiprocessing.Value` of the start method's context does the same.
+`torch.tensor(0).share_memory_()`. Only the main process writes this tensor, so it needs no lock.
+Set the epoch before you iterate the loader, because the workers fetch ahead as soon as you do. A
+`multiprocessing.Value` from the start method's context does the same.
 
-Seen in: pytorch#97326, datasets#6673, starVLA#470. `persistent_workers` exists since torch 1.7.
+Seen in: pytorch#97326, datasets#6673, starVLA#470. torch has had `persistent_workers` since 1.7.
 """
 
 from __future__ import annotations

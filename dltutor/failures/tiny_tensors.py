@@ -6,10 +6,10 @@ waits, and a profile of main shows `rebuild_storage_fd`, `recv_handle`, and sock
 NOTE [ The Price of a Tensor ]
 
 A tensor travels in three parts: a message with its shape and its stride, a segment of shared memory
-that the worker makes, and a descriptor for it. To get the descriptor, main connects to a socket of
-the worker, asks, and gets an answer. That takes a few tenths of a millisecond, whether the tensor
-has one number or a million. With three tensors in a batch, you don't notice. With 128 sentences,
-each its own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested
+that the worker makes, and a descriptor for it. To get the descriptor, main connects to the worker's
+socket, asks, and gets an answer. That takes a few tenths of a millisecond, whether the tensor has
+one number or a million. With three tensors in a batch, you don't notice. With 128 sentences, each
+its own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested
 dicts of tensors, and lists of boxes.
 
 Remedy: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
@@ -34,7 +34,7 @@ BATCHES = 12
 
 
 def time_a_batch(loader: DataLoader[Any]) -> Finding:
-    """Time the second epoch. The first one includes the start of the workers."""
+    """Time the second epoch, because the first one includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
@@ -50,7 +50,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Send one tensor for all sentences of a batch."""
+    """Send one tensor for all sentences in a batch."""
     return _case(workers, start_method, collate_fn=packed)
 
 

@@ -1,4 +1,4 @@
-"""Every tensor of a batch is an open file descriptor in main, and the loop keeps one of each batch.
+"""Each tensor from a worker takes up a file descriptor in main, and the loop keeps too many.
 
 Symptom: `RuntimeError: Too many open files. Communication with the workers is no longer possible`,
 a few hundred batches into the epoch, or only in the validation loop. From older versions:
@@ -8,19 +8,19 @@ batch has more tensors than a process may open files, the loop hangs.
 NOTE [ One Tensor, One Descriptor ]
 
 A worker sends a tensor as a piece of shared memory, and with the sharing strategy
-`file_descriptor`, the default on Linux, main gets an open descriptor for it. The descriptor is
-closed when nothing refers to the tensor anymore. A loop that appends the labels of each batch to a
-list, to look at all of them after the epoch, keeps one descriptor for every batch. A process may
-usually have 1024.
+`file_descriptor`, the default on Linux, main gets an open descriptor for it. torch closes the
+descriptor when nothing refers to the tensor anymore. A loop that appends the labels of each batch
+to a list, to look at all of them after the epoch, keeps one descriptor for every batch. A process
+may usually have 1024.
 
 One batch alone can be too much: a collate function that returns a list of 500 tensors needs 500
 descriptors on both sides. Then it's the worker that fails, in the thread that feeds its queue. The
 traceback goes to stderr, the batch is lost, and main waits forever.
 
-Remedy: keep a copy, `labels.clone()`, or what you want to know about it (`labels.tolist()`),
-because a copy is in ordinary memory. Send few tensors: all sentences of a batch in one, with
-offsets. Then, if you still need it, raise the limit (`ulimit -n`). Try the advice in the message,
-the sharing strategy `file_system`, last: see `orphaned_segments`.
+Remedy: keep a copy, `labels.clone()`, or what you want to know about the labels
+(`labels.tolist()`), because a copy is in ordinary memory. Send few tensors: all sentences of a
+batch in one, with offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
+the message, the sharing strategy `file_system`, last (see `orphaned_segments`).
 
 Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older message).
 """
@@ -57,11 +57,8 @@ def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
 def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
     """Send a list of tensors for each batch, to a loop that keeps the labels.
 
-    Args:
-        workers: The number of workers.
-        start_method: Their start method.
-        batch_size: With 4, the loop keeps too many batches; with 200, one batch has too many
-            tensors.
+    With a `batch_size` of 4, the loop keeps too many batches. With 200, one batch has too many
+    tensors.
     """
     options = {"batch_size": batch_size, "collate_fn": as_list}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes)

@@ -8,13 +8,13 @@ _feed`.
 Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it. If
 that fails, the thread prints a traceback and drops the batch. By then the worker has moved on. It's
 alive, so the main process sees no reason to stop waiting. Without workers nothing is pickled, and
-the same loop works. The default collate function rejects such objects, but one of your own may let
-them through, and so does `batch_size=None`.
+the same loop works. The default collate function rejects such objects, but your own function may
+let them through, and so does `batch_size=None`.
 
 Remedy: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
-view into a list, and `detach()` what a model made. Test it in the main process, where it takes
-milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would print
-(only a tensor that requires grad passes it). Give the loader a `timeout=`.
+view into a list, and `detach()` what a model made. Test a batch in the main process, where that
+takes milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would
+print (only a tensor that requires grad passes this test). Give the loader a `timeout=`.
 
 Seen in: pytorch#142884, pytorch_geometric#3143.
 """
@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 
 class Measurements(Dataset[Any]):
-    """Rows of a database, each with a tensor of its values."""
+    """Rows from a database, each with a tensor of its values."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -79,7 +79,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise one whose class is defined at module level, and return it as the reason."""
+    """Raise an exception whose class is at module level, and return its message with the batch."""
     dataset = Tolerant(NamedReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant))
 

@@ -1,10 +1,10 @@
-"""The dataset holds an object that belongs to main's process and can't be sent to a worker.
+"""The dataset holds an object that belongs to main's process, and main can't send it to a worker.
 
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
-`'sqlite3.Connection'`; for a lambda, `AttributeError: Can't pickle local object`. Main raises it
-before the first batch, where the loop asks for its iterator. Recent torch adds a warning: `Got
-pickle error when attempting to start a worker Process`. On Windows, the worker starts first, and
-its own error appears below main's: `EOFError: Ran out of input`.
+`'sqlite3.Connection'`. For a lambda, it's `AttributeError: Can't pickle local object`. Main raises
+the error before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
+`Got pickle error when attempting to start a worker Process`. On Windows, the worker starts first,
+and its own error appears below main's: `EOFError: Ran out of input`.
 
 Python changes the wording from time to time. From 3.12 on, an open file is `cannot pickle
 'BufferedReader' instances`. For a lambda, 3.13 has `Can't get local object`, and 3.14 raises
@@ -14,15 +14,15 @@ started.
 
 Mechanism: under fork, a worker is a copy of main, and whatever the dataset holds is there, so
 nothing is pickled and nothing complains. Under spawn and forkserver, a worker is a new interpreter.
-The dataset travels to it as a pickle, and anything that means something only inside one process -
-an open file, a lock, a generator, a connection - can't be pickled. So the same script works on
-Linux up to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where
-forkserver is the default.
+The dataset travels to it as a pickle, and anything that means something only inside one process (an
+open file, a lock, a generator, a connection) can't be pickled. So the same script works on Linux up
+to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
+the default.
 
 Remedy: keep what says how to get the handle (a path, a query, a named function instead of a
-lambda), and open it in each process that uses it. Drop it in `__getstate__`, so that a dataset that
-was used before the epoch can travel, too. Keep the process id next to it, so that a forked worker
-also opens its own (see `lazy_but_touched`).
+lambda), and open the handle in each process that uses it. Drop the handle in `__getstate__`, so
+that a dataset that was used before the epoch can travel, too. Keep the process id next to the
+handle, so that a forked worker also opens its own (see `lazy_but_touched`).
 
 Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
 """
@@ -66,7 +66,7 @@ class Records(Dataset[torch.Tensor]):
 class OwnRecords(Records):
     """The same records. Each process opens the file for itself and never pickles it."""
 
-    opened: tuple[int, Any] | None = None  # the pid of the process that opened it, and the file
+    opened: tuple[int, Any] | None = None  # the file, after the pid of the process that opened it
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ def close(handle: Any) -> None:
 
 @cache
 def records_folder() -> Path:
-    """Write a file of records, `records.bin`, to a new folder, once per process."""
+    """Write `records.bin` to a new folder, once per process, and return the folder."""
     folder = own_folder()
     records = [bytes(range(number, number + SIZE)) for number in range(RECORDS)]
     (folder / "records.bin").write_bytes(b"".join(records))

@@ -4,12 +4,12 @@ Symptom: `/dev/shm` fills up although every sample is small: each has a few thou
 takes up megabytes. It happens only without collation (`batch_size=None`, or a `collate_fn` that
 makes a list), and only with workers.
 
-Mechanism: slicing a tensor makes a view: the same storage, another shape. What a worker sends is
-the storage, moved into shared memory, and where in it the view is. `default_collate` would have
-copied the numbers into a new tensor, but without it nothing does. Each sample then costs as much as
-the recording that you cut it from, for as long as anything keeps the sample. If the large tensor is
-an attribute of the dataset, a forked worker moves all of it into shared memory with the first
-sample, once for each worker.
+Mechanism: slicing a tensor makes a view: the same storage, another shape. A worker moves the
+storage into shared memory, and sends it with the view's position. `default_collate` would have
+copied the numbers into a new tensor, but without collation, nothing does. Each sample then costs as
+much as the recording that you cut it from, for as long as anything keeps the sample. If the large
+tensor is an attribute of the dataset, a forked worker moves all of it into shared memory with the
+first sample, once for each worker.
 
 Remedy: `clone()` the slice before you return it. In the loop, compare
 `sample.untyped_storage().nbytes()` with `sample.nbytes`: they should be equal.
@@ -27,7 +27,7 @@ from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
 
-WINDOW = 4_000  # numbers
+WINDOW = 4_000  # numbers in an excerpt
 
 
 class Excerpts(Dataset[torch.Tensor]):
@@ -53,7 +53,7 @@ class CopiedExcerpts(Excerpts):
 
 
 def collect(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Keep every excerpt of an epoch, and measure how many MB of shared memory they hold."""
+    """Keep every excerpt from an epoch, and measure how many MB of shared memory they hold."""
     gauge = Gauge()
     excerpts = list(loader)
     return Finding(gauge.shared(), f"MB of shared memory for {len(excerpts)} excerpts")

@@ -3,16 +3,16 @@
 Symptom: samples at the end are never used, silently. Or, if `__len__` is too large,
 `IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
 
-Mechanism: the loader asks a map-style dataset two things: how many samples, and which one. The
-sampler draws from `range(len(dataset))` and believes it. If the number is too small, nothing fails,
-the epoch is only shorter, and you never notice. If it's too large, the loader asks for samples that
-aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that ends early and
-is too short to be stacked unless it's alone in its batch, or, with `index % n`, silently a sample
-that was already there.
+Mechanism: the loader asks a map-style dataset for two things: its length, and samples by index. The
+sampler draws from `range(len(dataset))` and believes that number. If the number is too small,
+nothing fails, the epoch is only shorter, and you never notice. If it's too large, the loader asks
+for samples that aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that
+ends early and is too short to be stacked unless it's alone in its batch, or, with `index % n`,
+silently a sample that was already there.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns if more samples
-arrive than it said, and never if fewer do.
+arrive than `__len__` said, but not if fewer do.
 
 Remedy: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be
@@ -60,7 +60,7 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def recording() -> torch.Tensor:
-    """Make a recording of 64 windows."""
+    """Make a recording with 64 windows."""
     return torch.arange((WINDOWS - 1) * STRIDE + WIDTH)
 
 

@@ -20,7 +20,7 @@ from dltutor.failures.tools import own_folder
 
 @cache
 def shared_captions(count: int = 300_000) -> Path:
-    """Write a file of captions, once per process, and return its path. Removed at exit."""
+    """Write captions, once per process, to a file that Python removes at exit. Return its path."""
     path = own_folder() / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
@@ -28,7 +28,7 @@ def shared_captions(count: int = 300_000) -> Path:
 
 
 class Captions(Dataset[str]):
-    """The captions of a file, one on each line."""
+    """The captions in a file, one on each line."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = Path(path).read_text().splitlines()
@@ -54,7 +54,7 @@ class CaptionTuple(OtherCaptions):
 
 
 class CaptionDicts(OtherCaptions):
-    """The captions as records."""
+    """The captions as dicts."""
 
     def __init__(self, path: str | Path) -> None:
         lines = Path(path).read_text().splitlines()
@@ -85,7 +85,7 @@ class CaptionFrame(OtherCaptions):
 
 
 class PackedCaptions(Dataset[str]):
-    """The captions as one array of bytes; caption i ends where caption i + 1 begins."""
+    """The captions as one array of bytes. Caption i ends where caption i + 1 begins."""
 
     def __init__(self, path: str | Path) -> None:
         self.text, self.offsets = pack(Path(path).read_text().splitlines())
@@ -105,7 +105,7 @@ class CaptionLengths(Captions):
         super().__init__(path)
         self.lengths = np.array([len(caption) for caption in self.captions])
 
-    def __getitem__(self, index: int) -> int:  # type: ignore[override]  # a string there
+    def __getitem__(self, index: int) -> int:  # type: ignore[override]  # Captions returns a string
         return int(self.lengths[index])
 
 
@@ -157,7 +157,7 @@ class SharedCaptions(Dataset[str]):
         return self.length
 
     def __getitem__(self, index: int) -> str:
-        # Keep nothing that points into the buffer, because close() raises as long as we do.
+        # Keep nothing that points into the buffer, because close() would raise an error.
         start, stop = struct.unpack_from("qq", self._buffer(), 8 * index)
         return bytes(self._buffer()[self.text_at + start : self.text_at + stop]).decode()
 
@@ -167,7 +167,7 @@ class SharedCaptions(Dataset[str]):
         return self.memory.buf
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker gets the name, not the bytes.
+        # Send a spawned worker the block's name, not the bytes.
         return {"name": self.memory.name, "length": self.length, "text_at": self.text_at}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class SharedCaptions(Dataset[str]):
 
 
 def close_memory(memory: SharedMemory, unlinked_by: int | None) -> None:
-    """Detach shared memory, and unlink it if this is the process `unlinked_by` (None: never)."""
+    """Detach shared memory, and unlink it if this process has the pid `unlinked_by`."""
     memory.close()
     if os.getpid() == unlinked_by:  # false in a forked worker, which inherits this finalizer
         memory.unlink()

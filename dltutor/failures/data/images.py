@@ -1,4 +1,4 @@
-"""Draw a small folder of images, with a few broken files among the healthy ones."""
+"""Fill a small folder with images, and make a few of the files broken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from dltutor.failures.tools import own_folder
 
 CLASSES: Final = ("circle", "square", "triangle")
-SIDE: Final = 64  # pixels
+SIDE: Final = 64  # pixels on each side
 
 
 def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
@@ -23,8 +23,8 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
 
     Args:
         shape: One of `CLASSES`.
-        rng: Chooses the colors, position, and size, so the same seed gives the same image.
-        side: Width and height in pixels.
+        rng: The generator for the colors, position, and size. The same seed gives the same image.
+        side: The width and height in pixels.
     """
     if shape not in CLASSES:
         raise ValueError(f"shape must be one of {', '.join(CLASSES)}, got {shape!r}")
@@ -50,11 +50,11 @@ def make_images(
 ) -> Path:
     """Fill a folder with images and a list of them, `labels.csv`, with one `path,class` per line.
 
-    With `spoilt`, one of the listed files doesn't exist, as if somebody had deleted it.
+    With `spoilt`, one of the listed files doesn't exist, as if it had been deleted.
 
     Args:
-        folder: Where to write. Created if it's missing. None (the default) makes a new temporary
-            folder, removed when Python exits.
+        folder: The folder to fill, created if it's missing. If None (the default), it's a new
+            temporary folder that Python removes at exit.
         per_class: The number of healthy images in each class (default 16).
         spoilt: Whether to add one file of each kind in `SPOILERS` (default True).
         seed: The same seed gives the same files, byte for byte (default 14).
@@ -64,7 +64,7 @@ def make_images(
 
     Raises:
         ValueError: `per_class` is below 1.
-        OSError: The folder can't be written to. The message names it.
+        OSError: The folder can't be written to. The message names the folder.
     """
     if per_class < 1:
         raise ValueError(f"per_class must be 1 or more images, got {per_class}")
@@ -104,7 +104,7 @@ def _cut(path: Path, image: Image.Image) -> None:
 
 
 def _bomb(path: Path, image: Image.Image) -> None:
-    # A PNG whose header promises 20,000 x 20,000 pixels. Pillow rejects it after the header.
+    # Pillow rejects this PNG after reading its header, which promises 20,000 x 20,000 pixels.
     def chunk(kind: bytes, data: bytes) -> bytes:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
@@ -124,7 +124,7 @@ def _in_a_palette(path: Path, image: Image.Image) -> None:
 
 
 def _cut_out(path: Path, image: Image.Image) -> None:
-    # Only the shape. Transparent pixels are black, as most programs write them.
+    # Keep only the shape. Make transparent pixels black, because most programs do.
     shape = image.convert("L").point([255 if gray < 128 else 0 for gray in range(256)])
     cut = Image.composite(image, Image.new("RGB", image.size), shape)
     cut.putalpha(shape)
@@ -136,7 +136,7 @@ def _unreadable(path: Path, image: Image.Image) -> None:
     path.chmod(0)
 
 
-# File name -> what makes it a bad file. Real image sets contain every kind.
+# File name -> the function that writes this bad file. Real image sets contain every kind.
 SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
     "cut-short.jpg": _cut,
     "cut-short.png": _cut,

@@ -17,10 +17,10 @@ SPOILT: Final = 9  # the number of the bad reading
 
 @cache
 def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
-    """Write 16 readings to a temporary folder that is removed when Python exits.
+    """Write 16 readings to a temporary folder that Python removes at exit.
 
     Args:
-        spoilt: The content of file number `SPOILT`. None (the default) writes a good reading.
+        spoilt: The content of file number `SPOILT`. If None (the default), it's a good reading.
 
     Returns:
         The files, in order. Each holds three `values` and a `label`.
@@ -37,7 +37,7 @@ def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
 
 @cache
 def shared_recordings(count: int, length: int) -> tuple[str, ...]:
-    """Write recordings to a temporary folder, once per process. Removed when Python exits.
+    """Write recordings, once per process, to a temporary folder that Python removes at exit.
 
     Args:
         count: The number of files.

@@ -19,7 +19,7 @@ from dltutor.failures.tools import Finding, own_folder
 
 Kind = Literal["file", "zip", "tar"]
 
-LENGTH: Final = 64  # records that the cases read; the file has another 64 that they don't
+LENGTH: Final = 64  # records that the cases read, which is half of the file
 SIZE: Final = 16_384  # bytes in a record, which is more than a file object's buffer holds
 PAUSE: Final = 0.004  # seconds that the disk takes for a read
 
@@ -27,8 +27,8 @@ PAUSE: Final = 0.004  # seconds that the disk takes for a read
 class SlowDisk(io.RawIOBase):
     """A file on a disk that takes 4 ms for each read, like a busy network share.
 
-    Between seek and read, another process has time to move the read position. So a race that a
-    worker rarely loses on a fast disk is lost in every run here.
+    Between seek and read, another process has time to move the read position. So in every run,
+    workers lose a race that they'd rarely lose on a fast disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ def shared_records(kind: Kind = "file") -> Path:
 
 
 def decode(record: bytes) -> torch.Tensor:
-    """Return the numbers in a record. In an intact one, all of them are the record's number."""
+    """Return the numbers in a record, which all equal the record's own number if it's intact."""
     return torch.from_numpy(np.frombuffer(record, dtype="<i4").copy())
 
 

@@ -1,9 +1,9 @@
 """Scans, one of them far longer than the others, and a dataset that unpacks all of each scan.
 
 This isn't a failure mode. Lesson 03 uses it to make the OOM killer kill a worker, so run it in
-`confine`. All scans except one have the usual length, so memory doesn't grow from sample to sample
-and no curve announces the end. The worker that draws the long scan takes half a gigabyte within a
-second or two, and Linux kills it. The fix is to choose the slices before unpacking them.
+`confine`. All scans except one have the usual length, so memory doesn't grow from sample to sample,
+and no curve warns you. The worker that loads the long scan takes half a gigabyte within a second or
+two, and Linux kills it. The fix is to choose the slices before unpacking them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.tools import Case, load, own_folder
 
-SIDE: Final = 1024  # pixels: with one byte for each, a slice is 1 MB
+SIDE: Final = 1024  # pixels on each side. With one byte per pixel, a slice is 1 MB.
 WANTED: Final = 4  # slices of each scan in a sample
 COUNT: Final = 12  # scans
 USUAL: Final = 12  # slices in a usual scan
@@ -67,7 +67,7 @@ def evenly(slices: list[Any]) -> list[Any]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Unpack every slice. Safe only in `confine`."""
+    """Unpack every slice, which is safe only in `confine`."""
     scans = Scans(scan_paths())
     return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 

@@ -22,7 +22,7 @@ class Sentences(Dataset[Sample]):
 
     Args:
         length: The number of sentences.
-        seed: Another seed gives other sentences (default 0).
+        seed: A different seed gives different sentences (default 0).
     """
 
     def __init__(self, length: int, seed: int = 0) -> None:

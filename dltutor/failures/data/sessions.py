@@ -1,6 +1,7 @@
-"""A database server in threads of this process, which records which process asks what.
+"""A database server in threads of this process, which records which process asked what.
 
-Unlike in `store`, a client ends its session with a goodbye message, as with most databases.
+Unlike a client of `store`, a client here ends its session with a goodbye message, as most database
+clients do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 ROWS: Final = 40
 LATE: Final = 0.02  # seconds for which a process leaves its own answer in the socket
-_QUESTION: Final = struct.Struct("<2q")  # what is asked, and the pid of the asking process
+_QUESTION: Final = struct.Struct("<2q")  # the question, and the pid of the process that asks
 _ROW: Final = struct.Struct("<4q")
 _COUNT, _HELLO, _GOODBYE = -1, -2, -3
 
@@ -25,11 +26,11 @@ _COUNT, _HELLO, _GOODBYE = -1, -2, -3
 class Connection:
     """A session with the server. Each question says which process asks.
 
-    It runs in slow motion: a process leaves its own answer in the socket for a moment. So if two
-    processes share one connection, each reads the other's answer every time, not only sometimes.
+    A process that asks leaves its own answer in the socket for a moment. So if two processes share
+    one connection, each reads the other's answer every time, not only sometimes.
 
     Args:
-        address: Where the server listens.
+        address: The host and port where the server listens.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -38,11 +39,11 @@ class Connection:
         self._say(_HELLO)
 
     def count(self) -> int:
-        """Ask for the number of rows."""
+        """Ask the server for the number of rows."""
         return self._ask(_COUNT)[0]
 
     def ask(self, number: int) -> list[int]:
-        """Ask for a row, which is four numbers. Raises IndexError if there is no such row."""
+        """Ask for a row, which is four numbers. Raise IndexError if there's no such row."""
         if not 0 <= number < ROWS:
             raise IndexError(f"there is no row {number}")
         return self._ask(number)
@@ -77,9 +78,9 @@ class Session:
     """The server's record of a session.
 
     Attributes:
-        pid: The process that opened it.
+        pid: The process that opened the session.
         others: How many questions came from other processes.
-        ended: Whether another process ended it.
+        ended: Whether another process ended the session.
     """
 
     pid: int
@@ -91,7 +92,7 @@ class Server:
     """A server that answers each connection in its own thread of this process.
 
     Args:
-        seed: Rows of one seed differ from those of another. You can set it at any time.
+        seed: A different seed gives different rows. You can set `seed` at any time.
     """
 
     def __init__(self, seed: int = 0) -> None:

@@ -1,6 +1,6 @@
-"""A store of embeddings on this machine: a server in its own process, and its client.
+"""A store of embeddings on this machine: a server in its own process, and a client.
 
-The server is this file, run as a script. It needs only Python's standard library.
+The server is this file, run as a script, and needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import weakref
 from typing import Any, Final
 
 WIDTH: Final = 16  # numbers in an embedding
-LATENCY: Final = 0.002  # seconds for an answer, as in a network, so every run loses the race
+LATENCY: Final = 0.002  # seconds before an answer, as in a network, so every run loses the race
 
 _QUESTION = struct.Struct("<q")
 _ANSWER = struct.Struct(f"<{WIDTH}f")
@@ -29,7 +29,7 @@ class Store:
     """A client with one connection, which sends a key and gets an embedding back.
 
     Args:
-        address: Host and port.
+        address: The server's host and port.
     """
 
     def __init__(self, address: Address) -> None:
@@ -37,7 +37,7 @@ class Store:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def get(self, key: int) -> tuple[float, ...]:
-        """Return the embedding of a key: in this store, the key repeated 16 times."""
+        """Return the embedding for a key, which in this store is the key repeated 16 times."""
         self.connection.sendall(_QUESTION.pack(key))
         return _ANSWER.unpack(self.connection.recv(_ANSWER.size, socket.MSG_WAITALL))
 
@@ -50,7 +50,7 @@ def start_server(owner: object) -> Address:
     """Start a server that ends when its owner is freed, or else when this process exits.
 
     Returns:
-        The address on the loopback interface where it listens.
+        The address on the loopback interface where the server listens.
     """
     server = subprocess.Popen(
         [sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -86,7 +86,7 @@ def _serve() -> None:
     server = _Server(("127.0.0.1", 0), _Answers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
-    sys.stdin.read()  # ends when the process that started this one does
+    sys.stdin.read()  # returns when the process that started this one ends
 
 
 if __name__ == "__main__":

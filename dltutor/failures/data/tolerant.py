@@ -27,8 +27,8 @@ class Tolerant(Dataset[Any]):
 
     Args:
         dataset: The dataset that may raise.
-        errors: The exceptions that a bad sample may raise. Any other exception is a bug, and is
-            raised.
+        errors: The exceptions that a bad sample may raise. Any other exception is a bug, so the
+            dataset raises it.
     """
 
     def __init__(self, dataset: Any, *errors: type[BaseException]) -> None:
@@ -49,7 +49,7 @@ def collate_tolerant(samples: list[Any]) -> tuple[Any, list[str]]:
     """Collate the samples that could be loaded.
 
     Returns:
-        The batch, or None if no sample is left; and the reason for each missing sample.
+        The batch (None if no sample is left), and the reason for each missing sample.
     """
     present = [sample for sample in samples if not isinstance(sample, Missing)]
     reasons = [sample.reason for sample in samples if isinstance(sample, Missing)]

@@ -27,7 +27,7 @@ class Case:
 
     Args:
         loader: The DataLoader, ready to iterate.
-        consume: The training loop as a function of the loader. None (the default) means
+        consume: The training loop, as a function that takes the loader. If None (the default), it's
             `for batch in loader: pass`. A loop that measures the failure returns a Finding.
     """
 
@@ -42,28 +42,29 @@ class MakeCase(Protocol):
 
 
 def never() -> str | None:
-    """Return None, as the `absent` of a failure that every machine shows."""
+    """Return None, because every machine shows the failure."""
     return None
 
 
-@dataclass(frozen=True, eq=False)  # Facts' own __eq__ is enough: no two failures share a name
+@dataclass(frozen=True, eq=False)  # Facts' __eq__ is enough, because no two failures share a name
 class Failure(Facts):
     """One failure mode: its facts, a loader that goes wrong, and the same loader fixed.
 
     Args:
-        broken: Builds the loader that goes wrong.
-        fixed: Builds the fixed loader.
+        broken: A function that builds the loader that goes wrong.
+        fixed: A function that builds the fixed loader.
         sign: What the broken case shows and the fixed one doesn't.
         start_methods: The start methods under which the broken case shows its sign. Under the
-            others, it shows nothing or a different failure.
+            others, that case shows nothing or a different failure.
         limits: Keyword arguments for `confine`, for a case that is safe only under limits.
-        isolated: Whether the case needs its own interpreter, without any limits.
+        isolated: Whether the cases need their own interpreter, without any limits.
         deadline: Seconds that a run of the broken case may take under `fork`. Other start methods
-            get more, because they start more slowly. The fixed case gets a minute.
+            get more, because they start workers more slowly. The fixed case gets a minute.
         ordered: Whether the fixed case delivers the same batches in the same order with any number
-            of workers. If not, its batches are one-dimensional tensors with the same values
+            of workers. If not, that case's batches are one-dimensional tensors with the same values
             overall.
-        absent: Returns why this machine doesn't show the failure, or None if it does.
+        absent: A function that returns why this machine doesn't show the failure, or None if it
+            does.
     """
 
     broken: MakeCase
@@ -81,12 +82,11 @@ def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any)
     """Make a DataLoader with batches of 4 and the given start method.
 
     Args:
-        dataset: What to load.
-        workers: The number of workers; 0 for none.
-        start_method: "fork", "spawn", or "forkserver". Ignored without workers.
-        options: Further arguments of the DataLoader, which also replace the batch size. Without
-            workers, `prefetch_factor` and `persistent_workers` are left out, because torch
-            rejects them.
+        dataset: The dataset to load.
+        workers: The number of workers, or 0 to load in main.
+        start_method: "fork", "spawn", or "forkserver", which matters only with workers.
+        options: More arguments for the DataLoader, such as another `batch_size`. Without workers,
+            `load` drops `prefetch_factor` and `persistent_workers`, because torch rejects them.
     """
     from torch.utils.data import DataLoader
 

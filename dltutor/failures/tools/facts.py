@@ -1,7 +1,7 @@
 """Read the facts of a failure mode without running it or importing torch.
 
-They're in one place, the `FAILURE = Failure(...)` at the end of the failure's module, and we read
-them from the source. Importing fifty modules, and torch with them, would take seconds, but
+The facts are in one place, the `FAILURE = Failure(...)` at the end of the failure's module, and we
+read them from the source. Importing fifty modules, and torch with them, would take seconds, but
 `dltutor list` and `dltutor explain` should answer at once.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 Promise = Literal["ends", "complete", "same", "independent", "bounded", "clean", "quick"]
 
-#: The promises of a healthy loader, the worst one to break first, and what a broken one means.
+#: The promises of a healthy loader, worst to break first -> what happens if one is broken.
 PROMISES: Final[dict[Promise, str]] = {
     "ends": "an epoch doesn't reach its end",
     "complete": "samples are missing or arrive more than once",
@@ -33,11 +33,11 @@ class Facts:
     """A failure mode: its name, what it looks like, why it happens, and what to do.
 
     Args:
-        name: The name to search for, such as `corrupt_images`.
-        lesson: The number of the lesson that teaches it, such as "01".
-        promise: Which of the seven promises of a healthy loader it breaks.
-        symptoms: What you see, each in the words you'd type into a search engine.
-        cause: Why it happens, in one or two sentences.
+        name: The name of the failure mode and its module, such as `corrupt_images`.
+        lesson: The number of the lesson that teaches the failure mode, such as "01".
+        promise: The promise that the failure mode breaks.
+        symptoms: What you see, with each symptom in the words you'd type into a search engine.
+        cause: Why the failure happens, in one or two sentences.
         remedy: What to do at work, in one or two sentences.
     """
 
@@ -53,7 +53,7 @@ def read_facts(name: str) -> Facts:
     """Read the facts of one failure mode from the source of its module.
 
     Args:
-        name: The failure mode's name, which is also its module's.
+        name: The name of the failure mode and its module.
 
     Raises:
         ValueError: The module doesn't end with `FAILURE = Failure(...)`, or a fact in it isn't

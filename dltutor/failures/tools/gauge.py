@@ -25,7 +25,7 @@ _Reading = TypeVar("_Reading")
 
 
 class _Starting:
-    """Stands in for a worker that is being spawned, so that tensors are pickled by descriptor."""
+    """A stand-in for a worker that starts, so that torch pickles tensors by descriptor."""
 
     def DupFd(self, fd: int) -> int:
         return fd
@@ -36,8 +36,8 @@ class _Starting:
 
 @contextmanager
 def as_for_spawned() -> Iterator[None]:
-    """Make everything in this block pickle as if it were sent to a worker that is being spawned."""
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has the methods it needs
+    """Make this block pickle objects as main does for a worker that is being spawned."""
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has what pickling needs
     try:
         yield
     finally:
@@ -51,24 +51,24 @@ def sent_to_spawned(dataset: object) -> int:
 
 
 class Gauge:
-    """Reads the memory of the workers that start after this, and of the batches they send."""
+    """A gauge for the memory of workers that start after it, and of the batches that they send."""
 
     def __init__(self) -> None:
-        gc.collect()  # otherwise the workers may run a collection: see `gc_dirties_pages`
+        gc.collect()  # so that no worker starts close to a collection (see `gc_dirties_pages`)
         self._others = set(multiprocessing.active_children())
         self._segments = self._held()
 
     def private(self) -> float:
-        """Return the MB private to a worker (USS), averaged; without workers, those of main."""
+        """Return the MB private to the average worker (USS), or to main if there are no workers."""
         sizes = self.each() or [_uss(os.getpid()) / MB]
         return sum(sizes) / len(sizes)
 
     def each(self) -> list[float]:
         """Return the MB private to each worker (USS), W0 first.
 
-        We read a worker while it's idle between two batches, because in the middle of a batch its
-        memory varies by a few MB. It becomes idle soon, because nothing takes a batch while we
-        wait.
+        We measure a worker while it's idle between two batches, because in the middle of a batch
+        its memory varies by a few MB. The worker becomes idle soon, because the loop takes no batch
+        while we wait.
         """
         workers = sorted(self._workers())
         return [_when_idle([worker], partial(_uss, worker)) / MB for worker in workers]
@@ -76,8 +76,8 @@ class Gauge:
     def shared(self) -> float:
         """Return the MB of tensors in shared memory, whether main has fetched them or not.
 
-        We read when all workers are idle, because a busy one may still hold a batch that main has
-        already fetched.
+        We measure when all workers are idle, because a busy worker may still hold a batch that main
+        has already fetched.
         """
         new = _when_idle(self._workers(), self._held)
         return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MB
@@ -88,8 +88,8 @@ class Gauge:
         return [worker.pid for worker in workers if worker.pid is not None]
 
     def _held(self) -> dict[int, int]:
-        # A segment no longer has a name, so we look for descriptors: that of the worker that made
-        # it until main fetches it, and then main's.
+        # A segment no longer has a name, so we look for open descriptors. The worker that made the
+        # segment has one until main fetches the batch, and then main has one.
         sizes = {}
         for pid in (os.getpid(), *self._workers()):
             for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
@@ -97,7 +97,7 @@ class Gauge:
                     if os.readlink(descriptor).startswith("/dev/shm/torch_"):
                         segment = descriptor.stat()
                         sizes[segment.st_ino] = segment.st_size
-                except OSError:  # it was closed since we listed it
+                except OSError:  # the process has since closed the descriptor
                     continue
         return sizes
 
@@ -114,7 +114,8 @@ def _when_idle(workers: Sequence[int], read: Callable[[], _Reading]) -> _Reading
 
 
 def _work_done(pid: int) -> list[str] | None:
-    # The status of each thread, which changes whenever one runs; None if one is running now.
+    # Return the status of each thread, which changes whenever the thread runs. If a thread is
+    # running now, return None.
     try:
         threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     except OSError:  # a thread ended since we listed it
@@ -137,7 +138,7 @@ def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
     """
     gauge = Gauge()
     private = [gauge.private() for _ in range(epochs) for _batch in loader]
-    # Batches arrive round-robin, one from each worker.
+    # Start when each worker has delivered a batch. Batches arrive round-robin.
     started = private[max(loader.num_workers - 1, 0) :]
     return max(started) - started[0]
 

@@ -1,4 +1,4 @@
-"""Make a folder that is removed when Python exits, and a handle that each process opens itself."""
+"""Make a folder that Python removes at exit, and a handle that each process opens itself."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ T = TypeVar("T")
 
 
 def own_folder() -> Path:
-    """Make a temporary folder, removed when Python exits, and return its path."""
+    """Make a temporary folder that Python removes at exit, and return its path."""
     folder = tempfile.mkdtemp(prefix="dltutor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 class PerProcess(Generic[T]):
-    """A handle that each process opens the first time it asks, and never shares.
+    """A handle that each process opens the first time it asks for the handle, and never shares.
 
     Args:
-        open: Opens the handle. It must be picklable under `spawn` and `forkserver`.
+        open: A function that opens the handle. Under `spawn` and `forkserver`, `open` has to be
+            picklable.
     """
 
     def __init__(self, open: Callable[[], T]) -> None:
@@ -33,7 +34,7 @@ class PerProcess(Generic[T]):
         self._handle: T | None = None
 
     def get(self) -> T:
-        """Return the handle of this process."""
+        """Return this process's handle."""
         if self._handle is None or self._opened_by != os.getpid():
             self._handle = self._open()
             self._opened_by = os.getpid()

@@ -1,6 +1,6 @@
 """Signs that a loader goes wrong: a message, a count, or a cost.
 
-A Sign compares a run of the broken case with a run of the fixed one. It reads an Observation, or
+A Sign compares a run of the broken case with a run of the fixed one. Each run is an Observation, or
 anything with the same fields.
 """
 
@@ -29,11 +29,11 @@ class Seen(Protocol):
 
 @dataclass(frozen=True)
 class Finding:
-    """A number that a loop measured about its own run. Less is better.
+    """A number that a loop measured about its own run. A lower number is better.
 
     Args:
         value: The number.
-        what: What it counts, with its unit: "of 64 samples wrong", "MB private to each worker".
+        what: What the number counts, with its unit: "of 64 samples wrong", "ms for a batch".
     """
 
     value: float
@@ -46,11 +46,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Says:
-    """A sign by message: the broken run ends in a certain way with it, and the fixed run finishes.
+    """A message as a sign. The broken run ends with this message, and the fixed run finishes.
 
     Args:
         end: How the broken run ends: "raised", "worker died", "main died", or "hung".
-        texts: One of these has to appear in an exception of the chain (as `Type: message`), on a
+        texts: Messages. One has to appear in an exception in the chain (as `Type: message`), on a
             worker's stderr, in how a worker ended, or in a frame of a worker's stack.
     """
 
@@ -67,22 +67,22 @@ class Says:
         )
 
     def told(self, seen: Seen) -> str:
-        """Return how the run ended, and the first of the texts that appeared in it."""
+        """Return how the run ended, and the first of the messages that appeared in it."""
         said = _messages(seen)
         return next((f"{seen.end}: {text}" for text in self.texts if text in said), seen.end)
 
 
 class _Measured:
-    """A sign that is read from the Findings of both loops."""
+    """A sign that compares the Findings of both loops."""
 
     def told(self, seen: Seen) -> str:
-        """Return the loop's finding, or how the run ended if there is none."""
+        """Return the loop's Finding, or if there is none, how the run ended."""
         return str(seen.result) if isinstance(seen.result, Finding) else seen.end
 
 
 @dataclass(frozen=True)
 class Counts(_Measured):
-    """A sign by count: the broken run's loop finds things wrong, and the fixed run's finds none.
+    """A count as a sign. The broken run's loop finds things wrong, and the fixed run's finds none.
 
     Args:
         least: The fewest things that must be wrong in the broken run (default 1).
@@ -97,7 +97,7 @@ class Counts(_Measured):
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A sign by cost: the broken run takes several times the memory, time, or messages.
+    """A cost as a sign. The broken run takes several times the memory, time, or messages.
 
     Args:
         times: The smallest ratio of the broken run's cost to the fixed run's.
@@ -110,7 +110,7 @@ class Costs(_Measured):
         return _value(broken) >= self.times * _value(fixed)
 
 
-#: Tells a broken run from a fixed one.
+#: Any sign, which tells a broken run from a fixed one.
 Sign = Says | Counts | Costs
 
 

@@ -1,4 +1,4 @@
-"""Lesson 08: seeing memory. What its notebook imports."""
+"""Lesson 08, seeing memory: the names that its notebook imports."""
 
 from dltutor.failures.prefetch_budget import Recordings
 from dltutor.failures.tools.contract import load

@@ -1,7 +1,7 @@
 """Grade "08.fix": the samples that workers send to main are small, and main can unpack them.
 
-The check keeps all samples of an epoch and measures their sizes. Main unpacks them with a second
-dataset, which didn't make any of them.
+The check keeps all samples from an epoch and measures their sizes. Main unpacks the samples with a
+second dataset, which didn't make any of them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from dltutor.lessons.engine.running import made
 from dltutor.observation.texts import tidy
 from dltutor.tables import size
 
-SECOND: Final = 20_000  # numbers
-EACH, MORE = 2, 1024  # bytes that each number may take, and that a sample may have on top
-_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
+SECOND: Final = 20_000  # numbers in a second of a recording
+EACH, MORE = 2, 1024  # bytes allowed for each number, and for each sample on top
+_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers and epochs of each run
 _RECORDINGS: Final = 24
-_LENGTHS: Final = {  # recording -> numbers; the other recordings are longer
+_LENGTHS: Final = {  # recording -> how many numbers it has (the other recordings are longer)
     **{1: SECOND, 5: 15_000, 7: SECOND + 1, 9: SECOND - 1, 13: 6_001},
     _RECORDINGS - 1: 1,
 }
-_WITHIN: Final = 15  # seconds for each thing that the answer does. A right answer takes 1 s.
+_WITHIN: Final = 15  # seconds for each step of the answer. A right answer takes 1 s.
 
 
 class Excerpts(Dataset[torch.Tensor]):
-    """The starter of "08.fix": the middle second of each recording, as numbers from -1 to 1."""
+    """The middle second of each recording, from -1 to 1. "08.fix" starts with this class."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -64,10 +64,10 @@ _Tensors = tuple[tuple[str, int, int], ...]
 class Sample:
     """One sample that arrived."""
 
-    numbers: int  # numbers in its excerpt
-    carried: int  # bytes that came with it
-    tensors: _Tensors = ()  # each one's dtype, how many numbers it has, bytes of its storage
-    wrong: Fault | None = None  # what's wrong with it after `unpack`
+    numbers: int  # numbers in the excerpt
+    carried: int  # bytes that arrived with the sample
+    tensors: _Tensors = ()  # the dtype, count of numbers, and bytes of storage of each
+    wrong: Fault | None = None  # what's wrong with what `unpack` returns
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Epochs:
 
     where: str
     run: Ending
-    samples: tuple[tuple[Sample, ...], ...] = ()  # of each epoch, in the order of the recordings
+    samples: tuple[tuple[Sample, ...], ...] = ()  # for each epoch, in the order of the recordings
 
 
 class _Weigher(pickle.Pickler):
-    # Counts what a queue would send: each storage once, and everything else as a pickle.
+    # Counts the bytes that a queue would send: each storage once, and everything else as a pickle.
     def __init__(self) -> None:
         self.text, self.storages = io.BytesIO(), dict[int, int]()
         self.tensors: list[tuple[str, int, int]] = []
@@ -104,7 +104,7 @@ def weigh(sample: Any) -> tuple[int, _Tensors]:
 
 
 def _write(folder: Path) -> dict[str, torch.Tensor]:
-    # Writes new random recordings. Returns path -> right excerpt.
+    # Write new random recordings, and return path -> right excerpt.
     draw, held = np.random.default_rng(), {}
     for number in range(_RECORDINGS):
         length = _LENGTHS.get(number) or int(draw.integers(60_000, 160_000))
@@ -123,7 +123,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
     _try(new())
-    dataset = new()  # without whatever `dataset[0]` left in the first one
+    dataset = new()  # because `dataset[0]` may have left something behind
     runs, came = list[Epochs](), list[tuple[Sample, ...]]()
 
     def collect(loader: DataLoader[Any]) -> None:
@@ -185,7 +185,7 @@ def _wrong(got: Any, right: torch.Tensor) -> Fault | None:
 
 
 def judge(runs: Sequence[Epochs]) -> Result:
-    """Accept if every excerpt arrived, is small, and unpacks to the right numbers."""
+    """Accept the answer if every excerpt arrived, is small, and unpacks to the right numbers."""
     for run in runs:
         _judge_run(run)
     most = max(each.carried for run in runs for epoch in run.samples for each in epoch)

@@ -1,6 +1,6 @@
-"""Measure what a loader with full queues holds, from its processes and from outside; four jobs.
+"""Measure the memory of loaders with full queues, and of the four jobs in "08.diagnose".
 
-Without `/proc`, as on macOS, nothing can be measured, and the tables say so.
+Without `/proc`, as on macOS, nothing can be measured, so you get a note instead of a table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINUX: Final = Note("Not on this machine:", "there's no /proc. The solved noteb
 
 
 def ready(batches: Any) -> int:
-    """Return how many batches of an iterator are finished, but not yet in the loop."""
+    """Return how many of an iterator's batches are finished, but not yet in the loop."""
     if not hasattr(batches, "_worker_result_queue"):
         return 0
     fetched = sum(len(info) == 2 for info in batches._task_info.values())
@@ -44,9 +44,10 @@ def sizes(pid: int) -> Any:
 
 
 def outside() -> dict[str, int | None]:
-    """Return numbers about memory that don't come from a process, in bytes. None if unavailable.
+    """Return numbers about memory, in bytes, that don't come from a process.
 
-    `docker stats` and `kubectl top` leave out files that weren't read again.
+    If a number isn't available, it's None. `docker stats` and `kubectl top` leave out cached files
+    that no process has read again.
     """
     memory = psutil.virtual_memory()
     file, _ = cgroup_files.memory()
@@ -75,9 +76,9 @@ class Moment:
 
     Args:
         processes: The `sizes` of main, W0, W1, and so on.
-        held: Bytes of the batches in shared memory.
+        held: The bytes of the batches in shared memory.
         batches: How many batches there are, including the one in the loop.
-        batch: Bytes of the numbers in the loop's batch.
+        batch: The bytes of the numbers in the loop's batch.
         before: The numbers from `outside`, before the loader started.
         now: The numbers from `outside`, with full queues.
     """
@@ -94,7 +95,7 @@ class Moment:
         return sum(getattr(each, of) for each in self.processes)
 
     def from_outside(self) -> Table:
-        """Show the same moment in the numbers of tools that don't look at processes."""
+        """Show this moment in the numbers from tools that don't look at processes."""
         promised(abs(self.held - self.batches * self.batch) < MB, self)
         rows = []
         for (name, now), counts in zip(self.now.items(), _COUNTS, strict=True):
@@ -109,7 +110,7 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
 
     Args:
         loader: A loader with more batches than its queues hold.
-        look: Called while the queues are full.
+        look: A function to call while the queues are full.
     """
     gauge, before = Gauge(), outside()
     waiting = loader.num_workers * (loader.prefetch_factor or 0)
@@ -163,7 +164,7 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
 
 
 class Nothing(Dataset[torch.Tensor]):
-    """A dataset with tiny samples, and the base class of two of the jobs."""
+    """A dataset with tiny samples, and the base class for two of the jobs."""
 
     def __len__(self) -> int:
         return 200
@@ -230,6 +231,6 @@ def _as_in_notebook(job: str, more: list[int], held: int, shapes: int) -> bool:
 
 
 def promised(holds: bool, found: object) -> None:
-    """In the course's own tests, fail if a run isn't as the notebook says."""
+    """Fail in the course's own tests if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

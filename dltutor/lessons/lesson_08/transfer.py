@@ -1,6 +1,6 @@
 """Grade "08.transfer": a function that says how many batches are ready and not yet in the loop.
 
-Workers only make a batch when the check opens their gate. So the check knows the right number each
+Workers make a batch only when the check opens their gate. So the check knows the right number each
 time it asks, and luck doesn't matter.
 """
 
@@ -24,17 +24,17 @@ from dltutor.lessons.lesson_08.material import ready
 
 BATCHES: Final = 24
 _WITHIN: Final = 20  # seconds for each run, which takes less than 1 s
-_WRITING: Final = 0.05  # seconds until a batch that's put into a queue is in its pipe
+_WRITING: Final = 0.05  # seconds until a batch that a worker puts into a queue is in the pipe
 _PATIENCE: Final = 8.0  # seconds for the workers to make as many batches as they're allowed to
 
 
 def ahead(batches: Any) -> Any:
-    """The starter: count the batches in the queue between the workers and main."""
+    """Count the batches in the queue from the workers, as the starter for "08.transfer" does."""
     return batches._data_queue.qsize()
 
 
 class Gated(Dataset[int]):
-    """A dataset whose workers only make a batch each time the check opens their gate."""
+    """A dataset whose workers make a batch only when the check opens their gate."""
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("fork")
@@ -63,12 +63,12 @@ class Gated(Dataset[int]):
 
 @dataclass(frozen=True)
 class Asked:
-    """One call of the function."""
+    """One call to the function."""
 
     when: str
     right: int  # batches that were ready
     said: str
-    number: int | None  # what the function returned; None if that isn't an `int`
+    number: int | None  # what the function returned, or None if that isn't an `int`
     took: int = 0  # batches that the function took out
 
     @property
@@ -90,11 +90,11 @@ class Counted:
 class _Moment(NamedTuple):
     when: str
     right: int  # batches that are ready then
-    let: tuple[int, ...] = ()  # batches that W0, W1, and so on may make before
-    take: int = 0  # batches that the loop takes before
+    let: tuple[int, ...] = ()  # batches that W0, W1, and so on may make before that
+    take: int = 0  # batches that the loop takes before that
 
 
-_ALL: Final = (BATCHES,) * 4  # as many as the workers are allowed to make
+_ALL: Final = (BATCHES,) * 4  # so that only torch limits how many batches the workers make
 _EARLY: Final = "after the loop had to wait for W0's first batch and W1 had already made two"
 _TWO: Final = (  # 2 workers, prefetch_factor 3
     _Moment("before any batch is made", 0),
@@ -110,12 +110,12 @@ _FOUR: Final = (  # 4 workers, prefetch_factor 2
     _Moment("when the loop has its first batch and the workers have caught up", 8, take=1),
 )
 _NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first batch", 0, take=1))
-# Workers, prefetch_factor, epochs.
+# Workers, prefetch_factor, epochs, and moments.
 _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
 def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
-    """Call the function in loaders whose workers wait for gates, until it's wrong."""
+    """Call the function while workers wait for gates, up to the first run with a mistake."""
     try:
         multiprocessing.get_context("fork").Queue().qsize()
     except NotImplementedError:
@@ -183,7 +183,7 @@ def _settle(batches: Any, right: int) -> None:
 
 
 def judge(found: Sequence[Counted]) -> Result:
-    """Accept if the function was always right, and took no batches."""
+    """Accept the function if it was always right and took no batches."""
     for each in found:
         _judge_run(each)
     return correct(asked=sum(len(each.asked) for each in found))

@@ -1,4 +1,4 @@
-"""Lesson 09: copy-on-read. What its notebook imports."""
+"""Lesson 09, copy-on-read: the names that its notebook imports."""
 
 from dltutor.failures import copy_on_read
 from dltutor.failures.data.captions import shared_captions

@@ -1,8 +1,8 @@
-"""Grade "09.fix", captions that are stored so that no worker grows, and "09.transfer", too.
+"""Grade "09.fix" and "09.transfer": samples that are stored so that no worker grows.
 
-The check makes a dataset from each of two files. It reads the first one without workers, and the
-second one with 2 and with 4. Before that, it reads an empty dataset with 2 workers, and afterwards
-the broken class. Those two runs show how much a worker grows on this machine.
+The check makes a dataset from each of two files, and reads the first one without workers and the
+second one with 2 and with 4. To see how much a worker grows on this machine, the check also reads
+an empty dataset before that, and the broken class afterward, both with 2 workers.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, no
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
-_FILES: Final = {"first": (0,), "second": (2, 4)}  # how many workers read each
+_FILES: Final = {"first": (0,), "second": (2, 4)}  # file -> the numbers of workers that read it
 _MAKING: Final = 8  # seconds for making the dataset, as the task says
-_READING: Final = 15  # seconds for each reading of it, as the task says
-_BATCH: Final = 50  # samples
+_READING: Final = 15  # seconds for each reading of the dataset, as the task says
+_BATCH: Final = 50  # samples in a batch
 # First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
 _BEFORE: Final = 60  # batches
 _FEW: Final = 250  # samples
 _LEAST: Final = 4.0  # MB that the broken class must grow by for a comparison to mean something
-# MB that a worker may grow by beyond an empty run's. Right answers grow by 0 to 0.2 MB, numbers in
-# a list by 1.2 MB.
+# MB that a worker may grow by beyond an empty run. With right answers, workers grow by 0 to 0.2 MB,
+# and with numbers in a list by 1.2 MB.
 _MOST: Final = 0.6
-_MORE: Final = 0.9  # MB that a worker may have more than the broken class's, before it reads all
+_MORE: Final = 0.9  # MB that a worker may start with beyond the broken class's worker
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Task:
     """What differs between "09.fix" and "09.transfer".
 
     Args:
-        same: Returns whether a sample equals the right one, its second argument.
-        as_text: Returns a sample as text.
-        broken: The starter, which is made as `broken(path)`.
-        write: Writes a file to a path, from a seed. Returns the right samples, stored without
-            Python objects.
+        same: A function that returns whether a sample equals the right one, its second argument.
+        as_text: A function that returns a sample as a string.
+        broken: The starter class, which takes the path of a file.
+        write: A function that writes a file to a path, from a seed, and returns the right samples,
+            stored without Python objects.
     """
 
     same: Callable[[Any, Any], bool]
@@ -67,12 +67,13 @@ class Run:
     """How a loader read a dataset.
 
     Args:
-        workers: Number of workers.
+        workers: The number of workers.
         end: How the run ended.
-        first: Private MB of each worker, W0 first, after it had read a few samples repeatedly.
-        last: The same after all samples had been read.
+        first: The private MB of each worker, W0 first, after the worker had read a few samples
+            repeatedly.
+        last: The same after the worker had read all samples.
         different: How many samples were wrong.
-        example: The first of these, for a message: `index`, `found`, and `right`.
+        example: The first wrong sample, for a message: `index`, `found`, and `right`.
     """
 
     workers: int
@@ -84,7 +85,7 @@ class Run:
 
     @property
     def grown(self) -> tuple[float, str]:
-        """Return the most MB that a worker grew by while it read, and which worker that was."""
+        """Return the most MB that a worker grew by while it read, and that worker's name."""
         grown = [last - first for first, last in zip(self.first, self.last, strict=True)]
         return max(((max(0.0, by), f"W{n}") for n, by in enumerate(grown)), default=(0.0, ""))
 
@@ -95,9 +96,9 @@ class Rewritten:
 
     Args:
         samples: How many samples each file has.
-        runs: The runs with 0, 2, and 4 workers, up to the first wrong one.
+        runs: The runs with 0, 2, and 4 workers, up to the first wrong run.
         broken: The broken class's run with 2 workers, if all samples are right.
-        empty: MB that a worker grows by on this machine while it reads an empty dataset.
+        empty: The MB that a worker grows by on this machine while it reads an empty dataset.
         kept: The containers among the dataset's attributes, such as "`captions` (list)", or "".
         frozen: Whether the answer froze the garbage collector, or turned it off.
     """
@@ -110,13 +111,13 @@ class Rewritten:
     frozen: bool = False
 
     def grown(self, run: Run) -> tuple[float, str]:
-        """Return the most MB that a worker grew by beyond an empty run's, and which worker."""
+        """Return the most MB that a worker grew by beyond an empty run, and that worker's name."""
         by, name = run.grown
         return max(0.0, by - self.empty), name
 
 
 def grader(task: Task) -> Grader[Rewritten]:
-    """Return the grader for a dataset class to rewrite so that no worker grows."""
+    """Return the grader for rewriting a dataset class so that no worker grows."""
     return Grader(
         gather=partial(gather, task),
         judge=judge,
@@ -138,7 +139,7 @@ def gather(task: Task, answer: type) -> Rewritten:
     empty = read_all(task, Empty(truth), truth, 2)
     finished(empty.end, where(2))
     for number, (file, workers_of) in enumerate(_FILES.items()):
-        # Each file gets its own dataset, to find a class that keeps samples of the other file.
+        # Each file gets its own dataset, to find a class that keeps samples from the other file.
         path = folder / file
         truth = task.write(path, number)
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=_MAKING)
@@ -155,7 +156,7 @@ def gather(task: Task, answer: type) -> Rewritten:
             if seen.grown(run)[0] > _MOST:
                 break
             with theirs():
-                dataset[0]  # the next workers inherit what it opens in main
+                dataset[0]  # the next workers inherit what `dataset[0]` opens in main
     off = gc.get_freeze_count() > frozen or not gc.isenabled()
     seen = replace(seen, kept=_kept(dataset), frozen=off)
     del dataset
@@ -175,7 +176,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
     def read(loader: DataLoader[Any]) -> None:
         gauge = Gauge()
         for number, (unlike, texts) in enumerate(loader, start=1):
-            if number == before - 2 * workers:  # each worker has prefetched two batches
+            if number == before - 2 * workers:  # because each worker is two batches ahead
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
@@ -193,11 +194,11 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """Compares samples in the worker, because sending them makes its heap grow by 1 or 2 MB."""
+    """Comparisons made in the worker, because sending samples makes its heap grow by 1 or 2 MB."""
 
     task: Task
     dataset: Any
-    truth: Any  # without Python objects, so reading it copies nothing
+    truth: Any  # without Python objects, so that reading it copies nothing
 
     def __getitems__(self, indices: list[int]) -> tuple[list[int], list[str]]:
         task, truth = self.task, self.truth
@@ -209,7 +210,7 @@ class _Compared(Dataset[Any]):
 
 def where_unlike(found: str, right: str) -> list[str]:
     """Return the parts of two strings that are near their first difference."""
-    same = len(commonprefix([found, right]))  # noqa: RUF071 - of characters, not of paths
+    same = len(commonprefix([found, right]))  # noqa: RUF071 - these aren't paths
     start = same - 25 if same > 50 else 0
     return [
         f"{'...' if start else ''}{text[start : start + 60]}{'...' if text[start + 60 :] else ''}"
@@ -218,7 +219,7 @@ def where_unlike(found: str, right: str) -> list[str]:
 
 
 def judge(seen: Rewritten) -> Result:
-    """Accept if all samples are right, and no worker grows like the broken class's."""
+    """Accept the answer if all samples are right, and no worker grows as with the broken class."""
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"
         ended_well(run.end, there)
@@ -246,7 +247,7 @@ def judge(seen: Rewritten) -> Result:
 
 def _kept(dataset: Any) -> str:
     kept = []
-    for name, value in getattr(dataset, "__dict__", {}).items():  # a class with slots has none
+    for name, value in getattr(dataset, "__dict__", {}).items():  # absent in a class with slots
         if hasattr(value, "__len__") and not isinstance(value, str):
             dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
             kept.append(f"`{name}` ({type(value).__name__}{dtype})")

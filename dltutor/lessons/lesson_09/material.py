@@ -24,7 +24,7 @@ from dltutor.observation import observe
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB, Table, size
 
-_MARK: Final = 30_000  # captions after which a reading gets its own column
+_MARK: Final = 30_000  # after this many captions, a reading gets its own column
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
 
@@ -33,11 +33,11 @@ class Reading:
     """Bytes of memory, read between two batches.
 
     Args:
-        samples: How many samples had been delivered.
-        own: USS of each worker, or of main if there are no workers.
-        seen: RSS of the first of these, as `htop` shows it.
-        together: Sum of PSS over all processes, without files, because those are shared with every
-            other process here that runs torch. NaN if this system can't tell.
+        samples: How many samples had arrived.
+        own: The USS of each worker, or of main if there are no workers.
+        seen: The RSS of W0, or of main if there are no workers, as `htop` shows it.
+        together: The sum of PSS over all processes, without files, because any other process that
+            runs torch here shares torch's files. If this system can't tell, the value is NaN.
     """
 
     samples: int
@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def rest(self) -> float:
-        """The memory of main, and what the workers share with it."""
+        """The bytes that are main's own, or that main and the workers share."""
         return self.together - sum(self.own)
 
 
@@ -70,17 +70,17 @@ class Memory:
 
     @property
     def last(self) -> Reading:
-        """The reading at the end of the first epoch, or when the run was stopped."""
+        """The reading at the end of the first epoch, or when the run stopped."""
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
-        """Say what part of `listed` bytes each worker (or main) grew by."""
+        """Return in words what part of `listed` bytes each worker (or main) grew by."""
         share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
         limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))
         return next((words for limit, words in limits if share < limit), "nearly all")
 
     def table(self, listed: int) -> Table:
-        """Show each process's memory. The title compares the growth with `listed` bytes."""
+        """Show each process's memory, with a title that compares the growth with `listed` bytes."""
         found = self.columns.values()
         rows: dict[str, list[float]] = {
             f"W{number}'s own (USS)": [each.own[number] for each in found]
@@ -102,8 +102,8 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
 
     Args:
         loader: The loader.
-        epochs: Number of epochs.
-        until: Stop after this many samples. 0 means never.
+        epochs: The number of epochs.
+        until: How many samples to stop after. If 0, the run goes to the end.
     """
     curve: list[Reading] = []
     columns: dict[str, Reading] = {}
@@ -131,7 +131,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                 if stop:
                     return
 
-    gc.collect()  # otherwise the next collection would run in the workers
+    gc.collect()  # otherwise the next collection might run in the workers
     ended = observe(loader, consume=train)
     if ended.end != "finished":
         raise RuntimeError(f"the run didn't finish:\n{ended}")
@@ -146,7 +146,7 @@ def _read(samples: int, workers: set[Any]) -> Reading:
 
 
 def _sizes(pid: int) -> tuple[int, int, float]:
-    # USS, RSS, and PSS without files. Reading them is expensive, so read once for all three.
+    # Return USS, RSS, and PSS without files. Read once for all three, because that's expensive.
     sizes = mapped(pid)
     if not sizes:
         full = psutil.Process(pid).memory_full_info()
@@ -159,7 +159,7 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
     """Draw how much each process grew since the first batch, for several runs on one scale.
 
     Args:
-        listed: Bytes of the list, drawn as a line for each worker.
+        listed: The bytes of the list, which the figure marks with a line for each worker.
         runs: Title -> run.
     """
     with rc_context(STYLE):
@@ -189,7 +189,7 @@ def size_of(listed: Any) -> int:
 
 
 def count_in(thing: object) -> int:
-    """Return the number at the start of an object's memory, without a new reference to it."""
+    """Return the number at the start of an object's memory, without adding a reference."""
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
@@ -207,7 +207,7 @@ KEPT: Final = {
 
 
 def growth_of_each() -> Table:
-    """Show how much a forked worker grows with each of `KEPT`, and what a spawned one is sent."""
+    """Show how much a forked worker grows with each of `KEPT`, and what a spawned one receives."""
     path = captions.shared_captions(100_000)
     listed = size_of(captions.Captions(path).captions)
     rows = []
@@ -224,7 +224,7 @@ def growth_of_each() -> Table:
 
 
 def write_captions(path: Path, number: int) -> captions.PackedCaptions:
-    """Write captions unlike the lesson's: letters beyond ASCII, spaces at the edges, some empty.
+    """Write captions that have letters beyond ASCII and spaces at the edges, and some empty ones.
 
     If `number` isn't 0, the first and the last caption are empty, and one has 300 characters.
 

@@ -36,7 +36,7 @@ class Boxes(Dataset[Array]):
 
 @dataclass(frozen=True)
 class Kept:
-    """The same samples in one array. The rows of image i end where those of image i + 1 begin."""
+    """The same samples in one array. The rows for image i end where the rows for i + 1 begin."""
 
     starts: Array
     rows: Array
@@ -50,14 +50,14 @@ class Kept:
 
 @cache
 def shared_boxes() -> Path:
-    """Return a file of boxes for the lesson, which is removed when Python exits."""
+    """Write boxes for the lesson to a file that Python removes at exit, and return its path."""
     path = own_folder() / "boxes.json"
     write_boxes(path, images=40_000, seed=1)
     return path
 
 
 def write_boxes(path: Path, *, images: int, seed: int) -> Kept:
-    """Write a JSON list of images, each with a list of boxes of four numbers, some in quarters.
+    """Write a JSON list of images, each a list of boxes of four numbers, some not whole.
 
     Returns:
         The same boxes, stored without Python objects.

@@ -1,4 +1,4 @@
-"""Grade "10.fix": a dataset whose workers don't fill up while they read fresh recordings."""
+"""Grade "10.fix": a dataset whose workers don't fill up while they read recordings."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from dltutor.system import processes
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
 
-_RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, epochs
+_RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, and epochs of each run
 _LENGTH: Final = 300_000  # numbers in each recording
-_EACH: Final = _LENGTH * 4 / MB  # MB of a recording in memory
-_SECOND: Final = 8  # recordings of a second archive
+_EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
+_SECOND: Final = 8  # recordings in a second archive
 _WITHIN: Final = 40  # seconds for each run. A right class takes 2 s, and 15 s on a busy machine.
-_READ_EVERY: Final = 4  # batches
-_MOST: Final = 24  # MB that anything may grow by beyond an empty run, which is about 20 recordings
+_READ_EVERY: Final = 4  # batches between two readings
+_MOST: Final = 24  # MB, or about 20 recordings, that anything may grow by beyond an empty run
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Run:
     """What one run of a dataset delivered.
 
     Args:
-        workers: Number of workers.
+        workers: The number of workers.
         end: How the run ended.
         asked: How many samples the loader asked for, in all epochs.
-        expected: The right samples of an epoch, by index.
-        epochs: The samples of each epoch, by index.
+        expected: The right samples for an epoch, by index.
+        epochs: The samples that arrived in each epoch, by index.
         odd: The form of a batch that the starter wouldn't return, or "".
         grew: How many MB each place grew by, beyond a run with an empty dataset.
     """
@@ -64,11 +64,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Ran:
-    """The runs of a dataset, up to the first wrong one.
+    """The runs of a dataset, up to the first wrong run.
 
     Args:
         runs: The runs.
-        mixed: How many samples were wrong when two datasets were read alternately.
+        mixed: How many samples were wrong when the check read two datasets alternately.
     """
 
     runs: tuple[Run, ...]
@@ -78,8 +78,8 @@ class Ran:
 def gather(answer: Any) -> Ran:
     """Run three epochs with 2 workers, then one with 0 and one with 4 over a larger archive.
 
-    The larger archive shows a limit that grows with the archive. Two datasets whose files have the
-    same names, read alternately, show a cache that all datasets share.
+    The larger archive reveals a cache whose limit grows with the archive. Reading two datasets
+    alternately, whose files have the same names, reveals a cache that all datasets share.
     """
     folder = Path(tempfile.mkdtemp())
     loudness = np.random.default_rng().permutation(_RUNS[-1][1] + _SECOND) + 1
@@ -108,7 +108,7 @@ def gather(answer: Any) -> Ran:
 
 
 def _archive(folder: Path, loudness: Any) -> tuple[tuple[str, ...], list[float]]:
-    # Writes recordings of a given loudness. Returns their paths and right samples.
+    # Write recordings with a given loudness, and return their paths and right samples.
     folder.mkdir(exist_ok=True)
     numbers = np.random.default_rng().integers(-200, 200, _LENGTH, dtype=np.int16)
     paths = tuple(f"{folder}/{number:03}.npy" for number in range(len(loudness)))
@@ -158,7 +158,7 @@ def _run(
 class _Growth:
     """How many MB workers, main, other processes, and shared memory grow by from now on.
 
-    A worker's growth counts from before its first sample, everything else's from now.
+    A worker's growth counts from before the worker's first sample.
     """
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class _Growth:
         self.most: dict[str, float] = {}
 
     def note_start(self, worker: int) -> None:
-        """Record the worker's pid and size. Called in the worker."""
+        """Record the pid and the size of the worker that calls this as its `worker_init_fn`."""
         self.pids[worker], self.starts[worker] = os.getpid(), _held([os.getpid()])
 
     def read(self) -> None:
@@ -187,7 +187,7 @@ class _Growth:
         others = processes.descendants(os.getpid()) - workers
         grown = _held(workers) - float(self.starts.sum())
         return {
-            # Not only private memory, because a worker of the previous run may not have ended yet.
+            # Count shared pages, too, because a worker from the previous run may still share them.
             "main": _held([os.getpid()], "Anonymous"),
             "shared": _held([os.getpid(), *workers, *others], "Pss_Shmem"),
             "worker": grown / max(1, len(workers)),
@@ -196,12 +196,12 @@ class _Growth:
 
 
 def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
-    # MB that the processes have written and don't share, without mapped files.
+    # By default, return the MB that the processes have written and don't share.
     return sum(mapped(pid).get(of, 0) for pid in pids) / MB
 
 
 def judge(ran: Ran) -> Result:
-    """Accept if all samples arrived, with any number of workers, and nothing grew."""
+    """Accept the answer if all samples arrived, with any number of workers, and nothing grew."""
     for run in ran.runs:
         _judge_run(run)
     if ran.mixed:

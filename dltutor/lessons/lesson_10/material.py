@@ -1,7 +1,7 @@
 """The notebook's four jobs, A to D, and the experiments on them.
 
-Each job is a failure mode from the catalog. D's workers are forked from a fork server that hasn't
-done anything yet, because workers forked from main first use up the memory that main has freed.
+Each job is a failure mode from the catalog. A fork server that hasn't done anything yet forks D's
+workers, because workers forked from main would first use up the memory that main has freed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings, which make one epoch
 _LENGTH: Final = 200_000  # numbers in each recording
-_FIRST_STEP: Final = 0.8  # seconds to wait at first, so that every process is measured once
-_NOISE: Final = 8  # growth by so many MB, or descriptors, counts as flat
+_FIRST_STEP: Final = 0.8  # seconds to wait at first, so that we measure every process once
+_NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-_EARLY: Final = 0.25  # nor if the first one comes after this part of the run: D levels off
+_EARLY: Final = 0.25  # nor if the first reading is later in the run than this, because D levels off
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -36,7 +36,7 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "pss_shm"),
     ("main", "fds"),
 )
-_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies: see `Job.loader`
+_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies (see `Job.loader`)
 _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each sample": "C"}
 
 
@@ -53,7 +53,7 @@ class Collecting(Dataset[Any]):
         self.dataset = dataset
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]  # ours have a length
+        return len(self.dataset)  # type: ignore[arg-type]  # the jobs' datasets have a length
 
     def __getitem__(self, index: int) -> Any:
         gc.collect()
@@ -71,10 +71,10 @@ class Job:
 
     Args:
         dataset: The dataset.
-        keep: Returns what the loop keeps from a batch.
-        epochs: Number of epochs.
+        keep: A function that returns what the loop keeps from a batch.
+        epochs: The number of epochs.
         step: Seconds that a training step takes.
-        batch_size: Samples in a batch.
+        batch_size: The number of samples in a batch.
         method: The workers' start method.
     """
 
@@ -89,13 +89,14 @@ class Job:
         """Return a loader with two persistent workers.
 
         Args:
-            dataset: Used instead of the job's dataset.
+            dataset: A dataset to use instead of the job's.
             options: Arguments for the DataLoader, which override the job's.
         """
         gc.collect()  # a later collection would copy pages that main and the workers share
         if self.method == "forkserver":
-            multiprocessing.set_forkserver_preload([__name__])  # it imports torch once, for all
-            # Otherwise the import would take up the seconds in which memory is measured most often.
+            multiprocessing.set_forkserver_preload([__name__])  # imports torch once for all workers
+            # Start the server now, so that importing torch doesn't delay the most frequent
+            # readings.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
         usual: dict[str, Any] = {"shuffle": True}
         if options.get("num_workers") != 0:
@@ -104,7 +105,7 @@ class Job:
         return DataLoader(dataset or self.dataset, self.batch_size, **usual | options)
 
     def train(self, loader: DataLoader[Any]) -> None:
-        """Run the training loop."""
+        """Run the training loop over all epochs."""
         kept = []
         try:
             for _ in range(self.epochs):
@@ -157,7 +158,7 @@ def grown(seen: Observation, role: str, of: Field) -> float:
     Args:
         seen: An observed job.
         role: main, W0, or W1.
-        of: "uss" or "pss_shm", which are returned in MB, or "fds", a count.
+        of: "uss" or "pss_shm" for MB, or "fds" for a number of descriptors.
     """
     most = seen.timeline.since_first_batch(seen.timeline.series(role, of))[1].max(initial=0)
     return float(most) / (1 if of == "fds" else MB)
@@ -168,7 +169,7 @@ def _of_worker(seen: Observation) -> Floats:
 
 
 def _too_few_readings(*seen: Observation) -> bool:
-    # Whether memory was measured too rarely, or too late, to tell what stayed flat.
+    # Return whether the readings are too few, or too late, to tell what stayed flat.
     times = [each.timeline.since_first_batch(_of_worker(each))[0] for each in seen]
     return any(len(x) < _LEAST or x[0] > _EARLY * x[-1] for x in times)
 
@@ -177,7 +178,7 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
     """Show the largest growth in each curve of the chart.
 
     Args:
-        runs: Letter of the job -> its run.
+        runs: The letter of each job -> its run.
     """
     least = {"A": 25, "B": 15, "C": 15, "D": 0 if heap_growth.reuses_memory() else 30}
     rows = []
@@ -197,8 +198,8 @@ def what_stopped(
     """Show how much each job still grew in a second run.
 
     Args:
-        runs: Letter of the job -> its first run.
-        others: Letter of the job -> its second run.
+        runs: The letter of each job -> its first run.
+        others: The letter of each job -> its second run.
         how: What was different in the second runs.
     """
     rows = []
@@ -217,6 +218,6 @@ def what_stopped(
 
 
 def promised(holds: bool, found: object) -> None:
-    """In the course's own tests, fail if a run isn't as the notebook says."""
+    """Fail in the course's own tests if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

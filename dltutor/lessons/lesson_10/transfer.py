@@ -24,10 +24,10 @@ from dltutor.observation import observe
 from dltutor.tables import MB
 
 _SIDE, _BATCH, _BATCHES = 64, 16, 16
-_BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # of the images of a batch
-_WITHIN: Final = 40  # seconds
+_BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the images in a batch
+_WITHIN: Final = 40  # seconds for the validation
 _SEED: Final = 41
-FEW: Final = 4  # batches that may be alive: the one in the loop, and some that are being freed
+FEW: Final = 4  # batches that may be alive: the one in the loop, and some not freed yet
 
 
 class Scans(Dataset[tuple[torch.Tensor, int]]):
@@ -56,7 +56,7 @@ def scans_loader(seed: int = 0) -> DataLoader[Any]:
 
 
 def validate(model: nn.Module, loader: DataLoader[Any]) -> tuple[Any, list[torch.Tensor]]:
-    """The starter: return the mean loss, and the hardest scan of each batch."""
+    """Return the mean loss and each batch's hardest scan, as the starter for "10.transfer" does."""
     total: Any = 0
     hardest = []
     for images, labels in loader:
@@ -72,7 +72,8 @@ class Alive:
 
     Args:
         graphs: How many batches' graphs are alive.
-        batches: Memory of all tensors, in batches of images. A view counts with its whole storage.
+        batches: The memory of all tensors, in batches of images. A view counts with its whole
+            storage.
         pieces: How many tensors from the workers are alive, images or labels.
     """
 
@@ -82,20 +83,20 @@ class Alive:
 
 
 class _Saved:
-    # A tensor that a graph saves for its backward pass. Detached, because the tensor may lead back
-    # to the graph.
+    # A tensor that a graph saves for its backward pass. We detach the tensor, because it may refer
+    # back to the graph.
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor.detach()
 
 
 class Watch:
-    """Record what's alive each time a batch goes through a model, and after a validation.
+    """A record of what's alive each time a batch goes through a model, and after a validation.
 
     Tensors that already exist don't count.
 
     Args:
         model: The model.
-        batch: Bytes of a batch of images.
+        batch: The bytes of a batch of images.
     """
 
     def __init__(self, model: nn.Module, batch: int) -> None:
@@ -106,7 +107,7 @@ class Watch:
         gc.freeze()  # makes collections quick, including the answer's own
 
     def run(self, validation: Callable[[], Any]) -> Any:
-        """Run a validation and return its result. The last note is what's alive afterwards."""
+        """Run a validation, note what's alive afterward, and return the validation's result."""
         with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor):
             result = validation()
         gc.collect()  # reference cycles aren't what the exercise is about
@@ -222,7 +223,7 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Accept if the result is right, nothing is kept, and the model is as before."""
+    """Accept the answer if it keeps nothing, its result is right, and the model is as before."""
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)

@@ -1,4 +1,4 @@
-"""Grade "11.diagnose": which ways to keep the labels of a batch keep its descriptor."""
+"""Grade "11.diagnose": which ways to keep a batch's labels also keep its descriptor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 
-#: Ways to keep the labels of a batch, in "11.diagnose": with and without the batch's descriptor.
+#: The ways to keep a batch's labels that keep the batch's descriptor, and the ones that don't.
 _KEEPS: Final = frozenset("aceg")
 _FREES: Final = frozenset("bdf")
 

@@ -33,7 +33,7 @@ from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.system import processes
 
 _SPARE: Final = 128  # descriptors that a process may open
-_RUNS: Final = {  # workers of each call
+_RUNS: Final = {  # call -> number of workers
     "with 2 workers": 2,
     "without workers": 0,
     "with 4 workers": 4,
@@ -45,23 +45,23 @@ _WITHIN: Final = 60  # seconds for a call. A right answer takes 1 s, or a few wi
 
 @dataclass(frozen=True)
 class Called:
-    """What one call of the function did.
+    """What one call to the function did.
 
     Args:
         where: The call, such as "with 2 workers".
-        workers: The number of workers that it was asked for.
-        hung: Whether it didn't return in time.
-        error: What it raised, in a sentence, or "".
+        workers: The number of workers that the check asked for.
+        hung: Whether the call didn't return in time.
+        error: What the call raised, in a sentence, or "".
         ran_out: Whether the error says that there are no more descriptors.
         complaint: The last line on stderr about descriptors, or "".
-        kind: The type that it returned instead of a list of pairs, or "".
-        came: How many pairs it returned.
-        wrong: How many of these aren't the sentence and class at their position.
-        types: The types in the first wrong pair, if these are wrong, or "".
-        reads: Number of workers of a loader -> how many samples they read. 0 is for processes that
-            aren't a loader's workers.
-        left: How many descriptors of batches were open afterwards.
-        strategy: A different sharing strategy that it set, or "".
+        kind: The type that the call returned instead of a list of pairs, or "".
+        came: How many pairs the call returned.
+        wrong: How many of the pairs aren't the sentence and class at their position.
+        types: The types in the first wrong pair, if the types are wrong, or "".
+        reads: A loader's number of workers -> how many samples its workers read. The key 0 is for
+            processes that aren't a loader's workers.
+        left: How many of the batches' descriptors were still open afterward.
+        strategy: A different sharing strategy that the call set, or "".
     """
 
     where: str
@@ -108,9 +108,9 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
                 result = answer(dataset, workers)
         except DeadlinePassed:
             failed = {"hung": True}
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise an error
             processes.end_descendants()  # otherwise torch would wait for each worker
-        except BaseException as error:  # SystemExit, too
+        except BaseException as error:  # even SystemExit
             failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()
@@ -146,7 +146,7 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(calls: list[Called]) -> Result:
-    """Accept if every call returned all sentences, read by workers, and left no file open."""
+    """Accept an answer if each call returned all sentences, used workers, and left no file open."""
     for call in calls:
         _judge_call(call)
     return correct()

@@ -1,4 +1,4 @@
-"""Count descriptors of batches, run notebook 11's loaders under limits, and hold the starters."""
+"""Count the batches' descriptors, run loaders under limits, and provide the starters."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Held:
     """What a process still has open from batches that workers sent.
 
     Args:
-        descriptors: How many of its open descriptors are torch's shared memory.
-        bytes: How much of `/dev/shm` these take up.
+        descriptors: How many of the process's open descriptors belong to torch's shared memory.
+        bytes: How many bytes of `/dev/shm` the batches take up.
     """
 
     descriptors: int
@@ -49,7 +49,7 @@ class Held:
 
 
 def held() -> Held:
-    """Count what this process has open now. Without `/proc`, it's 0."""
+    """Count what this process has open from batches, which is 0 if there's no `/proc`."""
     found = []
     for path in _DESCRIPTORS.glob("*"):
         with suppress(OSError):  # the descriptor that listed the others is closed by now
@@ -101,7 +101,7 @@ def what_it_costs(batches: Mapping[str, tuple[Any, Any]]) -> Table:
 
 
 def collect(dataset: Any, num_workers: int) -> list[Any]:
-    """The starter of "11.fix": return every sentence with its class, in the dataset's order."""
+    """Return every sentence with its class, in order, as the starter for "11.fix" does."""
     method = "fork" if num_workers else None
     loader: DataLoader[Any] = DataLoader(
         dataset, 100, num_workers=num_workers, collate_fn=as_list, multiprocessing_context=method
@@ -113,7 +113,7 @@ def collect(dataset: Any, num_workers: int) -> list[Any]:
 
 
 class Rows(Dataset[torch.Tensor]):
-    """The starter of "11.transfer": the rows of an array, in a block of shared memory."""
+    """The rows of an array, in a block of shared memory. "11.transfer" starts with this class."""
 
     def __init__(self, array: Any) -> None:
         self.block = SharedMemory(create=True, size=array.nbytes)
@@ -152,8 +152,8 @@ def read_after_close(table: Callable[[Any], Any]) -> Note:
 
 
 def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
-    faulthandler.disable()  # a crash is what this function is for
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # for the resource tracker's warnings, too
+    faulthandler.disable()  # because we expect a crash here
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides the resource tracker's warnings, too
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None  # this process gets its own tracker, which removes the block
     blocks = Blocks()

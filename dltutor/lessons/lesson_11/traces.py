@@ -28,14 +28,14 @@ from dltutor.tables import MB
 
 _PATIENCE: Final = 20.0  # seconds for a process to end
 _TICK: Final = 0.2  # seconds between two looks at stderr
-_GRACE: Final = 3.0  # seconds that a call has to end after it lost a batch
+_GRACE: Final = 3.0  # seconds for a call to end after a worker has lost a batch
 _LATE_AT: Final = 30  # the sample at which a worker is late
-_LATE: Final = 1.0  # seconds
+_LATE: Final = 1.0  # seconds by which the worker is late
 _LOADERS: Final = 32  # numbers of workers that `Noted` tells apart
 
 
 def leave_few_descriptors(spare: int) -> None:
-    """Let this process, and those that it forks, open only `spare` more files from now on."""
+    """Let this process and its future children open only `spare` more files from now on."""
     # The limit is on a descriptor's number. The hard limit changes, too, so that an answer can't
     # raise it.
     taken = {int(name) for name in os.listdir("/proc/self/fd")}
@@ -45,7 +45,7 @@ def leave_few_descriptors(spare: int) -> None:
 
 
 class Limit(deadline):
-    """A deadline that passes earlier if a worker lost a batch because it had no descriptor.
+    """A deadline that passes earlier if a worker lost a batch because no descriptor was left.
 
     Args:
         seconds: The deadline.
@@ -85,15 +85,15 @@ def ran_out(text: str) -> bool:
 
 
 class Noted(Sentences):
-    """Sentences that count who reads them.
+    """Sentences that count how many samples each worker reads.
 
-    The first of four workers is late once. So main receives what the others have prefetched before
-    that, and needs descriptors for it at the same time in every run.
+    With more than two workers, W0 is late once. So in every run, main first receives what the other
+    workers have prefetched, and needs descriptors for all those batches at once.
     """
 
     def __init__(self, length: int, seed: int) -> None:
         super().__init__(length, seed)
-        # Each process has its own place, because adding isn't atomic.
+        # Each process has its own slot, because adding isn't atomic.
         self._reads = torch.zeros((_LOADERS, _LOADERS), dtype=torch.int64).share_memory_()
         self.taken = 0
 
@@ -107,14 +107,14 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return number of workers of a loader -> samples that they read. 0 is without a worker."""
+        """Return a loader's number of workers -> samples that its workers read. 0 is for main."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 
 
 @contextmanager
 def kept_strategy(notes: str) -> Iterator[None]:
-    """In this block, write a new sharing strategy to a file instead of setting it."""
+    """Make this block write a new sharing strategy to a file instead of setting it."""
 
     def note(new: str) -> None:  # called in forked workers, too
         if new != "file_descriptor":
@@ -126,8 +126,8 @@ def kept_strategy(notes: str) -> Iterator[None]:
 
 @contextmanager
 def errors_to(path: str) -> Iterator[None]:
-    """In this block, send the stderr of this process and its children to a file."""
-    # At least 3, because an answer may close the first three descriptors.
+    """Send the stderr of this process and its children to a file during this block."""
+    # Keep stderr at 3 or above, because an answer may close the first three descriptors.
     kept = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 3)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 2)
@@ -140,9 +140,10 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Blocks:
-    """The shared files that this process maps from now on, if it can write to them.
+    """The shared files that this process maps for writing from now on.
 
-    Libraries map files for reading at any time, as glibc does with its table of character sets.
+    Files mapped for reading don't count, because libraries map such files at any time, as glibc
+    does with its table of character sets.
     """
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ class Blocks:
 
     def look(self) -> None:
         """Record the files that are mapped now and weren't before."""
-        # The semaphore of a spawned worker's queue stays mapped as long as the queue exists.
+        # Leave out semaphores, because a spawned worker's queue keeps one as long as it exists.
         new = _mapped().keys() - self._before
         self._names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
 
@@ -164,7 +165,7 @@ class Blocks:
 
 
 def _mapped() -> Counter[str]:
-    # File name -> bytes that this process maps as shared and writable.
+    # Return file name -> bytes that this process maps as shared and writable.
     found: Counter[str] = Counter()
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, rights, _, _, _, *name = line.split(maxsplit=5)
@@ -183,8 +184,8 @@ def type_of(thing: Any) -> str:
 
 
 def tracker_said(path: str) -> str:
-    """End Python's resource tracker, and return what it wrote to this file about blocks."""
-    # The tracker writes when the last process closes its pipe. Main is the last one.
+    """End Python's resource tracker, and return what it wrote about blocks to this file."""
+    # The tracker writes when the last process, which is main, closes the tracker's pipe.
     tracker: Any = resource_tracker._resource_tracker
     if tracker._fd is not None:
         os.close(tracker._fd)

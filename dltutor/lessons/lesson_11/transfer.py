@@ -49,7 +49,7 @@ class Epochs:
         where: The run's settings, in words.
         run: How the epochs ended.
         came: How many rows arrived.
-        wrong: How many of these aren't the table's.
+        wrong: How many of the rows that arrived aren't the table's.
         old: How many of the wrong rows are as they were before main wrote.
     """
 
@@ -65,11 +65,11 @@ class Used:
     """What an answer did.
 
     Args:
-        alone: What's wrong with a table that only main uses.
+        alone: What's wrong with a table that only main uses, or None.
         runs: The epochs, up to the first mistake.
-        error: What a `close()` raised.
-        left: How many files of the tables still have a name.
-        mapped: MB of shared memory that main still maps.
+        error: What a `close()` raised, or None.
+        left: How many of the tables' files still have a name.
+        mapped: The MB of shared memory that main still maps.
         tracker: What the resource tracker wrote, or "".
     """
 
@@ -85,7 +85,7 @@ def gather(answer: Any) -> Used:
     """Use two tables as a training run would, then close them and look for leftovers."""
     send_cells()
     folder = tempfile.mkdtemp()
-    said = f"{folder}/stderr"  # of the resource tracker, too
+    said = f"{folder}/stderr"  # the resource tracker writes there, too
     with errors_to(said):
         used = _used(answer)
     if used.error or len(used.runs) < len(_RUNS):
@@ -168,7 +168,7 @@ def _closed(table: Any, call: str) -> Fault | None:
 
 
 def judge(used: Used) -> Result:
-    """Accept if every process saw the table as main wrote it, and nothing is left."""
+    """Accept the answer if every process saw the table as main wrote it, and nothing is left."""
     if used.alone:
         reject(used.alone)
     for epochs in used.runs:

@@ -1,9 +1,9 @@
 """Grade "12.fix": noise that depends on seed, epoch, and index, and on nothing else.
 
 Three datasets exist at the same time. Two of them have the same seed, but different signals and
-lengths. The third has the next seed. They run in different orders, with different numbers of
+lengths. The third has the next seed. All three run in different orders, with different numbers of
 workers. The check compares each noise with all others. Some indices are far apart, because a packed
-key such as epoch * 1000 + index repeats there.
+key such as epoch * 1000 + index repeats for such indices.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dltutor.lessons.lesson_12.material import Signals
 from dltutor.observation import errors
 
 _LENGTHS: Final = (1200, 1200, 1300)  # signals in each dataset
-_READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 of them
-_LONG: Final = 8  # seconds for each thing that the answer does
+_READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 indices
+_LONG: Final = 8  # seconds for each step of the answer
 _SEEDS: Final = (3, 4, 3)
 Plan = tuple[int, int, tuple[int, ...]]  # workers, the number of the dataset, and its epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
@@ -46,7 +46,7 @@ class Run:
     """What a run of one dataset delivered.
 
     Args:
-        workers: Number of workers. Two workers are persistent.
+        workers: The number of workers. If there are two, they're persistent.
         signals: How many signals the dataset has.
         seed: The dataset's seed.
         end: How the run ended.
@@ -151,7 +151,7 @@ class _Hash:
 
 
 def _states() -> list[int]:
-    # Digests of the global generators that torch seeds in a worker.
+    # Return digests of the global generators that torch seeds in a worker.
     numpy: Any = np.random.get_state(legacy=True)
     return [
         hash(random.getstate()),
@@ -184,7 +184,7 @@ def _listed(generators: Iterable[str]) -> str:
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Accept if each seed, epoch, and index always has the same noise, and no two share one."""
+    """Accept the answer if each seed, epoch, and index always has the same, unique noise."""
     # Each noise, with the run where it first arrived, and how many signals that run had.
     known: dict[Key, tuple[Noise, str, int]] = {}
     owner: dict[Noise, Key] = {}

@@ -1,7 +1,7 @@
 """A job for two ranks, which `torchrun` starts: `torchrun --nproc-per-node 2 job.py`.
 
-`job.py --set-epoch FILE` runs it with `set_epoch`, and with the stream whose class is pickled in
-FILE.
+`job.py --set-epoch FILE` runs the job with `set_epoch`, and with the stream whose class is pickled
+in FILE.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def census(
     for _ in range(epochs):
         for batch in loader:
             came.update(names(batch))
-    if dist.is_available() and dist.is_initialized():  # then call it on all ranks
+    if dist.is_available() and dist.is_initialized():  # all ranks have to call this
         of_ranks: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(of_ranks, came)
         came = sum(of_ranks, Counter())
@@ -65,7 +65,7 @@ def census(
 
 
 def load(dataset: Any, sampler: Any = None) -> DataLoader[Any]:
-    """Make the loader of a rank, with two workers."""
+    """Make a rank's loader, with two workers."""
     fork: Any = "fork"
     return DataLoader(
         dataset, batch_size=8, num_workers=2, sampler=sampler, multiprocessing_context=fork
@@ -119,7 +119,7 @@ def summary(came: Counter[Any]) -> str:
 
 
 def say(text: str) -> None:
-    """Print on rank 0."""
+    """Print a message, but only on rank 0."""
     if dist.get_rank() == 0:
         print(text, flush=True)
 

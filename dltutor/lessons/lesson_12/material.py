@@ -1,4 +1,4 @@
-"""Measure generators and start the job for notebook 12, and provide the starter of "12.fix"."""
+"""Measure generators, start the job, and provide the starter for notebook 12."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FIRST: Final = re.compile(r"  rank      : \d|  exitcode  : -?\d+|\w*Error: .*")
 
 
 class Signals(Dataset[torch.Tensor]):
-    """The starter of "12.fix": signals with noise, from a generator that is made once."""
+    """Signals with noise, from a generator that is made once. "12.fix" starts with this class."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals = signals
@@ -119,7 +119,7 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
     Args:
         stream: The class of the stream that the job runs, with `set_epoch`. By default, the job
             runs the two streams that fail, without `set_epoch`.
-        deadline: Seconds after which the job and all of its processes are killed.
+        deadline: Seconds after which we kill all of the job's processes.
     """
     with workspace() as (folder, interrupts):
         arguments = []
@@ -143,7 +143,7 @@ def kept(output: str) -> list[str]:
     before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
     matches = [_KEPT.match(line) for line in before.splitlines()]
     matches += [_FIRST.match(line) for line in first.splitlines()]
-    # The other ranks only raise "Connection closed by peer", because this one has ended.
+    # The other ranks only raise "Connection closed by peer", because this rank has ended.
     found = re.search(r"rank      : (\d)", first)
     own = f"[rank{found[1] if found else 0}]"
     lines = [match[0] for match in matches if match]

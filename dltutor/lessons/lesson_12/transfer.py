@@ -1,6 +1,6 @@
 """Grade "12.transfer": a stream that the workers of all ranks share.
 
-One process makes a dataset for each rank, and runs each in its own loader.
+One process makes a dataset for each rank, and runs each dataset in its own loader.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dltutor.lessons.engine.outcomes import (
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
-_LONG: Final = 6  # seconds for each thing that the answer does
+_LONG: Final = 6  # seconds for each step of the answer
 _BATCH: Final = 4
-_ENOUGH: Final = 30  # records of a rank, from which on each of its workers should give some
+_ENOUGH: Final = 30  # a rank with this many records should get some from each worker
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many ranks, workers for each rank, records, and epochs."""
+    """The number of ranks, workers for each rank, records, and epochs."""
 
     ranks: int
     workers: int
@@ -74,16 +74,15 @@ class Run:
 
 
 def records_of(plan: Plan) -> list[int]:
-    """Return the records of a plan: different numbers with the same remainder for any divisor.
+    """Return the records of a plan, which are different multiples of 12.
 
-    So a class that deals out records by their values, instead of their positions, leaves workers
-    idle.
+    A class that deals out such records by value, not by position, leaves workers idle.
     """
     return [12 * (1000 * plan.records + 37 * number % 1009) for number in range(plan.records)]
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Run the class by each plan, up to the first wrong run."""
+    """Run the class as each plan says, up to the first wrong run."""
     runs: list[Run] = []
     for plan in PLANS:
         runs.append(_run(answer, plan))
@@ -136,7 +135,7 @@ def _collate(records: list[Any]) -> Came:  # called in the worker
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Accept if no record arrived twice, and all ranks got the same number, in every plan."""
+    """Accept the answer if in every plan, no record arrived twice and ranks got equal shares."""
     for run in runs:
         for number, rank in enumerate(run.ranks):
             ended_well(rank.end, f"with {run.plan}, on rank {number}")

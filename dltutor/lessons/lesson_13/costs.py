@@ -1,7 +1,7 @@
 """Count what a loader costs, and provide loaders with known speed for lesson 13's checks.
 
 The costs are the processes that a loader starts and the tensors that it sends. The loaders with
-known speed have a clock that only moves when one of them is asked for a batch.
+known speed have a clock that moves only when the answer takes a batch or ends workers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def messages() -> Iterator[list[int]]:
     pickler: Any = ForkingPickler
     rebuild, loads = reductions.rebuild_tensor, pickler.loads
 
-    @wraps(rebuild)  # workers send the function's name
+    @wraps(rebuild)  # because workers send the function by its name
     def rebuilding(*arguments: Any) -> Any:
         inside[0] += 1
         return rebuild(*arguments)  # type: ignore[no-untyped-call]
@@ -84,7 +84,7 @@ class Record:
 
     workers: int
     taken: int = 0
-    right: float = 0.0  # seconds for a batch, as it should be measured
+    right: float = 0.0  # seconds for a batch, as the answer should measure it
 
 
 class Rehearsal:
@@ -111,12 +111,12 @@ class Rehearsal:
         return loader
 
     def begin(self, workers: int) -> _Batches:
-        """Begin an epoch of such a loader."""
+        """Begin an epoch of a loader that pretends to have workers."""
         if self._crowd():
             gc.collect()  # reference cycles aren't what the exercise is about
         self.crowded += self._crowd()
         self.runs.append(Record(workers))
-        slower = 1 + 0.1 * len(self.runs)  # the machine gets busier with every run
+        slower = 1 + 0.1 * len(self.runs)  # as if the machine got busier with every run
         if not workers:
             return _Batches(self, self.runs[-1], slower)
         batches = _FromWorkers(self, self.runs[-1], slower)
@@ -158,7 +158,7 @@ class _Batches:
 
 
 class _FromWorkers(_Batches):
-    """The same with workers. Ending them moves the clock, too."""
+    """The same iterator with workers. Ending the workers moves the clock, too."""
 
     def _shutdown_workers(self) -> None:  # torch's iterators have this method
         if not self.ended:

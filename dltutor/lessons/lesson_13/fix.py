@@ -1,7 +1,7 @@
 """Grade "13.fix": batches for a training loop, from workers that start once.
 
-The check doesn't measure time. It counts what costs time: processes that start, tensors that arrive
-in main with a batch, and samples that are made in main or too early.
+The check doesn't measure time but counts what costs time: processes that start, tensors that arrive
+in main with a batch, and samples made in main or too early.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from dltutor.lessons.lesson_13.costs import messages, starts
 from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
-_BATCH: Final = 32  # reviews
+_BATCH: Final = 32  # reviews in a batch
 _MOST: Final = 3  # tensors that may arrive in main with a batch
 _LOOKED_AT: Final = 2  # samples that main may make by itself, to see what they look like
-_AHEAD: Final = 32  # batches that may be made before the first one is delivered
+_AHEAD: Final = 32  # batches that the workers may make before the first one arrives
 _LONG: Final = 12  # seconds for each run
-#: Workers, reviews, and steps of each run, which has at least two epochs. The last is broken off.
+#: Workers, reviews, and steps of each run (at least two epochs). The check breaks off the last.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
-_BROKEN_OFF: Final = 2  # steps of the last run
+_BROKEN_OFF: Final = 2  # steps before the check breaks off the last run
 
 
 def starter(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    """The starter of "13.fix", as in the notebook."""
+    """Yield `steps` batches, each from a new iterator, as the starter code for "13.fix" does."""
     loader: DataLoader[Any] = DataLoader(
         dataset,
         32,
@@ -55,17 +55,17 @@ class Run:
     """What one run of an answer delivered, and what it cost.
 
     Args:
-        workers: The number of workers that it was given.
+        workers: The number of workers that the answer got.
         steps: How many batches the check asked for, or took before it broke off the loop.
         epoch: How many batches an epoch has.
         batches: How many batches arrived.
-        odd: What's wrong with a batch.
-        order: What's wrong with the order.
-        started: How many processes it started.
+        odd: What's wrong with a batch, or None.
+        order: What's wrong with the order, or None.
+        started: How many processes the answer started.
         tensors: How many tensors arrived in main with a batch.
         in_main: How many samples main made by itself.
-        first: How many samples had been made when the first batch arrived.
-        left: What was still running afterwards: "2 processes", or "".
+        first: How many samples existed when the first batch arrived.
+        left: What was still running afterward: "2 processes", or "".
         broken_off: Whether the check stopped asking for batches after some steps.
     """
 
@@ -101,7 +101,7 @@ def _one_run(
             for batch in islice(coming, take or steps + 1):
                 first[0] = first[0] or dataset.made()
                 batches.append(batch)
-        except RuntimeError as error:  # Python raises it for a StopIteration in a generator
+        except RuntimeError as error:  # Python raises this for a StopIteration in a generator
             if not isinstance(error.__cause__, StopIteration):
                 raise
         if hasattr(coming, "close"):
@@ -111,7 +111,7 @@ def _one_run(
         made(go, call=f"my_batches(dataset, {steps}, {workers})", within=within)
         gc.collect()
     left = still_running()
-    # Read the batches last, because a later batch must not change an earlier one.
+    # Read the batches last, to see whether a later batch has changed an earlier one.
     odd, numbers = _read(batches, dataset)
     # A batch may take several messages. And main may have received more batches than the loop took,
     # but not more than the workers made.
@@ -135,7 +135,7 @@ def _one_run(
 
 
 def _read(batches: list[Any], dataset: Reviews) -> tuple[Fault | None, list[list[int]]]:
-    # Returns what's wrong with a batch, and the numbers of the reviews in each batch.
+    # Return what's wrong with a batch, and the numbers of the reviews in each batch.
     pairs = zip(dataset.reviews, dataset.labels, strict=True)
     known = {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
     found: list[list[int]] = []
@@ -172,7 +172,7 @@ def _form(thing: Any) -> str:
 
 
 def _order(batches: list[list[int]], size: int) -> Fault | None:
-    # Returns what's wrong with the order of the reviews. An epoch has `size` reviews.
+    # Return what's wrong with the order of the reviews. An epoch has `size` reviews.
     numbers = [number for batch in batches for number in batch]
     epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
     for epoch in epochs:
@@ -192,7 +192,7 @@ def _order(batches: list[list[int]], size: int) -> Fault | None:
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
-    """Run the answer with 2, 0, and 4 workers, and break off one run, up to the first wrong run."""
+    """Run the answer with 2, 0, and 4 workers, then break off a run, up to the first mistake."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
     runs: list[Run] = []
@@ -229,7 +229,7 @@ def _wrong(run: Run) -> Fault | None:
 
 
 def judge(runs: tuple[Run, ...]) -> Result:
-    """Accept if every run was right and cost no more than it had to."""
+    """Accept the answer if every run was right and cost no more than it had to."""
     for run in runs:
         if wrong := _wrong(run):
             not_yet(wrong.code, workers=run.workers, **wrong.fields)

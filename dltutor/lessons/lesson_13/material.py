@@ -1,4 +1,4 @@
-"""The datasets, jobs, tables, and figure of notebook 13."""
+"""Datasets, jobs, tables, and a figure for notebook 13."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """Reviews as word numbers, each with a label. All are different, and one is empty."""
+    """Reviews as word numbers, each with a label. All reviews are different, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
         self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
         self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
         self.labels = random.integers(0, 2, length).tolist()
-        # How many samples each process has made. Each process has its own place.
+        # How many samples each process has made, each in its own slot.
         self._made = torch.zeros(_PROCESSES, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ def draw_curves(found: Mapping[str, Throughput]) -> Curves:
     """Draw throughput against workers, with a bar for the middle half of the runs at each point.
 
     Args:
-        found: Loader's name -> what was measured.
+        found: A loader's name -> what we measured.
     """
     cores = machine().cores
     with rc_context(STYLE):
@@ -104,11 +104,11 @@ def draw_curves(found: Mapping[str, Throughput]) -> Curves:
 
 
 def eight_against_none(found: Mapping[str, Throughput]) -> Table:
-    """Say how much faster 8 workers are than none.
+    """Show how much faster 8 workers are than none.
 
     Args:
-        found: Loader's name -> what was measured with 0 and 8 workers, for a loader that waits, one
-            that computes, and one whose samples are in memory.
+        found: A loader's name -> what we measured with 0 and 8 workers, for a loader that waits,
+            one that computes, and one whose samples are in memory.
     """
     times = {}
     for name, each in found.items():
@@ -156,7 +156,7 @@ class _Decodes(_Waits):
 
 
 def _epoch(loader: DataLoader[Any], step: float) -> float:
-    # Returns the seconds of a second epoch, with the same workers.
+    # Return how many seconds a second epoch takes with the same workers.
     began = 0.0
     for _ in range(2):
         began = time.perf_counter()
@@ -166,7 +166,7 @@ def _epoch(loader: DataLoader[Any], step: float) -> float:
 
 
 def _quickest(dataset: Any) -> tuple[float, float]:
-    # Returns the seconds of the quickest of some samples, and its CPU time.
+    # Return the seconds that the quickest of 20 samples took, and that sample's CPU time.
     seconds = []
     for index in range(20):
         began, cpu = time.perf_counter(), time.thread_time()
@@ -196,7 +196,7 @@ def step_costs() -> Table:
 
 
 def four_jobs() -> Table:
-    """Show how long a sample of each of four jobs takes, and an epoch with 0, 2, and 8 workers."""
+    """Show how long each of four jobs takes for a sample, and an epoch with 0, 2, and 8 workers."""
     reviews = {"batch_size": 128, "collate_fn": as_list}
     jobs: dict[str, tuple[Any, dict[str, Any], float]] = {
         "A": (Sentences(6 * 128), reviews, 0),

@@ -1,7 +1,7 @@
 """Grade "13.transfer": a function that measures throughput by number of workers, and isn't fooled.
 
-The grader's clock only moves when a loader is asked for a batch. So the grader knows exactly what
-the function must return, on any machine.
+The grader's clock moves only when the function takes a batch or ends workers. So the grader knows
+exactly what the function must return, on any machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
 RUNS: Final = 3
-_LONG: Final = 10  # seconds
+_LONG: Final = 10  # seconds for each call
 _CLOSE: Final = 1e-6
 _CALLS: Final = ((0, 1, 4), [3, 0, 8, 2])  # the numbers of workers in each call
 
@@ -38,7 +38,7 @@ def starter(
     counts: Iterable[int],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Any:
-    """The starter of "13.transfer", as in the notebook."""
+    """Measure seconds per batch as the notebook's starter code for "13.transfer" does."""
     measured: dict[int, list[float]] = {}
     for workers in counts:
         loader = make_loader(workers)
@@ -55,13 +55,14 @@ class Measured:
     """What a function did and returned.
 
     Args:
-        counts: The numbers of workers that it was called with.
-        order: The number of workers of each run.
+        counts: The numbers of workers that the check passed.
+        order: The number of workers in each run, in order.
         taken: How many batches each run took.
-        right: The right seconds per batch of each run.
-        answer: Number of workers -> sorted measurements. None if it returned something else.
-        returned: What it returned, as a string.
-        looked: How often it read the clock.
+        right: The right seconds per batch for each run.
+        answer: Number of workers -> sorted measurements, or None if the function returned something
+            else.
+        returned: What the function returned, as a string.
+        looked: How often the function read the clock.
         crowded: How many runs began while the workers of another run were alive.
     """
 
@@ -111,7 +112,7 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(calls: tuple[Measured, ...]) -> Result:
-    """Accept if the seconds per batch are right, and the numbers of workers took turns."""
+    """Accept the answer if it measured right, and alternated between the numbers of workers."""
     for seen in calls:
         counts = list(seen.counts)
         if seen.answer is None:

@@ -1,7 +1,8 @@
 """Incident "images": augmentation repeats, and the workers never hear about the ramp.
 
-The loader has a `worker_init_fn` that should give each worker its own random numbers. It looks for
-the transform in the dataset, but that's a `Subset`, because some photos are held out.
+The loader has a `worker_init_fn` that should give each worker its own random numbers. That function
+looks for the transform in the dataset, but the dataset is a `Subset`, because some photos are held
+out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dltutor.lessons.lesson_14.scene import Cause, Incident
 
 _PHOTOS: Final = 96
 _SIDE, _SIZE, _RAMP = 32, 24, 4
-_STEP: Final = 4  # difference of neighboring pixels, so a photo shows where it was cut out
+_STEP: Final = 4  # difference between neighboring pixels, so that a crop shows its position
 _EPOCHS, _HELD_OUT = 6, 6
 _WORKERS: Final = (2, 0, 4)
 _WITHIN: Final = 25  # seconds for all epochs
@@ -75,7 +76,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Run six epochs with each number of workers. Are the draws fresh, and as the ramp says?"""
+    """Check six epochs with each number of workers: are the draws new, and as the ramp says?"""
     for workers in _WORKERS:
         before = started()
         got = made(
@@ -100,7 +101,7 @@ def _processes(count: int, workers: int) -> Fault | None:
 
 
 def _problem(folder: Path, got: list[Any]) -> Fault | None:
-    # Returns the first thing about the batches that isn't as the ticket asks.
+    # Return the first thing about the batches that isn't as the ticket asks.
     every = np.load(folder / "photos.npy")
     tints = [int(photo[2, 0, 0]) - 64 for photo in every]
     originals = dict(zip(tints, every, strict=True))
@@ -141,7 +142,7 @@ def _problem(folder: Path, got: list[Any]) -> Fault | None:
 
 
 def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> Fault | None:
-    # Returns the first thing that's wrong with the places and the brightness.
+    # Return the first thing that's wrong with the positions and the brightness.
     kept = max(
         sum(one[tint][:2] == other[tint][:2] for tint in one) / len(one)
         for one, other in pairwise(epochs)
@@ -164,8 +165,8 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
 
 
 def _decoded(photo: Any, originals: dict[int, Any]) -> tuple[int, int, int, float] | None:
-    # The ramps show the brightness. Then the corner shows the place, and the third channel shows
-    # which photo it is.
+    # The ramps show the brightness. With that known, the corner shows the position, and the third
+    # channel shows which photo it is.
     down, right, _ = photo
     brightness = (down[-1, 0] - down[0, 0]) * 255 / (_STEP * (_SIZE - 1))
     if not 0.25 < brightness < 2:

@@ -79,12 +79,12 @@ def causes() -> Table:
 
 
 def enter(seed: int, folder: str | Path | None = None) -> Room:
-    """Draw four incidents, and lay out the folder of each one that isn't there yet.
+    """Draw four incidents, and make the folders that don't exist yet.
 
     Args:
         seed: Any whole number. The same number draws the same four incidents in the same order.
-        folder: Where to lay them out. The default is `incidents`, next to the notebook. Your
-            changes there stay. To start over, delete an incident's folder.
+        folder: The folder that holds the incidents' folders (default `incidents`, next to the
+            notebook). The folders keep your changes. To start over, delete an incident's folder.
     """
     above = Path(folder or os.environ.get("DLTUTOR_INCIDENTS", "incidents")).absolute()
     drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))

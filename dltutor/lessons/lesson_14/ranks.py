@@ -1,7 +1,8 @@
 """Incident "ranks": all ranks get equal shares, but each rank makes its own batches.
 
 The shares have the same size and change with the epoch. But each rank sorts its share into batches
-of equally long recordings, and how many batches that makes depends on what's left of each length.
+of equally long recordings, and the number of batches depends on how many recordings of each length
+are left over.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dltutor.lessons.lesson_14.scene import Cause, Incident
 _RECORDINGS: Final = 141  # 19 batches, which no number of ranks divides evenly
 _BATCH, _WIDTH, _EPOCHS = 8, 96, 3
 _RANKS: Final = (2, 1, 3)
-_MOST_AGAIN: Final = 0.85  # of a rank's recordings, in the next epoch
+_MOST_AGAIN: Final = 0.85  # share of a rank's recordings that it may get again in the next epoch
 _WITHIN: Final = 20  # seconds for the epochs of one rank
 _JOB: Final = 90  # seconds for the job on two ranks
 
@@ -73,7 +74,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
-    # Returns the indices of each batch, by epoch, or a Fault if a batch is wrong.
+    # Return the indices of each batch, by epoch, or a Fault if a batch is wrong.
     found: list[list[list[int]]] = [[] for _ in range(_EPOCHS)]
     for epoch, _, recordings in batches(*asked):
         recordings = torch.as_tensor(recordings)
@@ -87,7 +88,7 @@ def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
 
 
 def _problem(got: list[Any]) -> Fault | None:
-    # Returns the first thing that's wrong with what the ranks got.
+    # Return the first thing that's wrong with what the ranks got.
     if odd := next((each for each in got if isinstance(each, Fault)), None):
         return odd
     steps = [[len(epoch) for epoch in rank] for rank in got]

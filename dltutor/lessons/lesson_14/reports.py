@@ -19,9 +19,9 @@ from dltutor.lessons.engine.outcomes import Result, error_in_your_code, not_atte
 from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene, imported
 
-_MOST: Final = 2  # causes of an incident
+_MOST: Final = 2  # causes that an incident can have
 _JOB: Final = 60  # seconds for the training script
-_SEED: Final = 1402  # of a check's data. The learner's data has a different one.
+_SEED: Final = 1402  # the seed for a check's data. The learner's data has a different seed.
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ class Report:
     """What you hand in for an incident.
 
     Args:
-        scene: The incident, such as `room[0]`. Its folder is handed in as it is at that moment.
-        cause: The cause, by its name in `dltutor list`. If you found two, a list of names.
-        where: The function, class, or variable that has the fault, or a list of them.
+        scene: The incident, such as `room[0]`. You hand in the incident's folder as it is at that
+            moment.
+        cause: The cause, by its name in `dltutor list`. If you found two, give a list of names.
+        where: The function, class, or variable that has the fault, or a list of such names.
     """
 
     scene: Scene
@@ -46,8 +47,8 @@ class HandedIn:
     Args:
         folder: A copy of the learner's code, without the data.
         causes: The causes that the report names.
-        places: The words in its `where`, without the punctuation around them.
-        untouched: Whether the code is still as it came.
+        places: The words in the report's `where`, without punctuation.
+        untouched: Whether the learner has left the code unchanged.
     """
 
     folder: Path
@@ -114,8 +115,8 @@ class Evidence:
     """What's known about a report.
 
     Args:
-        handed_in: What was handed in.
-        fixed: The result if the report is right, too. None if the code is unchanged.
+        handed_in: What the learner handed in.
+        fixed: The result if the report is right, too, or None if the code is unchanged.
     """
 
     handed_in: HandedIn
@@ -129,13 +130,14 @@ def grader(
     at_most: int,
     job: bool = True,
 ) -> Grader[Evidence]:
-    """Grade an incident report: first what the fix does, then what the report says.
+    """Return a grader that checks first what the fix does, then what the report says.
 
     Args:
         incident: The incident.
-        run: Takes a folder with new data, and the learner's `data` and `train` imported from it.
-            Rejects a wrong fix, and returns the result for a right one.
-        at_most: Time limit of `run` in seconds.
+        run: A function that takes a folder with new data, and the learner's `data` and `train`
+            imported from that folder. The function rejects a wrong fix, and returns the result for
+            a right one.
+        at_most: The time limit for `run`, in seconds.
         job: Whether `train.train(folder)` has to run, too.
     """
 

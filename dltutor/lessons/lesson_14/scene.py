@@ -14,7 +14,7 @@ from typing import Any, Final
 from dltutor.lessons.engine import words
 
 REPOS: Final = Path(__file__).parent / "repos"
-_SEED: Final = 3  # of a folder's data, and of the data behind its records
+_SEED: Final = 3  # the seed for a folder's data, and for the data behind the folder's records
 
 _on_path: set[str] = set()
 
@@ -24,8 +24,9 @@ class Cause:
     """One cause of an incident.
 
     Args:
-        names: What the catalog calls it. The first name fits best, and the others are right, too.
-        places: The functions, classes, and variables that a report may name as its place.
+        names: What the catalog calls the cause. The first name fits best, and the others are right,
+            too.
+        places: The functions, classes, and variables that a report may name as the place.
     """
 
     names: tuple[str, ...]
@@ -34,12 +35,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class Incident:
-    """An incident. Its texts are in `exercises.toml`, under its name.
+    """An incident, whose messages are in `exercises.toml` under its name.
 
     Args:
-        name: The name of its exercise and its folder: "text" for "14.text" and `repos/text`.
+        name: The name of the exercise and the folder: "text" for "14.text" and `repos/text`.
         causes: One or two causes.
-        make_data: Writes the incident's data to a folder, from a seed.
+        make_data: A function that writes the incident's data to a folder, from a seed.
         not_yours: Files of code that a fix must leave as they are.
     """
 
@@ -79,7 +80,7 @@ class Scene:
         return f"14.{self.incident.name}"
 
     def read(self, name: str) -> Any:
-        """Return a file of the folder, as Markdown for the notebook.
+        """Return a file from the folder, as Markdown for the notebook.
 
         Args:
             name: The file's name, such as "train.log".
@@ -87,7 +88,7 @@ class Scene:
         Raises:
             ValueError: There's no such file.
         """
-        from IPython.display import Markdown  # no check needs it
+        from IPython.display import Markdown  # imported late, because no check needs it
 
         path = self.folder / name
         if not path.is_file():
@@ -116,7 +117,7 @@ def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
-    # Python would take the old bytecode for a file that changed within the same second.
+    # Python would use the old bytecode for a file that changed within the same second.
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     importlib.invalidate_caches()
     return importlib.import_module("data"), importlib.import_module("train")

@@ -1,7 +1,7 @@
 """Incident "table": all workers use one connection, because main opened it first.
 
 Each thread keeps its own connections. A forked worker runs as a copy of main's thread, so it has
-the same connections. And main has one, because it reads all rows to scale them.
+the same connections. And main has opened a connection, because main reads all rows to scale them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         for at, _ in databases:
             loaders.append(loader_of(data, at, workers, _WITHIN))
             with theirs():
-                loaders[0].dataset[0]  # main uses it first
+                loaders[0].dataset[0]  # main reads before any worker does
         for which, (loader, (at, rows)) in enumerate(zip(loaders, databases, strict=True), start=1):
             with theirs():
                 loaders[0].dataset[which]
@@ -85,12 +85,12 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _served(seed: int) -> tuple[Path, Any]:
-    # Returns a folder with a server, and the server's rows. The file in the folder then gets
-    # different rows.
+    # Return a folder with a server, and the server's rows. Then change the rows in the folder's
+    # file, to catch an answer that reads the file.
     at = Path(tempfile.mkdtemp())
     make_data(at, seed)
     rows = np.load(at / "rows.npy")
-    import_module("database").serve(at)  # the incident's own module, in its folder
+    import_module("database").serve(at)  # the module in the incident's folder
     np.save(at / "rows.npy", rows + 1)
     return at, rows
 
@@ -155,5 +155,5 @@ GRADER: Final = grader(
     INCIDENT,
     run,
     at_most=_WITHIN * len(_WORKERS) * 2 + _JOB + 15,
-    job=False,  # `run` runs the script, because a server has to be ended afterwards
+    job=False,  # `run` runs the script, because it has to end a server afterward
 )

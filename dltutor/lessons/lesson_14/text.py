@@ -1,7 +1,7 @@
 """Incident "text": each worker shuffles the stream its own way, and then takes its share.
 
 torch seeds `random` differently in each worker. So every worker takes every n-th shard from a
-different order: some shards arrive twice, and some never do.
+different order, which means that some shards arrive twice and some never do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Run two epochs with each number of workers. Does each block arrive once?"""
+    """Check two epochs with each number of workers: does each block arrive once?"""
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
@@ -96,7 +96,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
-    # Returns a collate_fn that counts its calls in each worker, or in main without workers.
+    # Return a collate_fn that counts its calls in each worker, or in main without workers.
     calls = torch.zeros(max(workers, 1), dtype=torch.int64).share_memory_()
 
     def counted(samples: Any) -> Any:
@@ -108,7 +108,7 @@ def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., 
 
 
 def _blocks(folder: Path) -> dict[bytes, str]:
-    # Returns block -> source. All blocks are different.
+    # Return block -> source. All blocks are different.
     found = {}
     for shard in (folder / "shards").glob("*.bin"):
         tokens = np.fromfile(shard, np.uint16).astype(np.int64)

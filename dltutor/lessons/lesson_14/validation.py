@@ -1,7 +1,7 @@
-"""Incident "validation": it keeps its batches, and starts new workers for each batch.
+"""Incident "validation": the validation keeps its batches, and starts new workers for each batch.
 
-`next` on a `Feed` makes a new iterator of the loader, and `Hardest` keeps a view of each batch. The
-deque that holds the views has a limit, but that's higher than the cluster's limit of open files.
+`next` on a `Feed` makes a new iterator over the loader, and `Hardest` keeps a view of each batch.
+The deque that holds the views has a limit, but it's higher than the cluster's limit for open files.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dltutor.lessons.lesson_14.scene import Cause, Incident
 
 _SCANS, _SIDE, _BATCH = 1024, 32, 16
 _BATCHES: Final = _SCANS // 2 // _BATCH
-_BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # of the scans of a batch
+_BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the scans in a batch
 _AHEAD: Final = 2  # batches that each worker prefetches
 _WORKERS: Final = (2, 0, 4)
 _WITHIN: Final = 20  # seconds for one validation
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write scans of noise. A scan's first number is its kind."""
+    """Write scans of noise. A scan's first number gives its kind."""
     random = np.random.default_rng(seed)
     scans = random.integers(256, size=(_SCANS, 3, _SIDE, _SIDE), dtype=np.uint8)
     scans += (scans[:, :1, :1, :1] // 64 * 8).astype(np.uint8)
@@ -60,7 +60,7 @@ def _model() -> nn.Module:
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Validate once with each number of workers. Is the result right, and is nothing kept?"""
+    """Check one validation with each number of workers: is it right, and does it keep nothing?"""
     started()
     for workers in _WORKERS:
         model = _model().train(workers > 0)

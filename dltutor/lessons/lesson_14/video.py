@@ -1,7 +1,7 @@
-"""Incident "video": some clips pass the check of their header, and then crash the decoder.
+"""Incident "video": some clips pass the header check, and then crash the decoder.
 
-The codec's `probe` only reads the header. `decode` copies each frame from where the header says
-that it begins, even if that's outside the file and outside the process's memory.
+The codec's `probe` only reads the header. `decode` copies each frame from the position in the
+header, even if that position is outside the file and outside the process's memory.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Run two epochs with each number of workers. Do all clips that can be decoded arrive?"""
+    """Check two epochs with each number of workers: do all clips that can be decoded arrive?"""
     clips, bad = _clips(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
@@ -100,7 +100,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         if missing or wrong:
             counts = {"clips": len(clips), "missing": missing, "wrong": len(wrong)}
             not_yet("other-clips", where=lead, **counts)
-        if (length := len(loader.dataset)) != len(clips):  # type: ignore[arg-type]  # it has a length
+        if (length := len(loader.dataset)) != len(clips):  # type: ignore[arg-type]  # Clips has a length
             not_yet("other-length", where=lead, length=length, clips=len(clips))
         _skipped(loader.dataset, bad, lead)
     return correct(clips=len(clips))

@@ -1,8 +1,8 @@
-"""What a run of this job is made of."""
+"""The settings for a run of this job."""
 
-SIZE = 24  # pixels of a side, after cutting out
+SIZE = 24  # pixels on each side of a crop
 BATCH = 16
 EPOCHS = 6
-RAMP = 4  # epochs until augmentation is at its full strength
+RAMP = 4  # epochs until augmentation reaches its full strength
 SEED = 7
-HELD_OUT = 6  # of so many photos, one is kept for testing
+HELD_OUT = 6  # one photo in this many is kept for testing

@@ -1,4 +1,4 @@
-"""The loader of augmented photos."""
+"""The loader for augmented photos."""
 
 import torch
 from config import BATCH
@@ -8,14 +8,14 @@ from transforms import Brightness, Compose, Crop, Mirror, Ramp
 
 
 def start_worker(worker):
-    """Give a worker numbers of its own, from the seed that torch has given it."""
+    """Give a worker its own random numbers, from the seed that torch gave the worker."""
     transform = getattr(get_worker_info().dataset, "transform", None)
-    if transform is not None:  # photos that are only looked at have none
+    if transform is not None:  # photos that we only look at have no transform
         transform.restart(torch.initial_seed())
 
 
 def make_loader(folder, workers=2, ramp=None):
-    """Batches of photos, shape (BATCH, 3, SIZE, SIZE), and their labels."""
+    """Load batches of photos, shape (BATCH, 3, SIZE, SIZE), and their labels."""
     transform = Compose(Crop(), Mirror(), Brightness(ramp or Ramp()))
     return DataLoader(
         for_training(Photos(folder, transform)),

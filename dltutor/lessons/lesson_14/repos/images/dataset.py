@@ -1,4 +1,4 @@
-"""Photos with their labels, and which of them are for training."""
+"""Photos with their labels, and the choice of photos for training."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, Subset
 
 
 class Photos(Dataset):
-    """A photo between 0 and 1, transformed whenever it is read, and its label."""
+    """Photos between 0 and 1, each transformed whenever it's read, and their labels."""
 
     def __init__(self, folder, transform=None):
         self.photos = np.load(Path(folder, "photos.npy"), mmap_mode="r")
@@ -27,5 +27,5 @@ class Photos(Dataset):
 
 
 def for_training(photos):
-    """All but every HELD_OUT-th photo."""
+    """Return all photos except every HELD_OUT-th one."""
     return Subset(photos, [index for index in range(len(photos)) if index % HELD_OUT])

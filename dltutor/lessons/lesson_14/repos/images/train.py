@@ -1,4 +1,4 @@
-"""Train a small classifier of photos."""
+"""Train a small classifier for photos."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from transforms import Ramp
 
 
 def batches(folder, workers, epochs):
-    """The epoch, the photos and the labels of each batch, epoch after epoch."""
+    """Yield the epoch, the photos, and the labels of each batch, epoch after epoch."""
     ramp = Ramp()
     loader = make_loader(folder, workers, ramp)
     for epoch in range(epochs):
@@ -19,7 +19,7 @@ def batches(folder, workers, epochs):
 
 
 def make_model():
-    """Pixels in, scores of four labels out."""
+    """Make a model that takes pixels and returns scores for four labels."""
     return torch.nn.Sequential(
         torch.nn.Flatten(),
         torch.nn.Linear(3 * SIZE * SIZE, 32),
@@ -29,7 +29,7 @@ def make_model():
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Prints the loss of each epoch."""
+    """Train, and print the loss of each epoch."""
     torch.manual_seed(0)
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

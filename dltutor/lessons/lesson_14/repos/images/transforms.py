@@ -1,11 +1,11 @@
-"""Augmentation: steps that take a photo, shape (3, height, width), and return one."""
+"""Augmentation steps, which take a photo, shape (3, height, width), and return a photo."""
 
 import numpy as np
 from config import RAMP, SEED, SIZE
 
 
 class Ramp:
-    """How strong augmentation is: not at all in epoch 0, fully from epoch RAMP on."""
+    """The strength of augmentation, which is 0 in epoch 0 and full from epoch RAMP on."""
 
     def __init__(self, epoch=0):
         self.epoch = epoch
@@ -16,15 +16,15 @@ class Ramp:
 
 
 class Step:
-    """A step with numbers of its own: one step more leaves those of the others as they were."""
+    """A step with its own random numbers, which don't change if you add another step."""
 
     def restart(self, *seed):
-        """Draw other numbers from now on."""
+        """Draw different numbers from now on."""
         self.numbers = np.random.default_rng(seed)
 
 
 class Crop(Step):
-    """SIZE x SIZE pixels, from anywhere."""
+    """A crop of SIZE x SIZE pixels, from anywhere in the photo."""
 
     def __call__(self, photo):
         top, left = self.numbers.integers(0, photo.shape[-1] - SIZE + 1, size=2)
@@ -32,14 +32,14 @@ class Crop(Step):
 
 
 class Mirror:
-    """Left for right, every other time."""
+    """A swap of left and right, about every other time."""
 
     def __call__(self, photo):
         return photo[:, :, ::-1] if np.random.random() < 0.5 else photo
 
 
 class Brightness(Step):
-    """Darker or brighter, by up to a half where the ramp is at its end."""
+    """A change in brightness, by up to a half at the end of the ramp."""
 
     def __init__(self, ramp):
         self.ramp = ramp
@@ -50,14 +50,14 @@ class Brightness(Step):
 
 
 class Compose:
-    """One step after the other."""
+    """Steps that run one after the other."""
 
     def __init__(self, *steps):
         self.steps = steps
         self.restart(SEED)
 
     def restart(self, seed):
-        """Draw other numbers from now on, in all steps."""
+        """Draw different numbers from now on, in all steps."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Step):
                 step.restart(seed, number)

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Recordings(Dataset):
-    """A recording: its index, and its numbers."""
+    """Recordings, each as its index and its numbers."""
 
     def __init__(self, folder):
         self.recordings = np.load(Path(folder, "recordings.npy"), mmap_mode="r")
@@ -24,7 +24,7 @@ class Recordings(Dataset):
 
 
 def make_loader(folder, rank, ranks, workers=2):
-    """Batches of indices and recordings for a rank."""
+    """Load batches of indices and recordings for a rank."""
     dataset = Recordings(folder)
     share = Share(len(dataset), rank, ranks)
     return DataLoader(

@@ -1,4 +1,4 @@
-"""Which recordings a rank gets, in which order, and which of them together."""
+"""The choice of recordings for a rank, their order, and their batches."""
 
 from collections import defaultdict
 
@@ -8,9 +8,9 @@ from torch.utils.data import Sampler
 
 
 class Share(Sampler):
-    """The indices of a rank: every `ranks`-th of an order that all ranks agree on.
+    """A rank's indices, which are every `ranks`-th from an order that all ranks agree on.
 
-    The first indices come twice where the number does not divide: all shares are equally long.
+    If the number doesn't divide, the first indices come twice, so all shares are equally long.
     """
 
     def __init__(self, length, rank, ranks):
@@ -18,7 +18,7 @@ class Share(Sampler):
         self.epoch = 0
 
     def set_epoch(self, epoch):
-        """Another order from now on, on all ranks the same."""
+        """Use a different order from now on, the same one on all ranks."""
         self.epoch = epoch
 
     def __iter__(self):
@@ -32,9 +32,9 @@ class Share(Sampler):
 
 
 class Batches(Sampler):
-    """The indices of a sampler, in batches of recordings that are equally long.
+    """A sampler's indices, in batches of recordings that are equally long.
 
-    What is left of each length at the end is a smaller batch.
+    For each length, the recordings left over at the end make a smaller batch.
     """
 
     def __init__(self, sampler, lengths, size):

@@ -1,4 +1,4 @@
-"""Fit an encoder of recordings, on as many ranks as torchrun starts."""
+"""Fit an encoder for recordings, on as many ranks as torchrun starts."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from torch import distributed
 
 
 def batches(folder, rank, ranks, workers, epochs):
-    """The epoch, the indices and the recordings of each batch of a rank, epoch after epoch."""
+    """Yield the epoch, the indices, and the recordings of a rank's batches, epoch after epoch."""
     loader = make_loader(folder, rank, ranks, workers)
     for epoch in range(epochs):
         loader.batch_sampler.set_epoch(epoch)
@@ -21,7 +21,7 @@ def batches(folder, rank, ranks, workers, epochs):
 
 
 def train(folder, epochs=EPOCHS):
-    """Prints what each rank has done, when an epoch is over on all of them."""
+    """Fit, and print what each rank has done when all ranks have finished an epoch."""
     distributed.init_process_group("gloo", timeout=timedelta(seconds=20))
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)

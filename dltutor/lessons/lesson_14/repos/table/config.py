@@ -1,6 +1,6 @@
-"""What a run of this job is made of."""
+"""The settings for a run of this job."""
 
 CUSTOMERS = 64
 BATCH = 4
 EPOCHS = 3
-RECENT = 16  # rows that a process keeps at hand
+RECENT = 16  # rows that a process keeps in memory

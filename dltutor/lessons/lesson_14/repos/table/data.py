@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Customers(Dataset):
-    """The id of a customer, and the numbers, scaled."""
+    """Customers, each as an id and scaled numbers."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -24,7 +24,7 @@ class Customers(Dataset):
 
 
 def make_loader(folder, workers=2):
-    """Batches of customers: their ids, and their numbers, shape (BATCH, 8)."""
+    """Load batches of customers: their ids, and their numbers, shape (BATCH, 8)."""
     return DataLoader(
         Customers(folder),
         batch_size=BATCH,

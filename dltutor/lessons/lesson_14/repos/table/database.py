@@ -1,4 +1,4 @@
-"""The customer database: a server in a process of its own, and its client."""
+"""The customer database: a server in a process of its own, and a client."""
 
 import os
 import signal
@@ -17,14 +17,14 @@ QUESTION, ANSWER = struct.Struct("<q"), struct.Struct(f"<{COLUMNS}d")
 
 
 class Connection:
-    """A connection to the server of a folder, which is started if it does not run."""
+    """A connection to a folder's server, which starts with the first connection."""
 
     def __init__(self, folder):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(serve(folder))
 
     def row(self, customer):
-        """The numbers of a customer, a tuple of COLUMNS floats."""
+        """Return a customer's numbers, as a tuple of COLUMNS floats."""
         self.socket.sendall(QUESTION.pack(customer))
         answer = self.socket.recv(ANSWER.size, socket.MSG_WAITALL)
         if len(answer) < ANSWER.size:
@@ -42,7 +42,7 @@ _servers = {}
 
 
 def serve(folder):
-    """Where the server of a folder listens; it ends with the process that started it."""
+    """Return where a folder's server listens. The server ends with the process that started it."""
     folder = os.path.abspath(folder)
     if folder not in _servers:
         command = [sys.executable, "-I", os.path.abspath(__file__), folder]
@@ -52,18 +52,18 @@ def serve(folder):
 
 
 class Handler(socketserver.BaseRequestHandler):
-    """Answers the questions of one connection, one after the other."""
+    """A handler that answers the questions from one connection, one after the other."""
 
     def handle(self):
-        """Until the client closes it."""
+        """Answer until the client closes the connection."""
         self.server.note()
         while len(asked := self.request.recv(QUESTION.size, socket.MSG_WAITALL)) == QUESTION.size:
-            time.sleep(0.002)  # it is a busy server
+            time.sleep(0.002)  # this server is busy
             self.request.sendall(ANSWER.pack(*self.server.rows[QUESTION.unpack(asked)[0]]))
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Serves the rows of a folder, and counts its connections in `connections.log`."""
+    """A server for a folder's rows, with a line in `connections.log` for each connection."""
 
     daemon_threads = True
 
@@ -72,17 +72,17 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(f"\0customers-{os.getpid()}", Handler)
 
     def note(self):
-        """One more."""
+        """Record one more connection."""
         with open(os.path.join(self.folder, "connections.log"), "a") as log:
             log.write("connected\n")
 
     def handle_error(self, request, client_address):
-        """A client that is gone."""
+        """Ignore a client that is gone."""
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Stop is meant for the notebook
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # because Stop is meant for the notebook
     server = Server(sys.argv[1])
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"\0customers-{os.getpid()}", flush=True)
-    sys.stdin.read()  # until the process that started this one ends
+    sys.stdin.read()  # returns when the process that started this one ends

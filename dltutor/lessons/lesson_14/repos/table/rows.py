@@ -1,4 +1,4 @@
-"""Reads rows from the customer database."""
+"""Read rows from the customer database."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ _own = threading.local()
 
 
 def connection(folder):
-    """This thread's connection to a database; one must not be used by two threads."""
+    """Return this thread's own connection to a database. Two threads must not share one."""
     connections = vars(_own)
     folder = os.path.abspath(folder)
     if folder not in connections:
@@ -23,6 +23,6 @@ def connection(folder):
 
 @lru_cache(maxsize=RECENT)
 def read(folder, customer):
-    """The numbers of a customer, as the database has them."""
+    """Return a customer's numbers, as the database has them."""
     with _lock:
         return np.array(connection(folder).row(customer))

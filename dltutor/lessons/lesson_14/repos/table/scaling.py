@@ -1,10 +1,10 @@
-"""Scales the numbers of customers, column by column."""
+"""Scale the customers' numbers, column by column."""
 
 import numpy as np
 
 
 class Scaler:
-    """Subtracts the mean, and divides by the deviation."""
+    """A scaler that subtracts the mean, and divides by the deviation."""
 
     def __init__(self, rows):
         rows = np.stack([*rows])

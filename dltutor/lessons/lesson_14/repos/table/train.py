@@ -1,4 +1,4 @@
-"""Fit a linear score of customers."""
+"""Fit a linear score for customers."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from data import make_loader
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Prints the loss of each epoch."""
+    """Fit, and print the loss of each epoch."""
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -16,7 +16,7 @@ def train(folder, workers=2, epochs=EPOCHS):
     for epoch in range(epochs):
         total = 0.0
         for customers, numbers in loader:
-            score = (customers % 8).float() / 8  # what the numbers should tell
+            score = (customers % 8).float() / 8  # what the numbers should predict
             loss = (model(numbers).squeeze(1) - score).square().mean()
             optimizer.zero_grad()
             loss.backward()

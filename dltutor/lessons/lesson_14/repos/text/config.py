@@ -1,4 +1,4 @@
-"""What a run of this job is made of."""
+"""The settings for a run of this job."""
 
 CONTEXT = 32  # tokens that the model reads
 BATCH = 16

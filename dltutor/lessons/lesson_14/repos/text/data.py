@@ -1,4 +1,4 @@
-"""The loader of blocks."""
+"""The loader for blocks."""
 
 import torch
 from config import BATCH
@@ -8,12 +8,12 @@ from torch.utils.data import DataLoader
 
 
 def start_worker(worker):
-    """A worker only reads: one thread is enough."""
+    """Leave a worker with one thread, which is enough because it only reads."""
     torch.set_num_threads(1)
 
 
 def make_loader(folder, workers=2):
-    """Batches of blocks, shape (at most BATCH, CONTEXT + 1)."""
+    """Load batches of blocks, shape (at most BATCH, CONTEXT + 1)."""
     return DataLoader(
         Blocks(load(folder)),
         BATCH,

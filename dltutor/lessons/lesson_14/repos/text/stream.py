@@ -7,18 +7,18 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 
 def shuffled(things):
-    """The same things in another order."""
+    """Return the same things in a different order."""
     return random.sample(things, len(things))
 
 
 def share(things):
-    """Those that fall to this worker: of n workers, each has every n-th."""
+    """Return this worker's share of the things, where each of n workers gets every n-th."""
     info = get_worker_info()
     return things[info.id :: info.num_workers] if info else things
 
 
 class Blocks(IterableDataset):
-    """Every block of every shard; the shards in another order in each epoch."""
+    """Every block of every shard, with the shards in a different order in each epoch."""
 
     def __init__(self, shards):
         self.shards = shards

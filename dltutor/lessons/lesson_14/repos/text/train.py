@@ -1,4 +1,4 @@
-"""Train a bigram model for one epoch, and tell how well it knows each source."""
+"""Train a bigram model for one epoch, and report how well it knows each source."""
 
 import math
 import random
@@ -13,27 +13,27 @@ from torch.nn.functional import cross_entropy
 
 
 def seed_everything(seed):
-    """The same numbers in every run."""
+    """Make every run draw the same numbers."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
 
 
 def loss_of(model, blocks):
-    """The mean loss of the tokens that follow."""
+    """Return the mean loss for predicting the tokens that follow."""
     return cross_entropy(model(blocks[:, :-1]).flatten(0, 1), blocks[:, 1:].flatten())
 
 
 @torch.no_grad()
 def held_out(model, folder):
-    """The loss of each source, of text that is not trained on."""
+    """Yield the loss for each source, on text that the model isn't trained on."""
     for shard in load(folder, "held-out"):
         blocks = np.stack([shard.block(number) for number in range(len(shard))])
         yield shard.source, loss_of(model, torch.from_numpy(blocks)).item()
 
 
 def train(folder, seed=SEED):
-    """One epoch."""
+    """Train for one epoch, and print the losses."""
     seed_everything(seed)
     blocks = count(load(folder))
     print(f"{blocks} blocks, {math.ceil(blocks / BATCH)} steps planned, seed {seed}")

@@ -1,6 +1,6 @@
-"""What a run of this job is made of."""
+"""The settings for a run of this job."""
 
 BATCH = 16
 EPOCHS = 5
-SHOWN = 1000  # scans that the report shows at most
-OPEN_FILES = 128  # that the cluster allows a process
+SHOWN = 1000  # the most scans that the report shows
+OPEN_FILES = 128  # files that a process may open on the cluster

@@ -1,4 +1,4 @@
-"""Scans of tissue with the kind of each, and their loaders."""
+"""Tissue scans with their kinds, and their loaders."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Scans(Dataset):
-    """Half of the scans: (3, 32, 32) between 0 and 1, and a kind."""
+    """Half of the scans, shape (3, 32, 32), between 0 and 1, and their kinds."""
 
     def __init__(self, folder, validation):
         scans = np.load(Path(folder, "scans.npy"), mmap_mode="r")
@@ -25,7 +25,7 @@ class Scans(Dataset):
 
 
 class Feed:
-    """The batches of a loader: all of an epoch in a loop, or one with `next`."""
+    """A loader's batches: all of an epoch in a loop, or one with `next`."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -41,7 +41,7 @@ class Feed:
 
 
 def make_loader(folder, workers=2, validation=False):
-    """Batches of scans and kinds."""
+    """Load batches of scans and kinds."""
     return DataLoader(
         Scans(folder, validation),
         BATCH,

@@ -1,4 +1,4 @@
-"""What a validation finds out."""
+"""What a validation measures."""
 
 from collections import deque
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from config import SHOWN
 
 
 class Mean:
-    """The mean of numbers that come one after the other."""
+    """The mean of numbers that arrive one after the other."""
 
     def __init__(self):
         self.values = []
@@ -20,7 +20,7 @@ class Mean:
 
 
 class Hardest:
-    """Of each batch the scan with the highest loss, in order."""
+    """The scan with the highest loss from each batch, in order."""
 
     def __init__(self):
         self.scans = []
@@ -30,7 +30,7 @@ class Hardest:
 
 
 class Report:
-    """The hardest scans of all epochs, the latest SHOWN of them."""
+    """The latest hardest scans from all epochs, at most SHOWN."""
 
     def __init__(self):
         self.scans = deque(maxlen=SHOWN)
@@ -41,7 +41,7 @@ class Report:
 
 @contextmanager
 def evaluating(model):
-    """The model without dropout, and as it was afterwards."""
+    """Put the model into eval mode during this block, and restore its mode afterward."""
     was = model.training
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""Train a classifier of scans, and validate it after each epoch."""
+"""Train a classifier for scans, and validate it after each epoch."""
 
 import resource
 import time
@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 @torch.no_grad()
 def validate(model, folder, workers=2):
-    """The mean loss, and of each batch the scan with the highest, for the report."""
+    """Return the mean loss, and the hardest scan from each batch, for the report."""
     feed = Feed(make_loader(folder, workers, validation=True))
     mean, hardest = Mean(), Hardest()
     with evaluating(model):
@@ -26,7 +26,7 @@ def validate(model, folder, workers=2):
 
 
 def train_epoch(model, optimizer, feed):
-    """Each scan once."""
+    """Train on each scan once."""
     for scans, kinds in feed:
         optimizer.zero_grad()
         cross_entropy(model(scans), kinds).backward()
@@ -34,7 +34,7 @@ def train_epoch(model, optimizer, feed):
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Prints how each epoch went, and returns the report."""
+    """Train, print how each epoch went, and return the report."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -1,4 +1,4 @@
-"""The archive of clips: which of them can be played."""
+"""The archive of clips, and which clips can be played."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from codec import probe
 
 
 def playable(path):
-    """Whether the codec takes a clip."""
+    """Return whether the codec accepts a clip."""
     try:
         probe(path)
     except ValueError:
@@ -15,7 +15,7 @@ def playable(path):
 
 
 def clips(folder):
-    """The clips that can be played, by name; and the names of the others."""
+    """Return the clips that can be played, sorted by name, and the names of the others."""
     good, others = [], []
     for path in sorted(Path(folder, "clips").glob("*.clip")):
         if playable(path):

@@ -1,6 +1,6 @@
-"""Decodes clips: the vendor's binding of a library in C, done here with ctypes.
+"""Decode clips with the vendor's C library. Here, ctypes stands in for that library.
 
-A clip is MAGIC, 4 bytes of flags, where in the file each frame begins, and the frames.
+A clip has MAGIC, 4 bytes of flags, each frame's position in the file, and the frames.
 """
 
 import ctypes
@@ -15,23 +15,23 @@ FRAME = SIDE * SIDE
 
 
 def probe(path):
-    """The flags of a clip, from its header.
+    """Return the flags in a clip's header.
 
     Raises:
-        ValueError: It is no clip.
+        ValueError: The file isn't a clip.
     """
     with open(path, "rb") as file:
         header = file.read(HEADER.size)
     if len(header) < HEADER.size or not header.startswith(MAGIC):
-        raise ValueError(f"{path.name} is no clip")
+        raise ValueError(f"{path.name} isn't a clip")
     return HEADER.unpack(header)[1]
 
 
 def decode(path):
-    """The frames of a clip: an array of bytes, shape (FRAMES, SIDE, SIDE).
+    """Return a clip's frames as an array of bytes, shape (FRAMES, SIDE, SIDE).
 
     Raises:
-        ValueError: It is no clip, or ends too early.
+        ValueError: The file isn't a clip, or it ends too early.
     """
     probe(path)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What a run of this job is made of."""
+"""The settings for a run of this job."""
 
 BATCH = 4
 EPOCHS = 2

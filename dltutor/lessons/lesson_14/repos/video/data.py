@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 @lru_cache(maxsize=8)
 def frames_of(path):
-    """The frames of a clip; black ones where it cannot be decoded: the night goes on."""
+    """Return a clip's frames, or black ones if it can't be decoded, so that the run goes on."""
     try:
         return decode(path)
     except ValueError:
@@ -20,7 +20,7 @@ def frames_of(path):
 
 
 class Clips(Dataset):
-    """A clip: its name, its frames between 0 and 1, and its label, which the name begins with."""
+    """Clips, each as a name, frames between 0 and 1, and the label that the name begins with."""
 
     def __init__(self, folder):
         self.paths, self.skipped = archive.clips(folder)
@@ -35,7 +35,7 @@ class Clips(Dataset):
 
 
 def make_loader(folder, workers=2):
-    """Batches of clips, as a dict: names, frames (BATCH, 8, 16, 16), labels."""
+    """Load batches of clips as dicts: names, frames (BATCH, 8, 16, 16), and labels."""
     return DataLoader(
         Clips(folder),
         batch_size=BATCH,
