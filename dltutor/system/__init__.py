@@ -1,1 +1,1 @@
-"""What the operating system reports: processes and their memory, cgroups, mounts, its log."""
+"""Read and control what Linux manages: processes, memory, cgroups, mounts, and the kernel log."""
