@@ -1,8 +1,8 @@
 """Draw a timeline, two timelines side by side, or the growth in several timelines.
 
 This module doesn't use pyplot, so there is no global state and no window. Draw in the main thread
-only, because matplotlib holds locks while it draws, and a worker that another thread forks at that
-moment would wait for those locks forever.
+only, because matplotlib holds locks while it draws, and a worker that main forks at that moment
+would wait for those locks forever.
 """
 
 from __future__ import annotations

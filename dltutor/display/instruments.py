@@ -17,7 +17,7 @@ from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
 _MONITORED: Final = 180.0  # seconds that a monitor shows
-_MONITOR_PERIOD: Final = 0.5  # seconds between samples, which is long because a monitor may run all day
+_MONITOR_PERIOD: Final = 0.5  # seconds between samples, few because a monitor may run all day
 
 
 def observe(
@@ -54,10 +54,10 @@ def observe(
             the last epoch. If None, the loop is `for batch in loader: pass`.
         epochs: How many times the loop runs.
         live: Whether to draw memory by process while the loader runs, and a figure that stays
-            afterwards. If so, the sampler reads PSS and USS twice a second at first. Otherwise it
-            reads them only when workers have started, about every 10 s, and at the end, because a
-            reading takes time from the workers. Outside a notebook there is no chart, but the run
-            is the same.
+            afterwards. If so, the sampler reads PSS and USS twice a second at first. Otherwise the
+            sampler reads both only when workers have started, about every 10 s, and at the end,
+            because a reading takes time from the workers. Outside a notebook there is no chart, but
+            the run is the same.
 
     Returns:
         The Observation, whose `signs` are the promises that this run broke even though it finished.
@@ -66,7 +66,7 @@ def observe(
     Raises:
         TypeError: `loader` isn't a loader, or `consume` can't be called.
         ValueError: `deadline` or `epochs` isn't positive.
-        RuntimeError: You called this outside the main thread, where a deadline can't interrupt.
+        RuntimeError: You called `observe` outside the main thread, where a deadline can't interrupt.
         KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     if not live:

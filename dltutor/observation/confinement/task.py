@@ -9,7 +9,8 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: Added to each worker's oom_score_adj. It adds the whole memory limit to the worker's size.
+#: How much to add to each worker's oom_score_adj, so that the OOM killer adds the whole memory
+#: limit to the worker's size.
 FIRST_CHOICE: Final = 1000
 
 
@@ -22,9 +23,10 @@ class Task:
         folder: The folder for everything that the child and its workers write.
         seconds: How many seconds the child may run before it makes the file `observing`, or in
             total if it doesn't make that file.
-        seconds_observing: How many seconds it may run after that; None if it makes no such file.
+        seconds_observing: How many seconds the child may run after it makes that file, or None if
+            it never does.
         memory: The memory limit in bytes, or None.
-        shm: The size of its own `/dev/shm` in bytes, or None.
+        shm: The size of the child's own `/dev/shm` in bytes, or None.
         open_files: The limit on descriptors, or None.
         parent: The pid of the process that waits for the report.
         mark: The mark for the supervisor and everything that it starts (see
@@ -47,16 +49,19 @@ class Report:
     """What happened to the child.
 
     Args:
-        pid: Its pid.
-        exitcode: Its exit code; negative for a signal; None if it was stopped.
-        stopped: Whether it was stopped because its time was up.
-        seconds: How many seconds it ran.
-        refused: The limit that the system doesn't permit, and why. Then no child was started.
-        cgroup: The version of its cgroup, or None without one.
+        pid: The child's pid.
+        exitcode: The child's exit code, which is negative for a signal, or None if the supervisor
+            stopped it.
+        stopped: Whether the supervisor stopped the child because its time was up.
+        seconds: How many seconds the child ran.
+        refused: The limit that the system doesn't permit, and why, or None. If there is such a
+            limit, the child never started.
+        cgroup: The version of the child's cgroup, or None without a cgroup.
         no_cgroup: Why there was no cgroup.
-        oom_kills: How many processes the OOM killer killed, as counted by the cgroup.
+        oom_kills: How many processes the OOM killer killed, by the cgroup's count.
         peak: The most memory in use in the cgroup, in bytes.
-        kernel_log: The kernel's lines about the kills; None if we may not read its log.
+        kernel_log: The kernel log's lines about the kills, or None if the supervisor may not read
+            the log.
         watchdog: The pids that the watchdog killed.
     """
 
