@@ -66,7 +66,7 @@ def observe(
     Raises:
         TypeError: `loader` isn't a loader, or `consume` can't be called.
         ValueError: `deadline` or `epochs` isn't positive.
-        RuntimeError: You called `observe` outside the main thread, where a deadline can't interrupt.
+        RuntimeError: This isn't the main thread, so a deadline can't interrupt.
         KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     if not live:
