@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     parser.set_defaults(run=partial(_help, parser))
     commands = parser.add_subparsers(metavar="COMMAND")
-    # Each function adds a command and sets its `run`, which takes the parsed arguments.
+    # Each function adds a command and sets the command's `run`, which takes the parsed arguments.
     for add in (add_diagnose, _add_list, _add_show, _add_explain, add_workers, add_lab):
         add(commands)
     return parser
@@ -65,7 +65,7 @@ def _help(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
 
 def _add_list(commands: Commands) -> None:
     parser = commands.add_parser("list", help="list all failure modes and their lessons")
-    parser.add_argument("--lesson", metavar="NN", help="list only one lesson's, such as 07's")
+    parser.add_argument("--lesson", metavar="NN", help="list only lesson NN, such as 07")
     parser.add_argument("--json", action="store_true", help="print all facts as JSON")
     parser.set_defaults(run=_list)
 
@@ -89,7 +89,7 @@ def _add_explain(commands: Commands) -> None:
         "text",
         nargs="*",
         metavar="TEXT|FILE|-",
-        help="a message, or a file that holds one (default, and with -: standard input)",
+        help="a message, or a file that has one, or - for standard input (default)",
     )
     parser.set_defaults(run=_explain)
 
@@ -201,7 +201,7 @@ def command() -> int:
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # as in `| head`; redirect stdout, which Python flushes when it exits
+    except BrokenPipeError:  # as after `| head`. Redirect stdout, which Python flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

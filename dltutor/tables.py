@@ -1,4 +1,4 @@
-"""Tables and notes that read the same as plain text and as HTML, in light and dark themes."""
+"""Define tables and notes that read the same as text and as HTML, in light and dark themes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
-_MOST_LAYERS: Final = 8  # workers with a layer each, or else all workers share one layer
+_MOST_LAYERS: Final = 8  # if there are more workers, they share one layer
 _NEAR: Final = 0.5  # draw the limit if more than this part of the limit is in use
 _ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
 _LINE: Final = 0.075  # the height of a label, as a part of the axes' height
@@ -22,7 +22,7 @@ _LINE: Final = 0.075  # the height of a label, as a part of the axes' height
 
 @dataclass(frozen=True)
 class Areas:
-    """The memory of each process in MB, from the bottom up, for the samples where it's known.
+    """Each process's memory in MB, from the bottom up, for the samples where it's known.
 
     Args:
         kind: "PSS", or "USS" if there is no PSS.

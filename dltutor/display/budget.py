@@ -65,7 +65,7 @@ def budget(
         deadline: How many seconds the loader's worker has to make a batch.
 
     Returns:
-        The Budget, which a notebook shows as a page after its cell, and `print` as a text table.
+        The Budget, which a notebook shows as a page, and `print` shows as a text table.
         `Budget.run` does what the button does.
 
     Raises:
@@ -84,7 +84,7 @@ def budget(
         return Budget(
             Settings(**{name: value for name, value in given.items() if value is not None})
         )
-    settings_of(loader, Batch(1, 1, 0), **given)  # check the settings before measuring takes time
+    settings_of(loader, Batch(1, 1, 0), **given)  # check the settings before the slow part
     batch = measure_batch(loader, deadline)
     return Budget(settings_of(loader, batch, **given), batch)
 
@@ -123,7 +123,7 @@ class Budget:
             style={"button_width": "7em"},
             layout={"width": "auto"},
         )
-        # ToggleButtons would put their own description above the buttons.
+        # Add a label, because ToggleButtons would put their own description above the buttons.
         name = widgets.Label(
             "start method", layout={"width": "9.5em", "justify_content": "flex-end"}
         )
@@ -174,7 +174,7 @@ class Budget:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
-        # A saved notebook always shows the same words, so that notebooks can be compared.
+        # A saved notebook always shows the same words, so that you can compare notebooks.
         return {**shown, "text/plain": _SAVED}
 
     def _changed(self, _: object) -> None:

@@ -11,11 +11,11 @@ from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-_EXACT: Final = 0.03  # repeated readings of PSS differ by about this part
+_EXACT: Final = 0.03  # repeated readings of PSS differ by about this fraction
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # each scale is this many times as long as the one before
 
-# JupyterLab's or VS Code's colors, or else the page's.
+# JupyterLab's or VS Code's colors, or else the page's own colors.
 _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
@@ -107,8 +107,8 @@ def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], lim
     Args:
         title: What the bars measure.
         how: What makes up the size, in words.
-        bars: For each bar, by a name such as "predicted", its parts from the left, by their names
-            in COLORS, in bytes. All bars have the same parts.
+        bars: The name of each bar, such as "predicted" -> the sizes of its parts, in bytes and from
+            the left, by their names in COLORS. All bars have the same parts.
         limit: How much the machine has, in bytes.
     """
     totals = [sum(parts.values()) for parts in bars.values()]

@@ -75,7 +75,7 @@ class Chart(anywidget.AnyWidget):
         self._gone: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # A saved notebook always shows the same words, so that notebooks can be compared.
+        # A saved notebook always shows the same words, so that you can compare notebooks.
         return "Live chart of memory by process. It moves while the notebook runs."
 
     def add(self, moment: Moment) -> None:
@@ -103,8 +103,8 @@ class Chart(anywidget.AnyWidget):
         Args:
             how: How the run ended, in a few words.
             timeline: The record, or None. If there is a record, the chart folds to one line,
-                because a figure shows the rest, and marks the processes that died according to the
-                record, because the samples alone often don't show it.
+                because a figure shows the rest. The record also has the processes that died, which
+                the samples don't always show.
         """
         processes = timeline.processes if timeline else ()
         died = [[each.role, each.ended, each.died] for each in processes if each.died]

@@ -17,7 +17,7 @@ from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
 _MONITORED: Final = 180.0  # seconds that a monitor shows
-_MONITOR_PERIOD: Final = 0.5  # seconds between samples, few because a monitor may run all day
+_MONITOR_PERIOD: Final = 0.5  # seconds between samples, long because a monitor may run all day
 
 
 def observe(
@@ -97,8 +97,8 @@ class Watch:
     """The object that `with watch() as w` gives you.
 
     Attributes:
-        batches: How many batches your loop has had so far. The chart shows the number, and growth
-            per batch is known, only if you count the batches yourself, with `w.batches += 1`.
+        batches: How many batches your loop has had so far. If you count them yourself, with
+            `w.batches += 1`, the chart shows the number, and you can measure growth per batch.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -31,7 +31,7 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default=FOLDER,
         type=Path,
         metavar="FOLDER",
-        help=f"where to copy them; created if missing (default: {FOLDER} in the current folder)",
+        help=f"the folder, which is made if necessary (default: {FOLDER} in the current folder)",
     )
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address instead of opening a browser"

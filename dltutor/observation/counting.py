@@ -67,7 +67,7 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
 
     Args:
         loader: Any iterable object. Python looks up `__iter__` in the object's class, so this
-            function replaces the method there, but without an effect on other objects.
+            function replaces the method there, but only for this object.
         counted: A function that takes what the loader's own `__iter__` returns.
     """
     cls, main = type(loader), os.getpid()

@@ -108,7 +108,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def is_yours(file: str) -> bool:
-    """Return whether a file can be the learner's: not torch's, the standard library's, or ours."""
+    """Return whether a file can be the learner's, and not torch's, Python's, or ours."""
     if file.startswith(_PACKAGE):
         return file.startswith(f"{_PACKAGE}failures/")
     return not _NOT_YOURS.search(file)

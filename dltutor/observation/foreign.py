@@ -107,7 +107,7 @@ def length(thing: object) -> int | None:
 
 
 def number(thing: object) -> int | float | None:
-    """Return an `int` or a `float` (or a subclass's) as a plain number, or None for all else."""
+    """Return an `int` or a `float`, even from a subclass, as a plain number, or else None."""
     if is_a(thing, int):
         return int.__index__(thing)  # type: ignore[arg-type]  # it is one
     return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ class Interrupts:
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        # In plumbing, a second Stop interrupts immediately.
+        # If you press Stop twice, the second interrupt gets through even in plumbing.
         if self._holding or (not self._pending and in_plumbing(frame)):
             self._pending = True
         elif callable(self._handler):

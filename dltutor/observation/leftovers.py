@@ -25,7 +25,8 @@ from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
 # With the sharing strategy file_system, torch talks to these managers for as long as this process
-# is alive. Without the managers, every later loader raises "Broken pipe". They end by themselves.
+# is alive. Without the managers, every later loader raises "Broken pipe". The managers end by
+# themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # seconds for processes that outlive their worker to end
@@ -47,7 +48,7 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes that workers started and that still run a second after the workers.
+        """Count the processes from workers that still run a second after the workers have ended.
 
         multiprocessing's own helpers don't count.
         """
@@ -108,7 +109,7 @@ def nothing_left() -> Iterator[Started]:
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
         if not had_server and not descendants(server._forkserver_pid or 0):
             server._stop()
-        # In a process that multiprocessing spawned, the tracker is the parent's, so it has no pid.
+        # In a process that multiprocessing spawned, the tracker is the parent's, and has no pid.
         if not had_tracker and tracker._pid is not None and not _serves(tracker):
             tracker._stop()
         torch.multiprocessing.set_sharing_strategy(strategy)
@@ -133,7 +134,7 @@ def _serves(tracker: Any) -> bool:
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # without /proc, a thread may use the tracker
+    return threading.active_count() > 1  # without /proc, assume that a thread uses the tracker
 
 
 def _link(path: Path) -> str:

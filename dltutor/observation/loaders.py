@@ -38,8 +38,8 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
         thing: A DataLoader, or a wrapper that has DataLoaders in its attributes, lists, or dicts.
 
     Returns:
-        Name -> DataLoader. The name is "" if there is only one, or else a key in a dict, or
-        "loader 2".
+        Name -> DataLoader. The name is "" if there is only one loader, or else the loader's key in
+        a dict, or "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -69,7 +69,7 @@ def length(loader: DataLoader[Any]) -> int | None:
 
 
 def title_of(loader: Any) -> str:
-    """Return a title for a loader: the class of its dataset or of the wrapper, and its workers."""
+    """Return a title with the class of a loader's dataset (or a wrapper's class) and its workers."""
     inner = inner_loaders(loader).values()
     count = sum(each.num_workers for each in inner)
     plain = is_a(loader, DataLoader)

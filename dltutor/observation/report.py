@@ -19,7 +19,7 @@ End = Literal["finished", "raised", "worker died", "main died", "hung"]
 
 @dataclass(frozen=True)
 class Frame:
-    """One line of a traceback or of a stack.
+    """One line in a traceback or a stack.
 
     Args:
         file: The file, shortened to the part that is the same on every machine, or "your cell" for
@@ -92,11 +92,11 @@ class Observation:
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.
-        chain: Type and message of the exception that arrived and of its causes, outermost first.
+        chain: The type and message of the exception that arrived and its causes, outermost first.
         traceback: Your own lines in the traceback, outermost first, without torch's.
         raised_in_worker: The type of the exception that the worker raised, or None.
         failed_worker: The number of the worker that raised, or None.
-        workers: The workers of the last epoch.
+        workers: The last epoch's workers.
         stderr: What the workers wrote to file descriptor 2. If `confine` ran a script or main died
             there, everything that main and the workers wrote, including standard output.
         raw: The error as a terminal shows it without `observe`, with shortened paths.
@@ -113,7 +113,8 @@ class Observation:
         left: How many processes that workers had started were still running after the workers left,
             before `observe` ended these processes. If the run didn't finish, 0.
         notes: Notes on the exceptions in `chain`, from `add_note`. From Python 3.14 on, pickle adds
-            notes that say where it failed: the attribute, the class, the process, innermost first.
+            notes that say where pickling failed: the attribute, the class, the process, innermost
+            first.
     """
 
     end: End

@@ -54,7 +54,7 @@ os.register_at_fork(before=lambda: _at_fork.stop())
 
 @dataclass
 class Ended:
-    """How the processes of a run ended.
+    """How the processes in a run ended.
 
     Args:
         result: What the code returned, or None if it didn't return.
@@ -62,8 +62,8 @@ class Ended:
             sandbox ended the process.
         guard: The guard's exit code, if the guard died first.
         stopped: Why the sandbox ended the code: "limit" (for time), "memory", "processes",
-            "handlers" (a function that was registered to run at a fork didn't return), or "" if it
-            didn't.
+            "handlers" (a function that was registered to run at a fork didn't return), or "" if the
+            code ended by itself.
         stood: Where the code was at the time limit, as a sentence.
         printed: The end of what the code and its workers wrote to stdout and stderr.
         used: The descriptors of the connections that the code used even though they were cut.
@@ -95,11 +95,11 @@ def run(
     """Call a function in a separate process.
 
     Args:
-        work: The function. It takes a function that it must call when its timed part begins, and
-            returns something that JSON can hold.
+        work: The function, which takes a function to call when its timed part begins, and returns
+            something that JSON can hold.
         at_most: The time limit in seconds, from the moment when the timed part begins.
         announce: A function to call in this process when the timed part begins.
-        memory: The most memory for all its processes, in bytes (PSS). If None, it's MEMORY.
+        memory: The most memory for all processes, in bytes (PSS). If None, it's MEMORY.
         own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
             If not, the function runs in this process's folder.
         temporary: A folder for temporary files, which the caller removes. If "", the sandbox makes

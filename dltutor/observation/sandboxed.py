@@ -26,7 +26,7 @@ _FILE: Final = 512 << 20  # the most bytes in one file
 
 
 class Folders(NamedTuple):
-    """The folders of a sandboxed process.
+    """The folders for a sandboxed process.
 
     Args:
         own: The folder for our files about the process.
@@ -50,8 +50,8 @@ def sandboxed_process(
 
     Args:
         work: The function from `sandbox.run`.
-        guard: The pid of the parent.
-        folders: The folders of this process.
+        guard: The parent's pid.
+        folders: This process's folders.
         messages: The descriptor for messages, each a line of JSON.
         output: The descriptor for stdout and stderr.
     """
@@ -94,9 +94,9 @@ def _no_input(prompt: object = "") -> str:
 
 
 def _limits() -> None:
-    signal.set_wakeup_fd(-1)  # the notebook's event loop listens to the old one
+    signal.set_wakeup_fd(-1)  # the notebook's event loop listens to the inherited one
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    faulthandler.disable()  # Jupyter and pytest turn it on, but a crash here is expected
+    faulthandler.disable()  # Jupyter and pytest turn faulthandler on, but a crash here is expected
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(ValueError, OSError):  # there is a lower limit already
         resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
@@ -105,7 +105,7 @@ def _limits() -> None:
 def _own_multiprocessing() -> None:
     # Do what multiprocessing does in a process that it forks, but stay a main process.
     process: Any = multiprocessing.process
-    process._children.clear()  # the notebook's children, because waiting for them would fail
+    process._children.clear()  # the notebook's children, for which we can't wait
     process._current_process._config.pop("tempdir", None)
     helpers: Any = util
     helpers._finalizer_registry.clear()

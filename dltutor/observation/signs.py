@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 #: After the first third of its batches, a healthy worker grows by less than this many MB.
 LATE: Final = 24.0
-_STILL: Final = 0.15  # more than this part of the growth in the last third means still growing
+# A curve still grows if more than this part of its growth is in the last third.
+_STILL: Final = 0.15
 _ENOUGH: Final = 4  # a curve needs at least this many samples
 _FILES: Final = 64  # new descriptors, because batches in transit account for fewer
 _MOST: Final = 0.5  # the part of its time that a loop may wait

@@ -107,7 +107,7 @@ def how_many_workers(
         began = time.monotonic()
         if turn and until - began < 1.2 * took:
             break
-        # Reverse the order in every other round, so a machine that slows down doesn't favor a number.
+        # Reverse the order every other time, so that a machine that slows down favors no number.
         for number in numbers if turn % 2 == 0 else numbers[::-1]:
             try:
                 measured = _run(loader, number, batches, slice_, until - time.monotonic(), work)

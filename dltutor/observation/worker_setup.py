@@ -52,7 +52,7 @@ class WorkerSetup:
 
 @contextmanager
 def stderr_for_workers(path: Path) -> Iterator[None]:
-    """Point descriptor 2 at a file while workers start, so that they inherit it.
+    """Point descriptor 2 at a file while workers start, so that they inherit the file.
 
     This catches what a worker writes before its `worker_init_fn` runs, for example that it couldn't
     unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the screen.
@@ -84,7 +84,7 @@ def remove_temporary_folders(folder: str) -> None:
 def temporary_folder_shown(folder: str) -> Iterator[None]:
     """Make a link, in `folder`, to the temporary folder that multiprocessing may make in the block.
 
-    multiprocessing makes a folder for the socket of a fork server, and removes it when this process
+    multiprocessing makes a folder for a fork server's socket, and removes it when this process
     ends. If this process is killed, the link shows the memory sampler what to remove.
     """
     before = _temporary_folder()

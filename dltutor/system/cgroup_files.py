@@ -88,7 +88,7 @@ def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
             words = " ".join(_lines(f"{folder}/cpu.max")).split()
         else:
             words = [*_lines(f"{folder}/cpu.cfs_quota_us"), *_lines(f"{folder}/cpu.cfs_period_us")]
-        if len(words) == 2 and all(word.isdigit() for word in words):  # "max" or -1: no quota
+        if len(words) == 2 and all(word.isdigit() for word in words):  # "max" and -1 mean no quota
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
 

@@ -124,8 +124,8 @@ def _limit(group: Group, limit: int) -> None:
         2: ("memory.max", "memory.swap.max", "memory.oom.group"),
     }[group.version]
     (group.folder / first).write_text(f"{limit}")
-    # A 0 turns off swap and has the OOM killer kill a single process. Otherwise it might pause the
-    # processes (version 1) or kill the whole group (version 2).
+    # A 0 turns off swap and has the OOM killer kill a single process, instead of pausing the
+    # processes (version 1) or killing the whole group (version 2).
     for file in filter(Path.exists, map(group.folder.joinpath, others)):
         file.write_text("0")
     # Version 1 has this file if Linux accounts for swap.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 _LOCKS: Final = 10  # RLIMIT_LOCKS in asm-generic/resource.h, which Python's `resource` doesn't name
-_LEVELS: Final = (32, 16, 0)  # of 63 bits: 31 for the outermost level, 16 for each other level
-_BITS: Final = (31, 16, 16)
+_LEVELS: Final = (32, 16, 0)  # each level's shift in a mark's 63 bits, outermost first
+_BITS: Final = (31, 16, 16)  # how many bits each level has
 
 
 def new() -> int:

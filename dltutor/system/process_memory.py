@@ -23,7 +23,7 @@ DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
 class Proc:
-    """A reader of Linux's `/proc`.
+    """A reader for Linux's `/proc`.
 
     Args:
         root: Where `/proc` is mounted.
@@ -49,7 +49,7 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return a process's start time, which identifies it, and its figures, or None if gone.
+        """Return a process's start time, which identifies it, and figures, or None if it's gone.
 
         The figures are cheap to read: rss, faults (minor page faults since the process started),
         threads, and fds (open descriptors).

@@ -27,7 +27,7 @@ _GET_SUBREAPER: Final = 37
 _PATIENCE: Final = 10.0  # seconds in which at least one more killed process must end
 _STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
 _CLEANING: Final = 4.0  # seconds for the cleaners, which take that long on a busy machine
-# After the processes that a cleaner serves, the cleaner unlinks what is left in /dev/shm, and ends.
+# When the processes that a cleaner serves are gone, it unlinks what is left in /dev/shm, and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)

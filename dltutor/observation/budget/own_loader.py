@@ -27,7 +27,7 @@ _TORCHS_DEFAULT: Final = 2  # torch's prefetch_factor if there are workers
 
 @dataclass(frozen=True)
 class Batch:
-    """The measurements of one batch from one worker. Sizes are in bytes.
+    """The measurements for one batch from one worker. Sizes are in bytes.
 
     Args:
         samples: How many samples are in the batch.
@@ -81,7 +81,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
     Args:
         loader: The learner's loader.
         batch: What `measure_batch` returned.
-        changed: Settings to use instead of the loader's, except where they're None.
+        changed: Settings to use instead of the loader's own. A setting that is None doesn't count.
 
     Raises:
         TypeError: The loader isn't a DataLoader.

@@ -26,8 +26,8 @@ class Settings:
         num_workers: How many workers, 1 or more.
         prefetch_factor: How many batches each worker makes ahead.
         batch_size: How many samples a batch has.
-        sample_bytes: The size in bytes of one sample, which is a single tensor (default: a 3 x 224
-            x 224 float32 image).
+        sample_bytes: The size of one sample, which is a single tensor, in bytes. The default is an
+            image of 3 x 224 x 224 float32 values.
         start_method: "fork", "spawn", or "forkserver", if the system has it.
 
     Raises:
@@ -95,9 +95,9 @@ class Footprint:
 class Prediction:
     """The most memory that a loader will use, next to the machine's limits. Sizes are in bytes.
 
-    The prediction assumes one tensor for each sample, and torch's collate function. It leaves out
-    the memory that the C library keeps after samples are freed, which may be another batch or two
-    for each worker, and which `malloc_trim` would give back.
+    The prediction assumes one tensor for each sample, and torch's collate function, and leaves out
+    the memory that the C library keeps after samples are freed. That memory may be another batch or
+    two for each worker, and `malloc_trim` would give it back.
 
     Args:
         settings: The loader's settings.
@@ -116,7 +116,7 @@ class Prediction:
 
     @property
     def samples(self) -> int:
-        """The private memory for samples, because each worker holds the batch that it's making."""
+        """The private memory for samples, which workers hold while they make batches."""
         return self.settings.num_workers * self.settings.batch_bytes
 
     @property

@@ -37,7 +37,7 @@ _footprints: dict[str, Footprint] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """A prediction, and the measurements of a real run.
+    """A prediction, and the measurements from a real run.
 
     Args:
         prediction: The prediction.
@@ -97,7 +97,7 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
 
     Args:
         prediction: The prediction to test.
-        deadline: Seconds for the run, without the start of the child.
+        deadline: Seconds for the run, without the child's start.
 
     Raises:
         ValueError: The run would use more memory than is safe now, or the deadline isn't positive.
@@ -169,12 +169,12 @@ def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
         deadline: The deadline in seconds, as in `observe`.
 
     Returns:
-        The `looks` of a Trial.
+        The `looks` for a Trial.
 
     Raises:
         RuntimeError: The run didn't finish.
     """
-    with suppress(OSError):  # so that the OOM killer chooses this process, not the notebook
+    with suppress(OSError):  # so that the OOM killer chooses this process instead of the notebook
         Path("/proc/self/oom_score_adj").write_text("1000")
     batches = settings.waiting + _TAKEN
     dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.num_workers)

@@ -11,7 +11,7 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # the part of the free memory to use, 48 MB in a container's 64 MB /dev/shm
+_SAFE: Final = 0.75  # the part of the free memory to use, such as 48 MB of a container's 64 MB
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _held(pids: list[int]) -> dict[int, int]:
     for pid in pids:
         with suppress(OSError):  # the process is gone
             for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):  # closed by now
+                with suppress(OSError):  # the file is closed by now
                     file = os.stat(f"/proc/{pid}/fd/{name}")
                     if file.st_dev == device:
                         found[file.st_ino] = file.st_blocks * 512

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
-_POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # of 1024
+_POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # powers of 1024
 _FEWEST_FILES: Final = 16  # the interpreter and torch need that many to start
 _TO_A_FILE: Final = (
     "write it to a file, with `%%writefile my_loader.py` at the top of its cell, "
@@ -20,7 +20,7 @@ _TO_A_FILE: Final = (
 
 
 def read_size(name: str, value: object) -> int | None:
-    """Return a limit in bytes, or None for no limit.
+    """Return a limit in bytes, or None if there is no limit.
 
     Args:
         name: The name of the limit, for error messages.
@@ -43,7 +43,7 @@ def read_size(name: str, value: object) -> int | None:
 
 
 def read_open_files(value: object) -> int | None:
-    """Return a limit on descriptors, or None for no limit.
+    """Return a limit on descriptors, or None if there is no limit.
 
     Raises:
         ValueError: The value isn't a whole number, or it's too small for an interpreter to start.

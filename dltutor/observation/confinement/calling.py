@@ -20,7 +20,7 @@ def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[s
         args: The function's arguments, which must be picklable.
 
     Returns:
-        The command line of the child.
+        The child's command line.
     """
     (folder / "call").write_bytes(pickle.dumps((function, args)))
     return argv_of(__name__, folder)

@@ -1,4 +1,4 @@
-"""Call the target of `confine` in the child, and observe the loader that the target returns.
+"""Call `confine`'s target in the child, and observe the loader that the target returns.
 
 The child is already under its limits. While the loader runs, the child writes three files to its
 folder: `observing`, `workers`, and `moments`.
@@ -68,8 +68,8 @@ def observe_made(
 
     Args:
         folder: The folder for the files.
-        module: The module of the function.
-        name: The name of the function.
+        module: The function's module.
+        name: The function's name.
         options: The function's keyword arguments.
         deadline: The deadline for `observe`, in seconds.
         added_score: How much to add to the workers' oom_score_adj.
@@ -115,6 +115,6 @@ def observe_made(
         seen = observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
     try:
         pickle.dumps(seen.result)
-    except Exception:  # the loop may return anything, but all else can be pickled
+    except Exception:  # the loop may return anything, but the rest can be pickled
         return replace(seen, result=repr(seen.result))
     return seen

@@ -33,13 +33,13 @@ _PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a ki
 
 @dataclass(frozen=True)
 class Confinement:
-    """The limits of a run in `confine`, and the evidence for them.
+    """The limits on a run in `confine`, and the evidence for them.
 
     Args:
         limits: A sentence about each limit, with its size and what enforced it, and one about the
             order in which processes are killed, if `confine` arranged that order.
         memory: The memory limit in bytes, or None.
-        stand_in: Whether a watchdog replaced the kernel's OOM killer.
+        stand_in: Whether a watchdog replaced the OOM killer.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None without
             a cgroup.
         peak: The most memory in use at once, in bytes, by the cgroup's count, or None if unknown.
@@ -86,10 +86,10 @@ def observation_of(
     """Return the child's Observation, or else an Observation from outside.
 
     Args:
-        task: The task that was run. Its folder holds everything that the child wrote.
+        task: The task, whose folder holds everything that the child wrote.
         report: The supervisor's report.
         deadline: The deadline, in seconds.
-        recorded: The timeline of a script, recorded from outside.
+        recorded: The timeline for a script, recorded from outside.
 
     Raises:
         TypeError: The target didn't return a loader.
@@ -153,7 +153,7 @@ def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> O
         for each in seen.workers
     )
     died = {each.name: each.fate for each in workers if each not in seen.workers}
-    # If several epochs had a worker with this name, the last of these workers died.
+    # If several epochs had a worker with this name, the worker that died is the last one.
     lives = {life.role: life for life in seen.timeline.processes}
     processes = tuple(
         replace(life, died=died[life.role])

@@ -13,7 +13,7 @@ from dltutor.system import cgroups, mounts
 from dltutor.system.processes import die_with_parent
 
 # Reset these signals, because the child would inherit that its parent ignores them. Python ignores
-# the last two, and the supervisor ignores or handles the first two.
+# the last two signals, and the supervisor ignores or handles the first two signals.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -74,7 +74,7 @@ def start(
             if shm is not None:
                 mounts.own_shm(shm)
             limit = "python"
-            die_with_parent(parent)  # after `own_shm`, because a new user namespace would undo it
+            die_with_parent(parent)  # after `own_shm`, because a new user namespace would undo this
             _run(argv, output)
         except BaseException as error:
             why = error.strerror if isinstance(error, OSError) else None

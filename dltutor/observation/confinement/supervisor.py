@@ -125,7 +125,7 @@ def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:
     with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_PATIENCE)  # this closes the input, which tells it to end
+        process.communicate(timeout=_PATIENCE)  # this closes its input, so the supervisor ends
     if process.returncode is None:
         process.kill()
         process.communicate()

@@ -1,8 +1,9 @@
 """Run the supervisor, a small process that starts a child under limits, waits, and cleans up.
 
 The supervisor runs between `confine` and the child, so it can clean up no matter how either of them
-ends. It ends the processes and removes what they left in `/dev/shm`, the cgroup, and, if the
-process that called `confine` is gone, the folder. This module imports only the standard library.
+ends. The supervisor ends the processes and removes what they left in `/dev/shm`, the cgroup, and,
+if the process that called `confine` is gone, the folder. This module imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Do the Task with these fields, and write the child's pid on one line, then the Report."""
+    """Do the Task with these fields, and write two lines: the child's pid, and the Report."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()
@@ -107,7 +108,7 @@ def _wait(task: Task, report: Report) -> None:
             stop_at, seconds_observing = time.monotonic() + seconds_observing, None
         if time.monotonic() > stop_at:
             report.stopped = True
-            if task.seconds_observing is not None:  # not a script, so it can write its stack
+            if task.seconds_observing is not None:  # the child isn't a script, so get its stack
                 _ask_for_stack(report.pid, Path(task.folder) / f"stack-{report.pid}")
             break
         if watchdog is not None:

@@ -16,10 +16,10 @@ _SHARE: Final = 0.1  # the part of a core to use, at most, for reading PSS
 
 
 class Watchdog:
-    """A substitute for the OOM killer that kills the largest worker when a limit is passed.
+    """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
     The watchdog adds up PSS, or RSS if it can't read PSS, 20 times a second. A cgroup also counts
-    the page cache and what is unmapped in `/dev/shm`, and Linux checks its limit at every
+    the page cache and what is unmapped in `/dev/shm`, and Linux checks the cgroup's limit at every
     allocation.
 
     Args:

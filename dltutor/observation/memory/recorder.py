@@ -170,7 +170,7 @@ class Recorder:
         self._ended = True
         self._close_to_helper()
         if self._helper is not None and self._owner == os.getpid():
-            self._helper.kill()  # it has sent the last sample, or took too long
+            self._helper.kill()  # the helper has sent its last sample, or took too long
             with suppress(subprocess.TimeoutExpired):
                 self._helper.wait(_KILLED)
         if not self._reader.is_alive():  # otherwise the thread closes the pipe

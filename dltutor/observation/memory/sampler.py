@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dltutor.system.process_memory import Figures, Proc
     from dltutor.system.psutil_reader import Psutil
 else:
-    import _signal as signal  # `signal` imports enum, which takes a third of the start
+    import _signal as signal  # `signal` imports enum, which takes a third of the helper's start
 
 _SOON = 0.05  # the fewest seconds between two samples on request
 _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`

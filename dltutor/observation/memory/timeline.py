@@ -98,8 +98,8 @@ class Timeline:
         """Return the memory of one role in every sample, as the charts draw it.
 
         The curve is PSS, or USS if there is no PSS. Between two readings, the curve is the estimate
-        from `memory.estimates`. It's NaN while no process with the role was running, and everywhere
-        if nothing was read.
+        from `memory.estimates`. The curve is NaN while no process with the role was running, and
+        everywhere if nothing was read.
         """
         return self._sum(self._of(role), self._memory)
 
@@ -122,21 +122,21 @@ class Timeline:
         """Return the private memory (USS) of one role in every sample.
 
         Between two readings, the curve is estimated from minor faults (see
-        `memory.estimates.Estimate`). Processes whose USS was never read have NaN.
+        `memory.estimates.Estimate`). The curve is NaN for processes whose USS was never read.
         """
         return self._sum(self._of(role), self._private)
 
     def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return how a curve grew, from when each worker had delivered a batch to the last batch.
+        """Return how a curve grew after each worker had delivered a batch, up to the last batch.
 
-        If no batches were counted, that part is the whole run.
+        If no batches were counted, return how the curve grew in the whole run.
 
         Args:
             values: One entry for each sample, such as `series("W0", "uss")` or `shm`.
 
         Returns:
-            The seconds since the start of that part, and the growth since the first value in that
-            part, for each sample with a value.
+            The seconds since the start of that part of the run, and the growth since the part's
+            first value, for each sample with a value.
         """
         last = int(self.batches.max(initial=0))
         first = min(max(len(self.workers), 1), last)
@@ -149,12 +149,12 @@ class Timeline:
         """Return the highest value of a field.
 
         Args:
-            field: One of the fields of `series`, or "shm" for `/dev/shm`.
+            field: One of the fields in `series`, or "shm" for `/dev/shm`.
             role: The role. If None, the result is the highest sum over all processes. A sum of RSS
                 counts a shared page once for each process.
 
         Returns:
-            The value, or NaN if there is none.
+            The value, or NaN if there is no value.
         """
         if field == "shm":
             return _highest(self.shm)
@@ -173,8 +173,8 @@ class Timeline:
         (Theil-Sen), which a few outliers don't change. USS comes from `private_curve`.
 
         Args:
-            role: The role. If several processes had it, their slopes are pooled.
-            field: One of the fields of `series`.
+            role: The role. If several processes had the role, we pool their slopes.
+            field: One of the fields in `series`.
             per: "batch" or "second". All workers' batches count.
 
         Returns:

@@ -15,7 +15,7 @@ class WorkerNames:
     When a worker is gone, its number is free again, so the next epoch begins with W0.
 
     Args:
-        proc: Where `/proc` is mounted. Without it, no process gets a name.
+        proc: Where `/proc` is mounted. Without a `/proc`, no process gets a name.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
