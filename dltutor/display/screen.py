@@ -34,7 +34,6 @@ class Screen:
 
     @property
     def listeners(self) -> Sequence[Callable[[Moment], None]]:
-        """The listeners to pass to a Recorder."""
         return [self._chart.add] if self._chart else []
 
     def show(self) -> None:

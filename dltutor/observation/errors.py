@@ -36,7 +36,7 @@ _FRAME: Final = re.compile(
 
 @dataclass(frozen=True)
 class Failed:
-    """An exception in plain text, so that the exception itself can be freed."""
+    """An exception in plain text, so that Python can free the exception itself."""
 
     chain: tuple[tuple[str, str], ...]
     traceback: tuple[Frame, ...]

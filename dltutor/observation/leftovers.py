@@ -134,7 +134,7 @@ def _serves(tracker: Any) -> bool:
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # without /proc, assume that a thread uses the tracker
+    return threading.active_count() > 1  # without /proc, another thread may use the tracker
 
 
 def _link(path: Path) -> str:

@@ -45,10 +45,8 @@ class Worker:
 
     Args:
         number: The worker's id in torch, such as 0 for W0.
-        exitcode: The worker's exit code, which is negative for a signal, or None if the worker was
-            still running.
-        stack: The worker's stack, innermost call first, or None if we didn't ask the worker or it
-            didn't answer.
+        exitcode: The worker's exit code, negative for a signal, or None if it was still running.
+        stack: The worker's stack, innermost call first, or None if we didn't ask or got no answer.
         loader: The name of the worker's loader if a wrapper has several loaders, which is the
             loader's key in a dict, or "loader 2". Otherwise "".
     """

@@ -98,7 +98,6 @@ class Throughput:
         )
 
     def story(self) -> Table:
-        """Return the measurements as a table."""
         rows = []
         for speed in self.speeds:
             spread = " to ".join(map(_rounded, speed.spread))

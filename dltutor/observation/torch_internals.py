@@ -74,7 +74,7 @@ class _Dealt:
         self.last: int | None = None
 
     def pop_arrived(self, iterator: Any) -> list[int | None]:
-        """Remove and return the size of the batch that no longer waits to arrive, if any."""
+        """Remove and return the sizes of the batches that have arrived, at most one."""
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
 
@@ -177,7 +177,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 
 def iterator_in(error: BaseException) -> Any:
-    """Return the iterator with workers that raised an exception, even while starting, or None."""
+    """Return the multi-worker iterator that raised an exception, even while starting, or None."""
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):

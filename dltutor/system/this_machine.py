@@ -48,7 +48,6 @@ class Machine:
     root: bool
 
     def story(self) -> Table:
-        """Return a short table about the machine."""
         quota = f", of which the cgroup grants {self.cpu_quota:g}" if self.cpu_quota else ""
         limit = f", limited to {size(self.memory_limit)}" if self.memory_limit else ""
         return Table(

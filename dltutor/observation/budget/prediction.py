@@ -150,7 +150,6 @@ class Prediction:
         )
 
     def story(self) -> Table:
-        """Return the prediction as a short table."""
         one, this = self.settings, self.footprint
         workers = f"{_number(one.num_workers, 'worker')} of {size(this.worker)}"
         rows = [

@@ -50,12 +50,10 @@ class Trial:
 
     @property
     def before(self) -> Usage:
-        """The measurement before the loader started."""
         return self.looks[0]
 
     @property
     def steady(self) -> Usage:
-        """The measurement with full queues, while the loop held its last batch."""
         return self.looks[-1]
 
     @property

@@ -11,7 +11,7 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # the part of the free memory to use, such as 48 MB of a container's 64 MB
+_SAFE: Final = 0.75  # the part of what's free to use, such as 48 MB of a container's 64 MB /dev/shm
 
 
 @dataclass(frozen=True)

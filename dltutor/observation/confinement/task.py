@@ -9,8 +9,7 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: How much to add to each worker's oom_score_adj, so that the OOM killer adds the whole memory
-#: limit to the worker's size.
+#: What to add to each worker's oom_score_adj: 1000 adds the whole memory limit to its size.
 FIRST_CHOICE: Final = 1000
 
 
@@ -23,8 +22,7 @@ class Task:
         folder: The folder for everything that the child and its workers write.
         seconds: How many seconds the child may run before it makes the file `observing`, or in
             total if it doesn't make that file.
-        seconds_observing: How many seconds the child may run after it makes that file, or None if
-            it never does.
+        seconds_observing: How many seconds the child may run after that, or None without that file.
         memory: The memory limit in bytes, or None.
         shm: The size of the child's own `/dev/shm` in bytes, or None.
         open_files: The limit on descriptors, or None.
@@ -50,18 +48,15 @@ class Report:
 
     Args:
         pid: The child's pid.
-        exitcode: The child's exit code, which is negative for a signal, or None if the supervisor
-            stopped it.
+        exitcode: The child's exit code, negative for a signal, or None after a stop.
         stopped: Whether the supervisor stopped the child because its time was up.
         seconds: How many seconds the child ran.
-        refused: The limit that the system doesn't permit, and why, or None. If there is such a
-            limit, the child never started.
+        refused: If the child never started, the limit that the system doesn't permit, and why.
         cgroup: The version of the child's cgroup, or None without a cgroup.
         no_cgroup: Why there was no cgroup.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count.
         peak: The most memory in use in the cgroup, in bytes.
-        kernel_log: The kernel log's lines about the kills, or None if the supervisor may not read
-            the log.
+        kernel_log: The kernel log's lines about the kills, or None if we may not read the log.
         watchdog: The pids that the watchdog killed.
     """
 

@@ -49,11 +49,9 @@ class Moment:
         processes: Role (main, W0, ..., or other for processes without a name) -> Reading.
         shm: How much of `/dev/shm` is in use, or None if there is no `/dev/shm`.
         available: How much memory the machine can still give, or None if unknown.
-        cgroup: How much memory is charged to the cgroup, page cache included, or None without a
-            cgroup.
+        cgroup: How much memory is charged to the cgroup, with page cache, or None without a cgroup.
         gone: The roles of processes that ended since the last moment.
-        kind: What `memory` holds, which is "PSS", "USS" if there is no PSS, or "" before the first
-            reading.
+        kind: What `memory` holds: "PSS", "USS" if there is no PSS, or "" before the first reading.
         settled: The earlier moments whose estimates this moment corrects, each as its seconds and
             the new `memory` by role.
     """

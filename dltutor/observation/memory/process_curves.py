@@ -48,10 +48,8 @@ class ProcessCurves:
         role: "main", "W0", ..., or "other" for a process without a name.
         first: The index of the process's first sample in the timeline.
         values: One array for each of FIELDS, with NaN where the field wasn't sampled.
-        ended: When a sample found the process gone, in seconds, or None if it was still running at
-            the end.
-        died: How the process died, such as "killed by SIGKILL", or "" if it didn't die or we don't
-            know how.
+        ended: When a sample found the process gone, in seconds, or None if it ran to the end.
+        died: How the process died, such as "killed by SIGKILL", or "" if it didn't or is unknown.
     """
 
     role: str

@@ -172,7 +172,6 @@ class Parent:
         return "gone" if not text else "end" if self.done else "now"
 
     def has_unsent(self) -> bool:
-        """Return whether the parent hasn't taken the last line yet."""
         self._send()
         return bool(self._unsent)
 

@@ -70,7 +70,7 @@ class Timeline:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The roles of the workers."""
+        """The workers' roles."""
         return tuple(role for role in self.roles if role not in ("main", "other"))
 
     def series(self, role: str, field: Field) -> Floats:
