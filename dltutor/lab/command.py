@@ -51,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     folder = Path(arguments.folder).absolute()
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        return _refuse(2, f"FOLDER must be a folder, but {folder} is a file: choose another")
+        return _refuse(2, f"FOLDER must be a folder, but {folder} is a file. Choose another folder")
     if not os.path.isdir(folder.parent):
-        return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}: make its parent")
+        return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}. Make its parent")
     if find_spec("jupyterlab") is None:
         return _refuse(1, f"JupyterLab is missing: {sys.executable} -m pip install jupyterlab")
     try:

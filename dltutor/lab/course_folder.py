@@ -128,7 +128,7 @@ def _pages() -> Iterator[tuple[str, bytes]]:
     places = [package / "notebooks", package.parent / "notebooks"]
     source = next((place for place in places if place.is_dir()), None)
     if source is None:
-        raise FileNotFoundError(f"dltutor in {package} has no notebooks: install it again")
+        raise FileNotFoundError(f"dltutor in {package} has no notebooks. Install dltutor again")
     outside = f"]({_repository()}/blob/HEAD/".encode()
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)

@@ -83,8 +83,8 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
     The handler shouldn't raise there, because a descriptor or the exception itself would be lost.
     For example, Python only prints an exception in `__del__` or in a function that runs at a fork.
-    Such code includes torch's search for the reason why no batch arrives, in which it opens
-    temporary files.
+    Code that passes batches includes torch's search for the reason why no batch arrives, which
+    opens temporary files.
     """
     if frame is None or frame.f_code.co_filename == selectors.__file__:  # main waits for a batch
         return False

@@ -47,8 +47,8 @@ class Worker:
         number: The worker's id in torch, such as 0 for W0.
         exitcode: The worker's exit code, negative for a signal, or None if it was still running.
         stack: The worker's stack, innermost call first, or None if we didn't ask or got no answer.
-        loader: The name of the worker's loader if a wrapper has several loaders, which is the
-            loader's key in a dict, or "loader 2". Otherwise "".
+        loader: If a wrapper has several loaders, the loader's key in a dict, or a name such as
+            "loader 2". Otherwise "".
     """
 
     number: int

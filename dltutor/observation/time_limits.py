@@ -16,7 +16,7 @@ _REPEAT = 0.05
 
 
 class DeadlinePassed(BaseException):
-    """The deadline has passed. `deadline` raises this in the main thread.
+    """The deadline has passed. `deadline` raises this exception in the main thread.
 
     This class isn't an Exception, because torch and most training loops catch every Exception.
     """

@@ -119,7 +119,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
                 dealt.pop_arrived(self)  # an error arrived instead of the batch
                 raise
             sizes = dealt.pop_arrived(self)
-            if sizes and os.getpid() == main:  # else the base class's method has reported it
+            if sizes and os.getpid() == main:  # otherwise the base class's method has done so
                 dealt.last = _samples_in(self, batch, sizes[0])
                 arrived(self)
             return batch

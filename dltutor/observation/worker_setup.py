@@ -54,7 +54,7 @@ class WorkerSetup:
 def stderr_for_workers(path: Path) -> Iterator[None]:
     """Point descriptor 2 at a file while workers start, so that they inherit the file.
 
-    This catches what a worker writes before its `worker_init_fn` runs, for example that it couldn't
+    The file gets what a worker writes before its `worker_init_fn` runs, for example that it couldn't
     unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the screen.
     """
     screen = os.dup(2)

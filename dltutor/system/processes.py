@@ -143,7 +143,7 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         spared |= {each for each in new if spare and has_name(each.pid, *spare)}
         found |= new - spared
         living = {each for each in found if is_running(each)} | _reap(found)
-        if len(found) - len(living) > most:  # thousands may take longer than 10 s
+        if len(found) - len(living) > most:  # thousands of processes may need longer
             most, progress = len(found) - len(living), time.monotonic()
         # If a parent dies while we list its family, only the next look finds its child. So go on
         # until a look finds no new process.

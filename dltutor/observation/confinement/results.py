@@ -36,8 +36,8 @@ class Confinement:
     """The limits on a run in `confine`, and the evidence for them.
 
     Args:
-        limits: A sentence about each limit, with its size and what enforced it, and one about the
-            order in which processes are killed, if `confine` arranged that order.
+        limits: A sentence about each limit, with its size and what enforced it, and another one
+            about which processes are killed first, if `confine` arranged that.
         memory: The memory limit in bytes, or None.
         stand_in: Whether a watchdog replaced the OOM killer.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None without
@@ -48,8 +48,8 @@ class Confinement:
         watchdog: The processes that the watchdog killed, such as "W0".
         from_outside: Whether `confine` observed main only from outside, because main was a script,
             died, or was killed. The Observation then doesn't count batches.
-        exitcode: If `from_outside`, main's exit code, which is negative for a signal, or None if
-            `confine` killed main at the deadline.
+        exitcode: If `from_outside`, main's exit code, negative for a signal, or None if `confine`
+            killed main at the deadline.
     """
 
     limits: tuple[str, ...] = ()

@@ -102,7 +102,7 @@ class Recorder:
             RuntimeError: This Recorder was started before.
         """
         if self._started:
-            raise RuntimeError("a Recorder records only once: make a new one")
+            raise RuntimeError("a Recorder records only once, so make a new one")
         self._started = time.monotonic()
         self._owner = os.getpid()
         try:
