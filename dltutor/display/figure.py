@@ -75,9 +75,9 @@ def compare(
     """Draw two runs side by side on one scale.
 
     Args:
-        before: The record of the run on the left.
-        after: The record of the run on the right.
-        labels: The names of the two runs.
+        before: The left run's record.
+        after: The right run's record.
+        labels: The two runs' names.
 
     Returns:
         A figure like the one from `draw`. Each run's title shows its peak, and the most private
@@ -110,7 +110,7 @@ def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
     Shared memory that only one process has mapped counts as that process's private memory, too.
 
     Args:
-        timelines: The name of each run -> its record.
+        timelines: Each run's name -> its record.
     """
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 5.0))

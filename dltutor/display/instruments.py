@@ -133,7 +133,7 @@ def watch(title: str = "") -> Iterator[Watch]:
     Any loader's workers are W0, W1, ... in the order in which they appear.
 
     Args:
-        title: The title of the chart. If empty, it's "watch".
+        title: The chart's title. If empty, it's "watch".
 
     Yields:
         A Watch, whose `timeline` holds the record after the block.
@@ -168,7 +168,7 @@ class Monitor:
         self.running = True
 
     def show(self) -> None:
-        """Move the chart to the output of the running cell."""
+        """Move the chart to the running cell's output."""
         self._screen.show()
 
     def stop(self) -> Timeline:

@@ -37,7 +37,7 @@ class Screen:
         return [self._chart.add] if self._chart else []
 
     def show(self) -> None:
-        """Show the chart in the output of the running cell."""
+        """Show the chart in the running cell's output."""
         if self._chart:
             _display(self._chart)
 

@@ -77,7 +77,7 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What happened in an observed run of a loader.
+    """What happened when `observe` or `confine` ran a loader.
 
     Args:
         end: How the run ended. "hung" means that `observe` or `confine` stopped the run at its

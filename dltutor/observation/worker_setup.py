@@ -54,8 +54,9 @@ class WorkerSetup:
 def stderr_for_workers(path: Path) -> Iterator[None]:
     """Point descriptor 2 at a file while workers start, so that they inherit the file.
 
-    The file gets what a worker writes before its `worker_init_fn` runs, for example that it couldn't
-    unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the screen.
+    The file gets what a worker writes before its `worker_init_fn` runs, for example that it
+    couldn't unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the
+    screen.
     """
     screen = os.dup(2)
     ours = sys.stderr

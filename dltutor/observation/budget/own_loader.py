@@ -76,7 +76,7 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
 
 
 def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settings:
-    """Return the settings of a loader, with some of them changed.
+    """Return a loader's settings, with some of them changed.
 
     Args:
         loader: The learner's loader.

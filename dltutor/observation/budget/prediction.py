@@ -20,7 +20,7 @@ from dltutor.tables import Table, size
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a loader that decide how much it holds.
+    """A loader's settings, which decide how much the loader holds.
 
     Args:
         num_workers: How many workers, 1 or more.
@@ -79,8 +79,8 @@ class Footprint:
     """The measured memory of a loader's processes without any batch, as PSS in bytes.
 
     Args:
-        start_method: The start method of the workers.
-        main: The memory of the main process, with Python and torch, before the loader starts.
+        start_method: The workers' start method.
+        main: The main process's memory, with Python and torch, before the loader starts.
         once: The memory of processes that start only with the first worker, such as a fork server.
         worker: The memory that each worker adds.
     """

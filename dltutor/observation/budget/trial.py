@@ -69,7 +69,7 @@ class Trial:
 
 
 def footprint(start_method: str) -> Footprint:
-    """Measure the memory of main and of a worker, with a real loader and tiny samples.
+    """Measure the memory that main and a worker use, with a real loader and tiny samples.
 
     The loader runs once for each start method, in a child interpreter, for a few seconds.
 

@@ -23,7 +23,7 @@ def read_size(name: str, value: object) -> int | None:
     """Return a limit in bytes, or None if there is no limit.
 
     Args:
-        name: The name of the limit, for error messages.
+        name: The limit's name, for error messages.
         value: A number, or a string such as "300M".
 
     Raises:

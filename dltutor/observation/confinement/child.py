@@ -33,7 +33,7 @@ class KilledFirst:
     has touched them, and main has touched more. With two workers that grew alike, the OOM killer
     chose main under 300 MB, and a worker under 400 MB (Linux 6.18). The OOM killer still makes the
     choice, but a score of 1000 adds the whole limit to a worker's size. Half of the limit wasn't
-    enough for torch's CUDA build, whose files alone take up 290 MB of main and don't count against
+    enough for torch's CUDA build, whose files alone take up 290 MB in main and don't count against
     the limit.
 
     Args:

@@ -1,4 +1,4 @@
-"""Put together the results of a confined run.
+"""Put together a confined run's results.
 
 The results are the child's Observation, or else an Observation from outside, and the Confinement,
 which holds the limits and the evidence for them.

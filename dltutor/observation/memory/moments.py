@@ -1,4 +1,4 @@
-"""Define what the recorder passes to its listeners: the observed processes at one moment."""
+"""Define the Moment, which is what a Recorder passes to its listeners, and the Reading."""
 
 from __future__ import annotations
 

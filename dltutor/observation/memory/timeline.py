@@ -1,4 +1,4 @@
-"""Hold the memory, descriptors, and shared memory of each process over time: the Timeline."""
+"""Define the Timeline, which holds each process's memory and descriptors over time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Timeline:
         return next(read, "").upper()
 
     def memory_curve(self, role: str) -> Floats:
-        """Return the memory of one role in every sample, as the charts draw it.
+        """Return one role's memory in every sample, as the charts draw it.
 
         The curve is PSS, or USS if there is no PSS. Between two readings, the curve is the estimate
         from `memory.estimates`. The curve is NaN while no process with the role was running, and
@@ -107,19 +107,19 @@ class Timeline:
         """Return the PSS of all processes together, which counts nothing twice.
 
         A batch that waits in `/dev/shm` isn't in any process until main takes it, but `shm` counts
-        it. The result is the sum of all values of `pss_curve`, or NaN if nothing is known.
+        it. The result is the sum of `pss_curve` over all roles, or NaN if nothing is known.
         """
         return self._pss(self.processes)
 
     def pss_curve(self, role: str) -> Floats:
-        """Return the PSS of one role in every sample, estimated where it wasn't read.
+        """Return one role's PSS in every sample, estimated where it wasn't read.
 
         The result is `memory_curve`, or NaN everywhere if there is no PSS.
         """
         return self._pss(self._of(role))
 
     def private_curve(self, role: str) -> Floats:
-        """Return the private memory (USS) of one role in every sample.
+        """Return one role's private memory (USS) in every sample.
 
         Between two readings, the curve is estimated from minor faults (see
         `memory.estimates.Estimate`). The curve is NaN for processes whose USS was never read.
