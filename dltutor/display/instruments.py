@@ -30,11 +30,11 @@ def observe(
 ) -> Observation:
     """Iterate a loader in this process, survive whatever it does, and report what happened.
 
-    If an exception ends the run, `observe` reports the exception instead of raising it. Afterwards
-    the workers are gone, even persistent ones, with everything that they started and left in
-    `/dev/shm`. Signal handlers, sharing strategy, start method, and the global random states are as
-    they were. If this process is killed during the run, the workers and their files are gone within
-    10 s (Linux).
+    If an exception ends the run, `observe` reports the exception as text instead of raising it.
+    Afterwards the workers are gone, even persistent ones, with everything that they started and
+    left in `/dev/shm`. Signal handlers, sharing strategy, start method, and the global random
+    states are as they were. If this process is killed during the run, the workers and their files
+    are gone within 10 s (Linux).
 
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's

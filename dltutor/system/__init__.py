@@ -1,1 +1,1 @@
-"""Read and control what Linux manages: processes, memory, cgroups, mounts, and the kernel log."""
+"""Read and control processes, memory, cgroups, and mounts, and read the kernel log."""
