@@ -31,11 +31,11 @@ __version__ = "0.1.0"
 
 
 class DltutorError(Exception):
-    """The base class of all exceptions that dltutor defines."""
+    """The base class for all exceptions that dltutor defines."""
 
 
-# The module of each public name. It's imported on first use, so that `import dltutor` stays quick:
-# torch alone takes a second.
+# Each public name -> the module that defines it. `__getattr__` imports the module on first use,
+# because `import dltutor` must stay quick, and torch alone takes a second.
 _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "CannotConfine": "dltutor.observation",

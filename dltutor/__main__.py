@@ -19,28 +19,28 @@ from dltutor.diagnosis.workers_command import add_workers
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lab.command import add_lab
 
-# Importing torch takes two seconds, and only `show` needs it.
+# Importing torch takes a second or two, and only `show` needs torch.
 if TYPE_CHECKING:
     from dltutor.failures import Failure
     from dltutor.observation import Observation
 
 _WIDTH = 96
 _EXIT_CODES = (
-    "Exit codes: 0; 1 if nothing was found or nothing was shown; 2 for an unknown command or name, "
-    "or a log that can't be read. `diagnose` exits with 1 if it found something, 2 if it couldn't "
-    "run."
+    "The exit code is 0, or 1 if nothing was found or shown, or 2 for an unknown command or name, "
+    "or a log that can't be read. `diagnose` exits with 1 if it found something, and with 2 if it "
+    "couldn't run."
 )
-Commands = Any  # argparse has no public name for it
+Commands = Any  # argparse has no public name for what add_subparsers() returns
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: The words after `dltutor`; by default, those of this process.
+        arguments: The words after `dltutor`. If None, the words on this process's command line.
 
     Returns:
-        The exit code that `dltutor --help` explains.
+        The exit code, which `dltutor --help` explains.
     """
     chosen = _parser().parse_args(arguments)
     code: int = chosen.run(chosen)
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     parser.set_defaults(run=partial(_help, parser))
     commands = parser.add_subparsers(metavar="COMMAND")
-    # Each function adds a command and sets its `run`, which takes the parsed arguments.
+    # Each function adds a command and sets the command's `run`, which takes the parsed arguments.
     for add in (add_diagnose, _add_list, _add_show, _add_explain, add_workers, add_lab):
         add(commands)
     return parser
@@ -65,16 +65,18 @@ def _help(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
 
 def _add_list(commands: Commands) -> None:
     parser = commands.add_parser("list", help="list all failure modes and their lessons")
-    parser.add_argument("--lesson", metavar="NN", help="list only those of one lesson, such as 07")
-    parser.add_argument("--json", action="store_true", help="print every fact about each, as JSON")
+    parser.add_argument("--lesson", metavar="NN", help="list only lesson NN, such as 07")
+    parser.add_argument("--json", action="store_true", help="print all facts as JSON")
     parser.set_defaults(run=_list)
 
 
 def _add_show(commands: Commands) -> None:
-    parser = commands.add_parser("show", help="run one, broken and fixed, and report what happened")
+    parser = commands.add_parser(
+        "show", help="run a failure mode, broken and fixed, and report what happened"
+    )
     parser.add_argument("name", metavar="NAME", help="a name from `dltutor list`")
     parser.add_argument(
-        "--start-method", choices=START_METHODS, help="default: one that shows the failure"
+        "--start-method", choices=START_METHODS, help="default: a method that shows the failure"
     )
     parser.set_defaults(run=_show)
 
@@ -87,7 +89,7 @@ def _add_explain(commands: Commands) -> None:
         "text",
         nargs="*",
         metavar="TEXT|FILE|-",
-        help="the message, or its file; - or no argument reads standard input",
+        help="a message, or a file that has one, or - for standard input (default)",
     )
     parser.set_defaults(run=_explain)
 
@@ -173,7 +175,7 @@ def _explain(chosen: argparse.Namespace) -> int:
             "dataset[i] without a loader. `dltutor list` shows all failure modes."
         )
         return 1
-    printed = set()  # print a text that several failure modes share only once
+    printed = set()  # print a cause or a remedy that several failure modes share only once
     for match in matches[:3]:
         facts: Facts = match.failure
         print(f"{facts.name} (lesson {facts.lesson})")
@@ -195,11 +197,11 @@ def _refuse(sentence: str) -> int:
 
 
 def command() -> int:
-    """Run `main` as a program: if a pipe closes or Ctrl-C is pressed, end without a traceback."""
+    """Run `main` as a program, and end without a traceback if a pipe closes or you press Ctrl-C."""
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # such as `| head`; without this, Python prints an error when it exits
+    except BrokenPipeError:  # as after `| head`. Redirect stdout, which Python flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

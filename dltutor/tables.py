@@ -1,4 +1,4 @@
-"""Tables and notes that read the same as plain text and as HTML, in light and dark themes."""
+"""Define tables and notes that read the same as text and as HTML, in light and dark themes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Table:
     """A titled table of text for terminals and notebooks.
 
     Args:
-        title: One line above the rows. It must make sense without its color.
+        title: One line above the rows, which must make sense without the color of the edge.
         rows: The cells, row by row. A cell may hold several lines.
-        header: Column names; empty for a list of labels and values.
+        header: The column names. If empty, the table is a list of labels and values.
         tone: The color of the edge in HTML.
     """
 
@@ -91,7 +91,7 @@ def with_code(text: str) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes for people: "64 MB", "1.5 GB" (powers of 1024)."""
+    """Format a number of bytes for people, such as "64 MB" or "1.5 GB" (powers of 1024)."""
     if not math.isfinite(count):
         return "unlimited"
     for unit in ("B", "kB", "MB", "GB"):
@@ -105,9 +105,9 @@ def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:
     """Return HTML with a colored edge on its left.
 
     Args:
-        inner: HTML.
-        tone: Chooses the color of the edge.
-        wrap: Whether to keep line breaks in the text.
+        inner: The HTML to frame.
+        tone: The tone, which sets the color of the edge.
+        wrap: Whether to keep the line breaks in `inner`.
     """
     style = f"border-left:4px solid {_EDGES[tone]};padding:2px 0 2px 12px;margin:4px 0"
     return f'<div style="{style}{";white-space:pre-wrap" if wrap else ""}">{inner}</div>'
@@ -132,7 +132,7 @@ def _text_row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _html_row(cells: Sequence[str], style: str, *, labeled: bool) -> str:
-    # Set no text color: the theme's own is right in light and in dark.
+    # Don't set a text color, because the theme's own color is readable on light and dark pages.
     shown = []
     for position, text in enumerate(cells):
         weight = ";opacity:0.75" if labeled and position == 0 else ""

@@ -1,1 +1,1 @@
-"""Render what was observed: the memory figures, the live chart, and the budget page."""
+"""Render the memory figures, the live chart, and the budget page."""

@@ -14,20 +14,20 @@ from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
-_MOST_LAYERS: Final = 8  # workers with a layer of their own; if there are more, they share one
-_NEAR: Final = 0.5  # draw the limit once this part of it is in use
-_ABOVE_LIMIT: Final = 15  # points between the limit and the label of a death
+_MOST_LAYERS: Final = 8  # if there are more workers, they share one layer
+_NEAR: Final = 0.5  # draw the limit if more than this part of the limit is in use
+_ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
 _LINE: Final = 0.075  # the height of a label, as a part of the axes' height
 
 
 @dataclass(frozen=True)
 class Areas:
-    """The memory of each process in MB, from the bottom up, for the samples where it's known.
+    """Each process's memory in MB, from the bottom up, for the samples where it's known.
 
     Args:
         kind: "PSS", or "USS" if there is no PSS.
         seconds: When the samples were taken.
-        layers: Role -> memory; 0 while the process didn't run.
+        layers: Role -> memory, which is 0 while the process didn't run.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Areas:
 
     @property
     def peak(self) -> float:
-        """The highest total in MB; 0 if nothing is known."""
+        """The highest total in MB, or 0 if nothing is known."""
         return float(self.total.max(initial=0))
 
 
@@ -66,7 +66,7 @@ def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None
     Args:
         axes: The axes to draw on.
         drawn: What `areas(timeline)` returned.
-        timeline: The source of the limit and the deaths.
+        timeline: The record, which has the limit and the processes that died.
         top: The highest total that must fit, in MB.
     """
     axes.set_ylabel(f"{drawn.kind} in MB")
@@ -128,5 +128,5 @@ def _mark_deaths(axes: Axes, drawn: Areas, timeline: Timeline, limit: float | No
 
 
 def color_of_layer(label: str) -> str:
-    """Return the color of a layer: its role's, or W0's for the layer of all workers."""
+    """Return the color for a layer's role, or W0's color if all workers share the layer."""
     return color_of("W0" if label.endswith(" workers") else label)

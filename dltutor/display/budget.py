@@ -1,6 +1,6 @@
-"""Show what a loader will hold in shared memory and in total: `budget()`.
+"""Define `budget()`, which shows how much a loader will hold in shared memory and in total.
 
-On its page, you change settings, see the predicted memory, and run a test of the prediction.
+On its page, you change settings, see the predicted memory, and test the prediction.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ def budget(
     start_method: str | None = None,
     deadline: float = 60,
 ) -> Budget:
-    """Show what a loader holds in shared memory and in total, next to what this machine has.
+    """Show how much a loader holds in shared memory and in total, next to what this machine has.
 
     If you pass a loader, one of its workers makes a batch to measure, in at most `deadline`
     seconds. In a notebook you can change the settings, and a button runs them for real, on
-    synthetic samples in a separate process. How much memory a worker uses is also measured on this
-    machine, once for each start method. That takes a few seconds.
+    synthetic samples in a separate process. `budget` also measures how much memory a worker uses on
+    this machine, once for each start method, which takes a few seconds.
 
-    Each setting that is None comes from the loader. The defaults below apply without a loader.
+    A setting that is None comes from the loader. Without a loader, the defaults below apply.
 
     Args:
-        loader: A DataLoader whose settings and batches to use; None for settings alone.
-        num_workers: 1 or more; default 2.
-        prefetch_factor: Batches that each worker makes ahead; default 2.
-        batch_size: Samples in a batch; default 8.
-        sample_bytes: The size of a sample in bytes; by default, an image of 3 x 224 x 224 float32.
-        start_method: "fork", "spawn", or "forkserver"; default "fork".
-        deadline: Seconds that the loader's worker has for a batch.
+        loader: A DataLoader whose settings and batches to use. If None, use only the settings.
+        num_workers: How many workers, 1 or more (default 2).
+        prefetch_factor: How many batches each worker makes ahead (default 2).
+        batch_size: How many samples a batch has (default 8).
+        sample_bytes: The size of a sample in bytes (default: a 3 x 224 x 224 float32 image).
+        start_method: "fork" (default), "spawn", or "forkserver".
+        deadline: How many seconds the loader's worker has to make a batch.
 
     Returns:
-        The Budget. As the last line of a notebook cell it's a page; `print` shows it as a text
-        table. Its `run()` does what the button does.
+        The Budget, which a notebook shows as a page, and `print` shows as a text table.
+        `Budget.run` does what the button does.
 
     Raises:
         TypeError: `loader` isn't a DataLoader.
@@ -84,13 +84,13 @@ def budget(
         return Budget(
             Settings(**{name: value for name, value in given.items() if value is not None})
         )
-    settings_of(loader, Batch(1, 1, 0), **given)  # raise for wrong settings before measuring
+    settings_of(loader, Batch(1, 1, 0), **given)  # check the settings before the slow part
     batch = measure_batch(loader, deadline)
     return Budget(settings_of(loader, batch, **given), batch)
 
 
 class Budget:
-    """A page of settings, their prediction, and a trial of it. `budget` makes it.
+    """The page that `budget` makes, with settings, the prediction for them, and a trial run.
 
     Attributes:
         prediction: The Prediction for the current settings.
@@ -123,7 +123,7 @@ class Budget:
             style={"button_width": "7em"},
             layout={"width": "auto"},
         )
-        # The buttons' own description would be above them.
+        # Add a label, because ToggleButtons would put their own description above the buttons.
         name = widgets.Label(
             "start method", layout={"width": "9.5em", "justify_content": "flex-end"}
         )
@@ -156,12 +156,12 @@ class Budget:
         """Run the settings for real, as the button does.
 
         Returns:
-            The Trial: what was predicted, and what was measured.
+            The Trial, with the prediction and the measurements.
 
         Raises:
             ValueError: The run would use more memory than is safe on this machine now.
             RuntimeError: The run didn't finish.
-            KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+            KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
         """
         with self._busy("Running it in a separate process. This takes a few seconds."):
             self.trial = trial(self.prediction)
@@ -174,7 +174,7 @@ class Budget:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
-        # A saved notebook always shows the same words, so that notebooks can be compared.
+        # A saved notebook always shows the same words, so that you can compare notebooks.
         return {**shown, "text/plain": _SAVED}
 
     def _changed(self, _: object) -> None:
@@ -201,7 +201,7 @@ class Budget:
             self._show(problem)
 
     def _problem(self, action: Callable[[], object]) -> str:
-        # A widget's callback has no cell to show a traceback in.
+        # Return errors as sentences, because a widget's callback has no cell for a traceback.
         try:
             action()
         except (ValueError, RuntimeError) as error:

@@ -11,21 +11,21 @@ from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-_EXACT: Final = 0.03  # repeated readings of PSS differ by as much
+_EXACT: Final = 0.03  # repeated readings of PSS differ by about this fraction
 _FIRST_SCALE: Final = 64 << 20
-_NEXT_SCALE: Final = 4  # each scale is this many times the one before
+_NEXT_SCALE: Final = 4  # each scale is this many times as long as the one before
 
-# The colors of JupyterLab or VS Code, or else those of the page.
+# JupyterLab's or VS Code's colors, or else the page's own colors.
 _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
 
-#: The parts that a bar may have: name -> color.
+#: The name of each part that a bar may have -> the part's color.
 COLORS: Final = {"main": MAIN, "workers": WORKERS[0], "batches": WORKERS[1]}
 
 
 def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars of the batches in `/dev/shm`: predicted and, if there was a trial, measured."""
+    """Return bars for the batches in `/dev/shm`, as predicted and, after a trial, as measured."""
     one = predicted.settings
     if predicted.machine.shm is None:
         why = "There is no /dev/shm here. Batches still take up memory, but it isn't measured."
@@ -41,7 +41,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars of the memory of main, workers, and batches, as `draw_shared` does."""
+    """Return bars for the memory that main, workers, and batches use, as `draw_shared` does."""
     one, each = predicted.settings, predicted.footprint
     how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:
@@ -64,7 +64,7 @@ def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def verdict(predicted: Prediction, tried: Trial | None) -> str:
-    """Say in words how the trial compares with the prediction; empty without a trial."""
+    """Return how the trial compares with the prediction, in words, or "" without a trial."""
     if tried is None:
         return ""
     peak, steady = tried.peak, tried.steady
@@ -89,10 +89,10 @@ def _of_it(shared: int | None) -> str:
 
 
 def scale_for(highest: float, limit: float) -> float:
-    """Return where a scale ends: 64 MB, 256 MB, 1 GB, ... or the limit, if that comes first.
+    """Return where a scale ends, which is 64 MB, 256 MB, 1 GB, ..., or the limit if it's lower.
 
     Args:
-        highest: The length of the longest bar in bytes. It must fit even beyond the limit.
+        highest: The length of the longest bar in bytes, which must fit even beyond the limit.
         limit: The limit in bytes.
     """
     end = float(_FIRST_SCALE)
@@ -106,9 +106,9 @@ def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], lim
 
     Args:
         title: What the bars measure.
-        how: What the size is made of.
-        bars: The name of each bar, such as "predicted" -> its parts from the left: names in COLORS
-            -> bytes. All bars have the same parts.
+        how: What makes up the size, in words.
+        bars: The name of each bar, such as "predicted" -> the sizes of its parts, in bytes and from
+            the left, by their names in COLORS. All bars have the same parts.
         limit: How much the machine has, in bytes.
     """
     totals = [sum(parts.values()) for parts in bars.values()]
@@ -152,8 +152,8 @@ def _mark(end: float, limit: float) -> str:
 
 def _axis(end: float, limit: float) -> str:
     place = 100 * limit / end
-    # Label the limit right of its mark. Near the right end, label it left of its mark and drop the
-    # label of the end.
+    # Put the limit's label to the right of its mark. Near the right end, put the label to the left
+    # of the mark, and drop the end's own label.
     texts = {"left:0": "0", "right:0": size(end)}
     if limit == end:
         texts["right:0"] = f"limit {size(limit)}"

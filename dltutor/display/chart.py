@@ -1,6 +1,6 @@
-"""The live chart: a widget that draws memory by process while the cell is still running.
+"""Define the live chart, a widget that draws memory by process while the cell is still running.
 
-The browser does the drawing. For each moment, Python sends one small row, and corrections of the
+The browser does the drawing. For each moment, Python sends one small row, and corrections to the
 estimates in earlier rows.
 """
 
@@ -18,20 +18,20 @@ from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
-_MOST_ROWS: Final = 400  # kept for a view that opens late
+_MOST_ROWS: Final = 400  # rows to keep for a view that opens late
 _RESENT: Final = (4, 16)  # rows after which to send all, in case the browser wasn't ready at first
 
 Row = dict[str, Any]
 
 
 class Chart(anywidget.AnyWidget):
-    """A chart of what a Recorder samples. Its `add` is the Recorder's listener.
+    """A chart of a Recorder's samples, whose `add` is the Recorder's listener.
 
     Args:
         title: The name of the run.
-        limits: The known limits: bytes of "memory" and "shm", "files" for each process.
-        counted: Show the number of batches even before the first one.
-        window: Show only this many seconds, the last ones; 0 shows all.
+        limits: The known limits on "memory" and "shm" in bytes, and on "files" for each process.
+        counted: Whether to show the number of batches even before the first one.
+        window: How many seconds to show, up to the last sample. If 0, show all.
         alone: Whether the chart disappears from its old cell when another cell displays it.
     """
 
@@ -45,8 +45,8 @@ class Chart(anywidget.AnyWidget):
     palette = traitlets.Dict().tag(sync=True)
     row = traitlets.Dict().tag(sync=True)
     end = traitlets.Dict().tag(sync=True)
-    # We append to it and never assign it, so it isn't sent with each row. A view that opens late,
-    # or a page that is reloaded, gets it with the whole state.
+    # We append to the history and never assign it, so that traitlets doesn't send it with each row.
+    # A view that opens late, or a reloaded page, gets the history with the whole state.
     history: traitlets.List[Row] = traitlets.List().tag(sync=True)
 
     def __init__(
@@ -75,14 +75,14 @@ class Chart(anywidget.AnyWidget):
         self._gone: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # A saved notebook always shows the same words, so that notebooks can be compared.
+        # A saved notebook always shows the same words, so that you can compare notebooks.
         return "Live chart of memory by process. It moves while the notebook runs."
 
     def add(self, moment: Moment) -> None:
         """Send one more moment to the browser. The Recorder calls this in its thread.
 
-        It skips a moment in which a process without a name appears. Most often that is a worker,
-        and it has its name in the next moment.
+        Skip a moment in which a process without a name appears, because most often the process is
+        a worker and has its name in the next moment.
         """
         self._settle(moment)
         self._gone += moment.gone
@@ -101,9 +101,10 @@ class Chart(anywidget.AnyWidget):
         """Show that the run has ended.
 
         Args:
-            how: How it ended, in a few words.
-            timeline: The record, if a figure shows it from now on. The chart then folds to one
-                line. The record knows better than the samples which processes died.
+            how: How the run ended, in a few words.
+            timeline: The record, or None. If there is a record, the chart folds to one line,
+                because a figure shows the rest. The record also has the processes that died, which
+                the samples don't always show.
         """
         processes = timeline.processes if timeline else ()
         died = [[each.role, each.ended, each.died] for each in processes if each.died]
@@ -145,11 +146,11 @@ def _seconds(seconds: float) -> float:
 
 
 def thinned(rows: list[Row], window: float) -> list[Row]:
-    """Return fewer rows, including the last one.
+    """Return fewer rows, including the last row.
 
     Args:
         rows: All rows.
-        window: Keep only this many seconds, the last ones; 0 merges every two rows instead.
+        window: How many seconds to keep, up to the last row. If 0, merge every two rows instead.
     """
     if window:
         return [row for row in rows if row["t"] >= rows[-1]["t"] - window]

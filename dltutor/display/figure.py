@@ -1,7 +1,8 @@
-"""Draw a timeline, two timelines side by side, and the growth in several.
+"""Draw a timeline, two timelines side by side, or the growth in several timelines.
 
-It doesn't use pyplot, so there is no global state and no window. Draw in the main thread only,
-because matplotlib holds locks, and a worker that is forked at that moment waits for them forever.
+This module doesn't use pyplot, so there is no global state and no window. Draw in the main thread
+only, because matplotlib holds locks while it draws, and a worker that main forks at that moment
+would wait for those locks forever.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dltutor.observation.memory.process_curves import Field, Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
-_WIDTH: Final = 7.2  # inches, of 100 pixels
+_WIDTH: Final = 7.2  # inches, at 100 pixels per inch
 _GROWTH: Final[tuple[tuple[Field, float, float, str], ...]] = (
     # field, unit, lowest top of the scale (so that noise doesn't look like growth), label
     ("uss", MB, 20, "private MB"),
@@ -48,11 +49,11 @@ def draw(timeline: Timeline, *, title: str | None = None) -> MemoryFigure:
 
     Args:
         timeline: The record, which may be empty.
-        title: The title; "Memory by process" if None.
+        title: The title. If None, it's "Memory by process".
 
     Returns:
-        The figure. Its areas add up to the memory that the run uses (PSS) or, if PSS isn't known,
-        to its private memory (USS). 1 MB is 1024 x 1024 bytes.
+        The figure, whose areas add up to the memory that the run used (PSS) or, if PSS isn't known,
+        to the run's private memory (USS). 1 MB is 1024 x 1024 bytes.
     """
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 4.2))
@@ -74,12 +75,12 @@ def compare(
     """Draw two runs side by side on one scale.
 
     Args:
-        before: The record of the run on the left.
-        after: The record of the run on the right.
-        labels: The names of the two runs.
+        before: The left run's record.
+        after: The right run's record.
+        labels: The two runs' names.
 
     Returns:
-        A figure like that of `draw`. The title of each run shows its peak, and the most private
+        A figure like the one from `draw`. Each run's title shows its peak, and the most private
         memory that its workers held together.
     """
     timelines = (before, after)
@@ -104,12 +105,12 @@ def compare(
 def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
     """Draw what grows in several runs from the first batch to the last, on one scale.
 
-    From top to bottom, for each process: private memory (USS) and the share of shared memory, both
-    only at the moments when they were read, and open file descriptors. Shared memory that only one
-    process has mapped counts as its private memory, too.
+    From top to bottom, the figure shows each process's private memory (USS) and its share of shared
+    memory, both only at the moments when the sampler read them, and its open file descriptors.
+    Shared memory that only one process has mapped counts as that process's private memory, too.
 
     Args:
-        timelines: The name of each run -> its record.
+        timelines: Each run's name -> its record.
     """
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 5.0))

@@ -1,4 +1,4 @@
-"""The instruments that `dltutor` exports: `observe`, `watch`, and `monitor`, with a live chart."""
+"""Define the instruments with a live chart: `observe`, `watch`, and `monitor`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
 _MONITORED: Final = 180.0  # seconds that a monitor shows
-_MONITOR_PERIOD: Final = 0.5  # seconds between samples; a monitor may run all day
+_MONITOR_PERIOD: Final = 0.5  # seconds between samples, long because a monitor may run all day
 
 
 def observe(
@@ -30,41 +30,44 @@ def observe(
 ) -> Observation:
     """Iterate a loader in this process, survive whatever it does, and report what happened.
 
-    It doesn't raise the exception that ends the run, but keeps it as text. Afterwards the workers
-    are gone, even persistent ones, with everything that they started and left in `/dev/shm`. Signal
-    handlers, sharing strategy, start method, and the global random states are as they were. If this
-    process is killed during the run, the workers and their files are gone within 10 s (Linux).
+    If an exception ends the run, `observe` reports the exception as text instead of raising it.
+    Afterwards the workers are gone, even persistent ones, with everything that they started and
+    left in `/dev/shm`. Signal handlers, sharing strategy, start method, and the global random
+    states are as they were. If this process is killed during the run, the workers and their files
+    are gone within 10 s (Linux).
 
-    Nothing else is ended: no subprocess of yours, no loader in another thread, and nothing that
-    your loop itself started, except workers. With the sharing strategy `file_system`, torch's
-    `torch_shm_manager` stays, as after any loader, because torch needs it. The resource tracker and
-    the fork server of multiprocessing stay if another process uses them.
+    `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
+    itself started, except workers. With the sharing strategy `file_system`, torch's
+    `torch_shm_manager` stays, as after any loader, because torch needs it. multiprocessing's
+    resource tracker and fork server stay if another process uses them.
 
     Args:
-        loader: A DataLoader with any number of workers and any start method, or an object of
-            another library that wraps some and can be iterated again: webdataset's WebLoader,
-            Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's loaders.
-        deadline: Seconds after which the run is stopped and counts as "hung". The deadline
-            interrupts Python code and every wait for a worker, but not C code stuck in this
+        loader: A DataLoader with any number of workers and any start method, or an object from
+            another library that wraps DataLoaders and that you can iterate again: webdataset's
+            WebLoader, Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's
+            loaders.
+        deadline: Seconds after which `observe` stops the run and reports it as "hung". The deadline
+            interrupts Python code and every wait for a worker, but not C code that is stuck in this
             process.
-        consume: The training loop, as a function that takes the loader and iterates it. Its
-            exceptions end the run too. What it returns in the last epoch is kept. Default:
-            `for batch in loader: pass`.
+        consume: The training loop, as a function that takes the loader and iterates it. An
+            exception in the loop ends the run, too. The Observation has what the loop returns in
+            the last epoch. If None, the loop is `for batch in loader: pass`.
         epochs: How many times the loop runs.
-        live: Draw memory by process while the loader runs, and a figure that stays afterwards. PSS
-            and USS are then read twice a second at first. Without `live`, they are read when
-            workers have started, about every 10 s, and at the end, because a reading takes time
-            from the workers. Outside a notebook there is no chart, but the run is the same.
+        live: Whether to draw memory by process while the loader runs, and a figure that stays
+            afterwards. If so, the sampler reads PSS and USS twice a second at first. Otherwise the
+            sampler reads both only when workers have started, about every 10 s, and at the end,
+            because a reading takes time from the workers. Outside a notebook there is no chart, but
+            the run is the same.
 
     Returns:
-        The Observation. Its `signs` are the promises that this run shows to be broken, even though
-        it finished. `diagnose` finds out why.
+        The Observation, whose `signs` are the promises that this run broke even though it finished.
+        `diagnose` finds out why.
 
     Raises:
         TypeError: `loader` isn't a loader, or `consume` can't be called.
         ValueError: `deadline` or `epochs` isn't positive.
-        RuntimeError: Called outside the main thread, where a deadline can't interrupt.
-        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+        RuntimeError: This isn't the main thread, so a deadline can't interrupt.
+        KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     if not live:
         return observe_unseen(loader, deadline=deadline, consume=consume, epochs=epochs)
@@ -94,8 +97,8 @@ class Watch:
     """The object that `with watch() as w` gives you.
 
     Attributes:
-        batches: How many batches your loop has had so far. Count them yourself, `w.batches += 1`,
-            and the chart shows them. Growth per batch is known only then.
+        batches: How many batches your loop has had so far. If you count them yourself, with
+            `w.batches += 1`, the chart shows the number, and you can measure growth per batch.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -112,7 +115,7 @@ class Watch:
 
     @property
     def timeline(self) -> Timeline:
-        """The record of the block.
+        """The record, once the block has ended.
 
         Raises:
             RuntimeError: The block hasn't ended yet.
@@ -127,13 +130,13 @@ def watch(title: str = "") -> Iterator[Watch]:
     """Record the memory of this process and everything that it starts while a block runs.
 
     A notebook shows a live chart, and a figure that stays after the block. Exceptions pass through.
-    The workers of any loader are W0, W1, ... in the order in which they appear.
+    Any loader's workers are W0, W1, ... in the order in which they appear.
 
     Args:
-        title: The title of the chart; "watch" if empty.
+        title: The chart's title. If empty, it's "watch".
 
     Yields:
-        A Watch. Its `timeline` holds the record after the block.
+        A Watch, whose `timeline` holds the record after the block.
     """
     title = title or "watch"
     screen = Screen(title)
@@ -165,14 +168,14 @@ class Monitor:
         self.running = True
 
     def show(self) -> None:
-        """Move the chart to the output of the running cell."""
+        """Move the chart to the running cell's output."""
         self._screen.show()
 
     def stop(self) -> Timeline:
         """Stop sampling, and leave a figure of the whole record in the running cell.
 
         Returns:
-            The record, even if the monitor was stopped before.
+            The record, even if you stopped the monitor before.
         """
         timeline = self._recorder.stop()
         if self.running:
@@ -181,7 +184,7 @@ class Monitor:
         return timeline
 
     def _ipython_display_(self) -> None:
-        # As the last expression of a cell, show nothing: the chart is on the page already.
+        # After a cell that ends with the Monitor, show nothing, because the chart is there already.
         pass
 
 
@@ -191,11 +194,11 @@ _standing: Monitor | None = None
 def monitor() -> Monitor:
     """Show a chart of the last three minutes that keeps running between cells.
 
-    It samples until you stop it or the notebook's process ends. Call `monitor` again to move the
-    chart to the current cell.
+    The monitor samples until you stop it or the notebook's process ends. Call `monitor` again to
+    move the chart to the current cell.
 
     Returns:
-        The Monitor. Its `stop()` ends it and returns the timeline.
+        The Monitor, whose `stop()` ends the sampling and returns the timeline.
     """
     global _standing
     if _standing is None or not _standing.running:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class Screen:
     """The chart and the figure of one run in the calling cell's notebook.
 
-    Outside a notebook, it does nothing and imports nothing.
+    Outside a notebook, a Screen does nothing and imports nothing.
 
     Args:
         title: The name of the run.
-        options: Other arguments of Chart.
+        options: Other arguments for Chart.
     """
 
     def __init__(self, title: str, **options: Any) -> None:
@@ -34,11 +34,10 @@ class Screen:
 
     @property
     def listeners(self) -> Sequence[Callable[[Moment], None]]:
-        """The listeners to pass to a Recorder."""
         return [self._chart.add] if self._chart else []
 
     def show(self) -> None:
-        """Show the chart in the output of the running cell."""
+        """Show the chart in the running cell's output."""
         if self._chart:
             _display(self._chart)
 
@@ -46,9 +45,9 @@ class Screen:
         """Show how the run ended.
 
         Args:
-            how: How it ended, in a few words.
-            timeline: The record. Its figure appears in the output of the running cell and stays in
-                the saved notebook. None if there is no record.
+            how: How the run ended, in a few words.
+            timeline: The record, or None if there is no record. A figure of the record appears in
+                the running cell's output and stays in the saved notebook.
         """
         if not self._chart:
             return

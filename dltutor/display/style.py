@@ -1,6 +1,6 @@
 """Define how figures look on light and dark pages.
 
-People with any color vision can tell these colors apart. They are those of Okabe and Ito
+People with any color vision can tell these colors apart. We took the colors from Okabe and Ito
 (https://jfly.uni-koeln.de/color/), without black and yellow, which vanish on one of the two pages.
 """
 
@@ -15,8 +15,8 @@ OTHER: Final = "#999999"
 TEXT: Final = "#7A7A7A"  # contrast 4.3 on white and 4.4 on JupyterLab's #111
 ALARM: Final = "#D55E00"
 
-#: For `matplotlib.rc_context`: no background of our own, and a gray that reads on both pages.
-STYLE: Final[Any] = {  # matplotlib's types know each key by name
+#: Settings for `matplotlib.rc_context`, with no background, and a gray that shows on both pages.
+STYLE: Final[Any] = {  # Any, because matplotlib's types list every key
     "figure.dpi": 100,
     "figure.facecolor": "none",
     "figure.constrained_layout.use": True,
@@ -35,7 +35,7 @@ STYLE: Final[Any] = {  # matplotlib's types know each key by name
 
 
 def color_of(role: str) -> str:
-    """Return the color of main, W0, W1, ..., or other. From the sixth worker on, colors repeat."""
+    """Return the color for main, W0, W1, ..., or other. From the sixth worker on, colors repeat."""
     if role == "main":
         return MAIN
     worker = re.match(r"W(\d+)\b", role)  # "W0 of images" if there are several loaders

@@ -1,1 +1,1 @@
-"""Copy the notebooks to a folder of the learner's and open them in JupyterLab (`dltutor lab`)."""
+"""Copy the notebooks into the learner's folder and open them in JupyterLab (`dltutor lab`)."""

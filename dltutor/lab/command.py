@@ -1,4 +1,4 @@
-"""Run `dltutor lab`: copy the notebooks to a folder and open JupyterLab at the first one."""
+"""Run `dltutor lab`, which copies the notebooks to a folder and opens the first in JupyterLab."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ FIRST: Final = "00-start-here.ipynb"
 
 
 def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command `lab` to a parser. The parsed arguments hold the function to `run`."""
+    """Add the command `lab`, and set its `run`, which takes the parsed arguments."""
     parser = commands.add_parser(
         "lab",
         help="copy the notebooks to a folder, and open them in JupyterLab",
         description="Copy the notebooks to a folder, and open JupyterLab there at lesson 00. "
         "Files that you have changed stay as they are. If this version of dltutor has a newer "
-        "one, it's put next to yours, with the version in its name.",
+        "copy of such a file, the command puts the copy next to yours, with the version in the "
+        "copy's name.",
     )
     parser.add_argument(
         "folder",
@@ -30,13 +31,13 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default=FOLDER,
         type=Path,
         metavar="FOLDER",
-        help=f"created if it doesn't exist (default: {FOLDER} in the current folder)",
+        help=f"the folder, which is made if necessary (default: {FOLDER} in the current folder)",
     )
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address instead of opening a browser"
     )
     parser.add_argument(
-        "--port", type=_port, metavar="N", help="JupyterLab's port (default: 8888 or the next free)"
+        "--port", type=_port, metavar="N", help="JupyterLab's port (default: 8888, or the next one)"
     )
     parser.set_defaults(run=run)
 
@@ -45,14 +46,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Copy the notebooks, then replace this process with JupyterLab.
 
     Returns:
-        An exit code, if something went wrong: 2 for a wrong folder, 1 if JupyterLab is missing or
-        the notebooks can't be copied, 130 for Ctrl-C.
+        The exit code if something went wrong, which is 2 for a wrong folder, 1 if JupyterLab is
+        missing or the notebooks can't be copied, and 130 after Ctrl-C.
     """
     folder = Path(arguments.folder).absolute()
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        return _refuse(2, f"FOLDER must be a folder, but {folder} is a file: choose another")
+        return _refuse(2, f"FOLDER must be a folder, but {folder} is a file. Choose another folder")
     if not os.path.isdir(folder.parent):
-        return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}: make its parent")
+        return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}. Make its parent")
     if find_spec("jupyterlab") is None:
         return _refuse(1, f"JupyterLab is missing: {sys.executable} -m pip install jupyterlab")
     try:

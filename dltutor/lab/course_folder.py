@@ -24,12 +24,12 @@ RECORD: Final = ".dltutor.json"
 
 @dataclass(frozen=True)
 class LaidOut:
-    """What `lay_out` did. Paths are relative to the folder, in the order of the course.
+    """The changes that `lay_out` made. Paths are relative to the folder, in course order.
 
     Args:
         new: Files that were missing.
         updated: Files that the learner hadn't changed and that this version of dltutor replaced.
-        beside: Files that the learner has changed, each with the name of the newer one next to it.
+        beside: Files that the learner has changed, each with the name of the newer file next to it.
         kept: Files that the learner has changed and that have no newer version.
     """
 
@@ -56,13 +56,13 @@ class LaidOut:
 def lay_out(folder: Path) -> LaidOut:
     """Copy the notebooks and their files into a folder, or update older copies there.
 
-    It never touches a file that the learner has changed. If there is a newer one, it puts that next
-    to the learner's file, with the version of dltutor in its name. It writes everything to a
-    temporary folder first and moves it into place last, so a full disk or Ctrl-C leaves each file
-    either as it was or complete.
+    Leave each file that the learner has changed as it is. If this version of dltutor has a newer
+    copy, put the copy next to the learner's file, with the version in the copy's name. Write all
+    files to a temporary folder first, and move them into place last, so that a full disk or Ctrl-C
+    leaves each file either as it was or complete.
 
     Args:
-        folder: The folder, which is made if it doesn't exist. Its parent must exist.
+        folder: The folder, which this function makes if only the folder's parent exists.
 
     Raises:
         OSError: The folder can't be made, read, or written.
@@ -102,8 +102,8 @@ def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
             beside.append((name, newer))
             moves[newer] = page
             record[newer] = record[name]
-    # Move the record last. If we're interrupted before, the next run sees that a moved file is
-    # already the newest.
+    # Move the record last. If Ctrl-C interrupts us before that, the next run sees that the files
+    # that we moved are already the newest.
     if record != before:
         moves[RECORD] = json.dumps(record, indent=1, sort_keys=True).encode()
     for number, page in enumerate(moves.values()):
@@ -118,29 +118,29 @@ def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
 
 
 def _pages() -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each file of the course, in order.
+    """Yield the name and the content of each course file, in order.
 
     Raises:
         FileNotFoundError: This copy of dltutor has no notebooks.
     """
     package = Path(dltutor.__file__).parent
-    # In the wheel, they are in the package; in a clone, next to it.
+    # The notebooks are inside the package in a wheel, and next to the package in a clone.
     places = [package / "notebooks", package.parent / "notebooks"]
     source = next((place for place in places if place.is_dir()), None)
     if source is None:
-        raise FileNotFoundError(f"dltutor in {package} has no notebooks: install it again")
+        raise FileNotFoundError(f"dltutor in {package} has no notebooks. Install dltutor again")
     outside = f"]({_repository()}/blob/HEAD/".encode()
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
             page = path.read_bytes()
-            if path.suffix in (".ipynb", ".md"):  # replace links to code outside of the folder
+            if path.suffix in (".ipynb", ".md"):  # replace links to code outside the folder
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)
             yield relative.as_posix(), page
 
 
 def _repository() -> str:
-    from importlib import metadata  # importing it takes as long as all of `dltutor list`
+    from importlib import metadata  # this import takes as long as all of `dltutor list`
 
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
@@ -148,7 +148,7 @@ def _repository() -> str:
 
 
 def _recorded(folder: Path) -> dict[str, str]:
-    """Return the record, file -> digest; empty if it's missing or can't be parsed."""
+    """Return the record (file -> digest), or {} if the record is missing or can't be parsed."""
     try:
         found = json.loads((folder / RECORD).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -157,7 +157,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str | None:
-    """Return the digest of a file; None if nothing is there, "" for anything but a file."""
+    """Return a file's digest, or None if nothing is at the path, or "" if it isn't a file."""
     if not path.is_file():
         return "" if os.path.lexists(path) else None
     return _sha256(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Tell from a batch's shape how many samples it has."""
+"""Tell how many samples a batch has from the batch's shape."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _DEEP: Final = 32  # how many levels of nested containers to follow
 def length_by_shape(batch: Any) -> int | None:
     """Return the number of samples in a batch that torch's `default_collate` made.
 
-    It puts the samples' first parts into one tensor, or into one list if they are strings. For any
-    other batch, the length of its first part is a guess.
+    `default_collate` puts the samples' first parts into one tensor, or into one list if they are
+    strings. For any other batch, the length of the first part is a guess.
 
     Returns:
-        The length, or None if nothing in the batch has one.
+        The length, or None if nothing in the batch has a length.
     """
     for _ in range(_DEEP):
         if not is_a(batch, (Mapping, list, tuple)):
             break
         _, first = next(elements(batch), (None, ""))
-        # ["cat", "dog"] is a batch of names; [images, labels] is one of tensors.
+        # ["cat", "dog"] is a batch of names, but [images, labels] is a batch of tensors.
         if is_a(batch, (list, tuple)) and is_a(first, (str, bytes)):
             return length(batch)
         batch = first

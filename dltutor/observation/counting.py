@@ -49,12 +49,12 @@ class Counted:
 
     @property
     def samples(self) -> int | None:
-        """How many samples the last batch was made of; None if unknown."""
+        """How many samples the last batch was made of, or None if unknown."""
         inner = self._iterator
         return inner.samples if isinstance(inner, Counted) else torch_internals.samples(inner)
 
     def release(self) -> None:
-        """Drop the loader's iterator, and become an empty one."""
+        """Drop the loader's iterator, and become an empty iterator."""
         self._iterator = iter(())
 
     def __getattr__(self, name: str) -> Any:
@@ -66,8 +66,8 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
     """Have `iter(loader)` return `counted(iterator)` in the block.
 
     Args:
-        loader: Any object that can be iterated. Python looks up `__iter__` in the class, so this
-            replaces it there. Other objects of the class aren't affected.
+        loader: Any iterable object. Python looks up `__iter__` in the object's class, so this
+            function replaces the method there, but only for this object.
         counted: A function that takes what the loader's own `__iter__` returns.
     """
     cls, main = type(loader), os.getpid()

@@ -1,7 +1,8 @@
 """Cut the connections that a fork inherits, so that it can't send or receive over them.
 
-A fork has its parent's connections. What it writes reaches the parent's server, and what it reads
-is missing from the parent's answer. Many clients even send a goodbye message when they're closed.
+A fork has its parent's connections. What the fork writes reaches the parent's server, and what the
+fork reads is missing from the parent's answer. Many clients even send a goodbye message when
+they're closed.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ import termios
 from contextlib import suppress
 from typing import Final
 
-_SHM_MANAGER: Final = "/torch-shm-dir-"  # torch's own, with the sharing strategy file_system
+_SHM_MANAGER: Final = "/torch-shm-dir-"  # in the path of torch's own socket (strategy file_system)
 _UNREAD: Final = b"?"
 
 
 class CutConnections:
     """Replacements for the connections that are open at the start of the block.
 
-    In a fork, `cut` replaces each connection with a socket that leads nowhere. It accepts writes,
-    has one byte to read, and is then at its end, so no reader waits for more.
+    In a fork, `cut` replaces each connection with a socket that leads nowhere. The socket accepts
+    writes, has one byte to read, and is then at its end, so no reader waits for more.
 
     Args:
-        wanted: If False, do nothing, so forks keep the connections.
+        wanted: Whether to replace connections. If False, forks keep them.
     """
 
     def __init__(self, wanted: bool = True) -> None:
@@ -49,7 +50,7 @@ class CutConnections:
             far.close()
 
     def cut(self) -> None:
-        """Cut the connections of this process, which is a fork of the one that made this object."""
+        """Cut this process's connections, in a fork of the process that made this object."""
         for descriptor, (near, _) in self._ends.items():
             os.dup2(near.fileno(), descriptor, inheritable=os.get_inheritable(descriptor))
         self.__exit__()
@@ -64,7 +65,7 @@ class CutConnections:
 
 
 def _is_connection(descriptor: int) -> bool:
-    with suppress(OSError):  # it's the one that listdir had open, or isn't connected
+    with suppress(OSError):  # listdir has closed the descriptor, or the socket isn't connected
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             with socket.socket(fileno=os.dup(descriptor)) as copy:
                 known = copy.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)

@@ -18,8 +18,8 @@ from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 # The broken datasets count as the learner's code. Libraries and the instruments don't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# An instrument's frame in a printed traceback, which wouldn't be there without the instrument. In
-# an exception group, each line begins with bars.
+# An instrument's frame in a printed traceback, to leave out because your own run wouldn't have it.
+# In an exception group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
     r"(?:(?P=bars)    .*\n)*",
@@ -36,14 +36,14 @@ _FRAME: Final = re.compile(
 
 @dataclass(frozen=True)
 class Failed:
-    """An exception in plain text, so that the exception itself can be freed."""
+    """An exception in plain text, so that Python can free the exception itself."""
 
     chain: tuple[tuple[str, str], ...]
     traceback: tuple[Frame, ...]
     raised_in_worker: str | None
     failed_worker: int | None
     raw: str
-    lost_contact: bool  # multiprocessing couldn't fetch a batch, so its worker may be gone
+    lost_contact: bool  # multiprocessing couldn't fetch a batch, so a worker may be gone
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def is_yours(file: str) -> bool:
-    """Return whether a file can be the learner's: not torch's, the standard library's, or ours."""
+    """Return whether a file can be the learner's, and not torch's, Python's, or ours."""
     if file.startswith(_PACKAGE):
         return file.startswith(f"{_PACKAGE}failures/")
     return not _NOT_YOURS.search(file)
@@ -131,21 +131,22 @@ def _as_in_a_terminal(error: BaseException) -> str:
 def _formatted(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # its notes or its truth value raised
+    except Exception:  # the error's notes or its truth value raised
         return "".join([*traceback.format_tb(traceback_of(error)), said(error)])
 
 
 def _notes_of(error: BaseException) -> tuple[str, ...]:
     # A traceback shows notes below the error's message. From Python 3.14 on, pickle adds notes that
-    # say which part of the object it failed on. `__notes__` may be any object.
+    # say which part of the object couldn't be pickled. `__notes__` may be any object.
     notes = elements(attribute(error, "__notes__"))
     own = [note for _, note in notes if is_a(note, str)]
     return (*notes_in(message_of(error)), *own)
 
 
 def _lost_contact(error: BaseException) -> bool:
-    # ConnectionResetError, FileNotFoundError for a socket, EOFError: pytorch#28950. RuntimeError
-    # for a segment that is gone, with the sharing strategy file_system.
+    # If a worker is gone, main gets a ConnectionResetError, a FileNotFoundError for a socket, or an
+    # EOFError (pytorch#28950). With the sharing strategy file_system, main gets a RuntimeError for
+    # a segment that is gone.
     if not is_a(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
         return False
     entries = traceback.extract_tb(traceback_of(error))
@@ -162,7 +163,7 @@ def _frames_of(error: BaseException) -> list[Frame]:
 
 
 def _frames_in_text(text: str) -> list[Frame]:
-    # A chained exception prints several tracebacks. The last one is the exception that arrived.
+    # A chained exception prints several tracebacks. The last is for the exception that arrived.
     last = text.rpartition("Traceback (most recent call last)")[2]
     return [
         frame(m["file"], int(m["line"]), m["function"], m["code"] or "")

@@ -1,9 +1,9 @@
 """Inspect objects that aren't ours, without raising and without running their code if possible.
 
 `isinstance` reads an object's `__class__`, which raises for a dead `weakref.proxy`. `vars`,
-`getattr`, and `len` call methods that its class defines, and these may raise, recurse, or change
-the object. The functions here read what the interpreter itself stores. If only the object has the
-answer and it raises, they return "unknown".
+`getattr`, and `len` call methods that the object's class defines, and these methods may raise,
+recurse, or change the object. The functions here read what the interpreter itself stores. If only
+the object has the answer and the object raises, the functions return "unknown".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
 
 
 def has(thing: object, name: str) -> bool:
-    """Return whether an object has an attribute; False if the object raises."""
+    """Return whether an object has an attribute, or False if the object raises."""
     return attribute(thing, name, _NOTHING) is not _NOTHING
 
 
@@ -69,7 +69,7 @@ def attributes_of(thing: object) -> dict[str, Any]:
 
 
 def module_of(thing: object) -> str:
-    """Return the module where a class or a function was defined; "" if unknown."""
+    """Return the module that defines a class or a function, or "" if unknown."""
     asked = _OF_CLASSES["__module__"].__get__ if is_a(thing, type) else _defined_in
     try:
         name = asked(thing)
@@ -79,7 +79,7 @@ def module_of(thing: object) -> str:
 
 
 def file_of(module: object) -> str:
-    """Return the file of a module, or "". A lazy module stays unloaded."""
+    """Return a module's file, or "" if unknown, without loading a lazy module."""
     file = _dict_of(module).get("__file__")
     return file if type(file) is str else ""
 
@@ -87,9 +87,9 @@ def file_of(module: object) -> str:
 def elements(thing: object) -> Iterator[tuple[Any, Any]]:
     """Yield the elements of a container, each with its key or its position.
 
-    It handles Python's built-in containers and any other Mapping, until that raises. Anything else
-    has no elements. If a subclass of a built-in container overrides `items` or `__iter__`, its
-    method isn't called.
+    The elements come from Python's built-in containers and from any other Mapping, until the
+    Mapping raises. Anything else has no elements. If a subclass of a built-in container overrides
+    `items` or `__iter__`, this function doesn't call that method.
     """
     kind = _container(thing)
     if kind is None:
@@ -101,13 +101,13 @@ def elements(thing: object) -> Iterator[tuple[Any, Any]]:
 
 
 def length(thing: object) -> int | None:
-    """Return the length of one of Python's built-in containers; None for anything else."""
+    """Return the length of one of Python's built-in containers, or None for anything else."""
     kind = _container(thing)
     return None if kind is None else int(kind.__len__(thing))
 
 
 def number(thing: object) -> int | float | None:
-    """Return an `int` or a `float`, even of a subclass, as a plain number, or None."""
+    """Return an `int` or a `float`, even from a subclass, as a plain number, or else None."""
     if is_a(thing, int):
         return int.__index__(thing)  # type: ignore[arg-type]  # it is one
     return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def text(thing: object) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's message; "" if its `__str__` raises."""
+    """Return an exception's message, or "" if its `__str__` raises."""
     try:
         return str(error)
     except Exception:
@@ -144,7 +144,7 @@ def _items(mapping: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _dict_of(thing: object) -> Any:
-    # Bypass the class's `__getattribute__`. Only a property named `__dict__` is still called.
+    # Bypass the class's `__getattribute__`. Python still calls a property named `__dict__`.
     try:
         own = object.__getattribute__(thing, "__dict__")
     except Exception:

@@ -1,7 +1,7 @@
 """Hold back signals that would do harm right now, and deliver them a moment later.
 
-When you press Stop, the loader is interrupted at once, but our clean-up isn't. If a worker dies
-during a transfer, torch's signal handler runs only after it.
+When you press Stop, the signal interrupts the loader at once, but not our clean-up. If a worker
+dies during a transfer, torch's signal handler runs only after the transfer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dltutor.observation.errors import is_yours
 #: The most seconds to put off a handler, because a transfer in which a worker died never ends.
 PUT_OFF_AT_MOST: Final = 3.0
 
-_SOON: Final = 0.005  # seconds
+_SOON: Final = 0.005  # seconds until a signal that was put off is sent again
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 
 
@@ -44,7 +44,7 @@ class Interrupts:
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        # A second Stop interrupts immediately.
+        # If you press Stop twice, the second interrupt gets through even in plumbing.
         if self._holding or (not self._pending and in_plumbing(frame)):
             self._pending = True
         elif callable(self._handler):
@@ -63,7 +63,7 @@ class Interrupts:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold interrupts back in the block, and deliver after it unless they were held before."""
+        """Hold interrupts back in the block, and longer if an outer block holds them."""
         holding, self._holding = self._holding, True
         try:
             yield
@@ -81,9 +81,10 @@ class Interrupts:
 def in_plumbing(frame: FrameType | None) -> bool:
     """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
-    The handler shouldn't raise there, because a descriptor or the exception itself would be lost:
-    in `__del__` and in functions that run at a fork, Python prints an exception and carries on.
-    This includes the code in which torch opens temporary files to find out why no batch arrives.
+    The handler shouldn't raise there, because a descriptor or the exception itself would be lost.
+    For example, Python only prints an exception in `__del__` or in a function that runs at a fork.
+    Code that passes batches includes torch's search for the reason why no batch arrives, which
+    opens temporary files.
     """
     if frame is None or frame.f_code.co_filename == selectors.__file__:  # main waits for a batch
         return False
@@ -100,11 +101,11 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Hold interrupts back in the block, and raise one that arrived in between at its end.
+    """Hold interrupts back in the block, and raise KeyboardInterrupt at its end if one arrived.
 
-    If blocks are nested, interrupts are held until the end of the outer block, except where either
-    block lets them through. Outside the main thread this does nothing, because Python interrupts
-    only the main thread.
+    Nested blocks hold interrupts back until the outer block ends, except where either block lets
+    them through. Outside the main thread, do nothing, because Python interrupts only the main
+    thread.
     """
     previous = signal.getsignal(signal.SIGINT)
     outer = getattr(previous, "__self__", None)
@@ -128,13 +129,13 @@ class _Postponing:
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
-        self._since: float | None = None  # when it was first put off
+        self._since: float | None = None  # when the signal was first put off
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._since = self._since or now
         if in_plumbing(frame) and now < self._since + PUT_OFF_AT_MOST:
-            # A threading.Timer needs a lock that the interrupted code may hold.
+            # Don't use threading.Timer, which needs a lock that the interrupted code may hold.
             _thread.start_new_thread(_send_again, (signum,))
         else:
             self._since = None
@@ -149,9 +150,9 @@ def _send_again(signum: int) -> None:
 def delay_in_plumbing() -> None:
     """Make torch's SIGCHLD handler wait for the end of a transfer, if torch has installed it.
 
-    When a worker dies, the handler raises wherever main happens to be. In the middle of a transfer,
-    that loses a descriptor, leaves a lock held forever, or makes torch print "Exception ignored in
-    StorageWeakRef.__del__".
+    When a worker dies, the handler raises wherever main happens to be. An exception in the middle
+    of a transfer loses a descriptor, leaves a lock held forever, or makes torch print "Exception
+    ignored in StorageWeakRef.__del__".
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not isinstance(handler, _Postponing):

@@ -24,8 +24,9 @@ from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
-# With the sharing strategy file_system, torch talks to these managers as long as this process
-# lives. Without them, every later loader raises "Broken pipe". They end by themselves.
+# With the sharing strategy file_system, torch talks to these managers for as long as this process
+# is alive. Without the managers, every later loader raises "Broken pipe". The managers end by
+# themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # seconds for processes that outlive their worker to end
@@ -34,11 +35,11 @@ _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tr
 
 @dataclass
 class Started:
-    """What was started in a block.
+    """What a block started.
 
     Args:
-        processes: The workers of loaders. They will be ended with all their descendants.
-        iterators: Weak references to iterators of the loop's own loaders.
+        processes: The loaders' workers, which `nothing_left` ends with all their descendants.
+        iterators: Weak references to iterators from the loop's own loaders.
         mark: The mark that the workers and everything they start carry.
     """
 
@@ -47,9 +48,9 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes that are still running a second after the workers that started them.
+        """Count the processes from workers that still run a second after the workers have ended.
 
-        Multiprocessing's own helpers don't count.
+        multiprocessing's own helpers don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:
@@ -60,7 +61,7 @@ class Started:
             time.sleep(0.02)
 
     def own(self, iterator: Any) -> None:
-        """Register the workers of an iterator."""
+        """Register an iterator's workers."""
         for worker in torch_internals.workers_of(iterator):
             self._own(worker.pid)
 
@@ -77,13 +78,13 @@ class Started:
 
 @contextmanager
 def nothing_left() -> Iterator[Started]:
-    """Undo what the block did to this process, and end the workers that it started.
+    """Undo what the block did to this process, and end the workers that the block started.
 
-    Everything else that this process, one of its threads, or another process started lives on.
+    Everything else that this process, one of its threads, or another process started keeps running.
 
-    It also restores the random states and the start method. torch draws the workers' seeds from the
-    global random state, and a sampler without a generator draws its order from it. Making the first
-    queue fixes the start method for as long as the process lives.
+    Restore the random states, because torch draws the workers' seeds from the global random state,
+    and a sampler without a generator draws its order from that state. Restore the start method,
+    because making the first queue fixes the start method for the rest of the process's life.
 
     Yields:
         A Started, in which the block registers what it starts.
@@ -108,7 +109,7 @@ def nothing_left() -> Iterator[Started]:
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
         if not had_server and not descendants(server._forkserver_pid or 0):
             server._stop()
-        # In a process that multiprocessing spawned, the tracker is the parent's and has no pid.
+        # In a process that multiprocessing spawned, the tracker is the parent's, and has no pid.
         if not had_tracker and tracker._pid is not None and not _serves(tracker):
             tracker._stop()
         torch.multiprocessing.set_sharing_strategy(strategy)
@@ -116,7 +117,7 @@ def nothing_left() -> Iterator[Started]:
         random.setstate(python)
         torch.set_rng_state(torchs)
         np.random.set_state(numpys)
-        # Keep a start method that your loop has chosen, which isn't the default.
+        # If the start method isn't the default, the loop has chosen it, so keep it.
         default = multiprocessing.get_all_start_methods()[0]
         if chosen is None and multiprocessing.get_start_method(allow_none=True) == default:
             multiprocessing.set_start_method(None, force=True)
@@ -127,13 +128,13 @@ def _serves(tracker: Any) -> bool:
     # name in /dev/shm that the tracker would unlink when it ends.
     pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
     for pid in descendants(os.getpid()) - {tracker._pid}:
-        with suppress(OSError):  # gone
+        with suppress(OSError):  # the process is gone
             if pipe in map(_link, Path(f"/proc/{pid}/fd").iterdir()):
                 return True
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # without /proc, we can't know which process uses it
+    return threading.active_count() > 1  # without /proc, another thread may use the tracker
 
 
 def _link(path: Path) -> str:

@@ -20,7 +20,7 @@ from dltutor.observation.foreign import (
     text,
 )
 
-# The search for inner loaders: levels of attributes and containers, and elements on each level.
+# How far to search for inner loaders: levels of attributes and containers, and elements per level.
 _DEPTH: Final = 4
 _MOST: Final = 100
 
@@ -35,10 +35,11 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
     """Return the DataLoaders whose workers serve a loader.
 
     Args:
-        thing: A DataLoader, or a wrapper that has some in its attributes, lists, or dicts.
+        thing: A DataLoader, or a wrapper that has DataLoaders in its attributes, lists, or dicts.
 
     Returns:
-        The DataLoaders by name: "" for a single one, else its key in a dict, or "loader 2".
+        Name -> DataLoader. The name is "" if there is only one loader, or else the loader's key in
+        a dict, or "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -51,16 +52,16 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
 
 
 def length(loader: DataLoader[Any]) -> int | None:
-    """Return how many samples an epoch must have: `len(dataset)`.
+    """Return how many samples an epoch must have, which is `len(dataset)`.
 
     Returns:
-        The number. None if the dataset has no length, if the sampler has a different length, or
-        with `drop_last`, which leaves samples out.
+        The number, or None if the dataset has no length, the sampler has a different length, the
+        loader has its own batch sampler, or `drop_last` leaves samples out.
     """
     if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
         return None
     try:
-        whole = len(loader.dataset)  # type: ignore[arg-type]  # some have none
+        whole = len(loader.dataset)  # type: ignore[arg-type]  # it may have none
         stream = is_a(loader.dataset, IterableDataset)
         return whole if stream or len(loader.sampler) == whole else None  # type: ignore[arg-type]
     except Exception:  # the learner's dataset and sampler may raise anything
@@ -68,7 +69,7 @@ def length(loader: DataLoader[Any]) -> int | None:
 
 
 def title_of(loader: Any) -> str:
-    """Return a title for a loader: the class of its dataset or of the wrapper, and its workers."""
+    """Return a title with the class of a loader's dataset (or of a wrapper) and its workers."""
     inner = inner_loaders(loader).values()
     count = sum(each.num_workers for each in inner)
     plain = is_a(loader, DataLoader)
@@ -85,7 +86,7 @@ def _search(
     parts: Iterable[tuple[str, Any]] = ()
     attributes = [("", value) for value in attributes_of(thing).values()]
     if is_a(thing, DataLoader):
-        # accelerate's loaders are DataLoaders too. The one inside makes the iterators.
+        # accelerate's loaders are DataLoaders, too, but the DataLoader inside makes the iterators.
         inside = [each for _, each in attributes if is_a(each, DataLoader)]
         if not inside:
             yield key, thing
@@ -103,7 +104,7 @@ def _can_be_iterated_again(thing: Any) -> bool:
     if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
-        # Loaders of webdataset and Lightning are such objects, but can be iterated again.
+        # webdataset's and Lightning's loaders are such objects, but you can iterate them again.
         return bool(inner_loaders(thing))
     return not is_a(thing, Collection)
 

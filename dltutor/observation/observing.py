@@ -36,12 +36,12 @@ def observe(
     """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: The loader. This and the next three are as in `dltutor.observe`.
-        deadline: In seconds.
+        loader: The loader. This and the next three arguments are as in `dltutor.observe`.
+        deadline: The deadline, in seconds.
         consume: The training loop.
         epochs: How many times the loop runs.
         memory: How often to read USS and PSS, which takes time from the workers. "often" is twice a
-            second; see `Recorder`.
+            second at first (see `Recorder`).
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
     """
     check_arguments(loader, deadline, consume, epochs)

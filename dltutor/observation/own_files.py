@@ -1,4 +1,4 @@
-"""Give a fork its own open files, so that its reads don't move the positions in its parent's.
+"""Give a fork its own open files, so that it doesn't move the positions in its parent's files.
 
 A fork and its parent share one read position for each open file. This module opens every regular
 file again, at the same position and in the same mode.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Final
 
-_FDINFO: Final = "/proc/self/fdinfo"  # on systems without it, opening /dev/fd/N only duplicates N
+_FDINFO: Final = "/proc/self/fdinfo"  # without fdinfo, opening /dev/fd/N only duplicates N
 _BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
 _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -23,13 +23,14 @@ _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 def positions() -> dict[int, int]:
     """Return the position of each regular file that is open for reading, by its descriptor.
 
-    It leaves out files that are open only for writing, and those that stdout and stderr go to: both
-    processes write to them, and main's next line belongs after the sandbox's.
+    Leave out files that are open only for writing, and the files that stdout and stderr go to,
+    because both processes write to these files, and main's next line belongs after the sandbox's
+    last line.
     """
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
     for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # it's the one that listdir had open, or has no position
+        with suppress(OSError):  # listdir has closed the descriptor, or it has no position
             status = os.fstat(descriptor)
             written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
             log = written or any(os.path.samestat(status, each) for each in printed)
@@ -55,7 +56,7 @@ def put_back(before: Mapping[int, int]) -> None:
 def open_again() -> list[int]:
     """Give this process, a fork, its own positions in the files that it has open.
 
-    Descriptors that shared a position still do.
+    Descriptors that shared a position with each other still share one.
 
     Returns:
         The descriptors that couldn't be opened again, so the parent still shares their positions.
@@ -101,8 +102,9 @@ def _opened_again(descriptor: int) -> int:
 
 
 def _is_same(one: int, other: int) -> bool:
-    # If two descriptors are one open file, they share its settings. So change one, the signal for
-    # asynchronous input, and read it from the other. No regular file sends that signal.
+    # Two descriptors for one open file share the file's settings. So change a setting through one
+    # descriptor and read the setting through the other. We use the signal for asynchronous input,
+    # because no regular file sends that signal.
     before = fcntl.fcntl(one, fcntl.F_GETSIG)
     probe = next(each for each in _PROBES if each != before)
     if fcntl.fcntl(other, fcntl.F_GETSIG) != before:

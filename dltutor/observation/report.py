@@ -19,13 +19,13 @@ End = Literal["finished", "raised", "worker died", "main died", "hung"]
 
 @dataclass(frozen=True)
 class Frame:
-    """One line of a traceback or of a stack.
+    """One line in a traceback or a stack.
 
     Args:
-        file: The file, shortened to the part that is the same on every machine; "your cell" for
+        file: The file, shortened to the part that is the same on every machine, or "your cell" for
             code in a notebook.
         line: The line number.
-        function: The function.
+        function: The function's name.
         code: The source line, or "" if it couldn't be read.
     """
 
@@ -45,10 +45,10 @@ class Worker:
 
     Args:
         number: The worker's id in torch, such as 0 for W0.
-        exitcode: Its exit code; negative for a signal; None if it was still running.
-        stack: Its stack, innermost call first; None if it wasn't asked or didn't answer.
-        loader: The name of its loader if a wrapper has several: its key in a dict, or "loader 2".
-            Otherwise empty.
+        exitcode: The worker's exit code, negative for a signal, or None if it was still running.
+        stack: The worker's stack, innermost call first, or None if we didn't ask or got no answer.
+        loader: If a wrapper has several loaders, the loader's key in a dict, or a name such as
+            "loader 2". Otherwise "".
     """
 
     number: int
@@ -77,41 +77,42 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What happened in an observed run of a loader.
+    """What happened when `observe` or `confine` ran a loader.
 
     Args:
-        end: How the run ended. "hung" means that it was stopped at its deadline. Only `confine`
-            reports "main died".
+        end: How the run ended. "hung" means that `observe` or `confine` stopped the run at its
+            deadline. Only `confine` reports "main died".
         deadline: The deadline, in seconds.
         batches: How many batches reached the loop.
-        samples: How many samples the sampler dealt out for those batches. None if unknown: for a
-            stream whose batches don't show it, and for a wrapper that makes other batches than its
-            loader.
+        samples: How many samples the sampler dealt out for those batches, or None if unknown, as
+            for a stream whose batches don't show the number, or a wrapper whose batches differ from
+            its loader's batches.
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.
-        chain: Type and message of the exception that arrived and of its causes, outermost first.
+        chain: The type and message of the exception that arrived and its causes, outermost first.
         traceback: Your own lines in the traceback, outermost first, without torch's.
         raised_in_worker: The type of the exception that the worker raised, or None.
         failed_worker: The number of the worker that raised, or None.
-        workers: The workers of the last epoch.
-        stderr: What the workers wrote to file descriptor 2. For a script in `confine`, and for a
-            main process that died there: everything it wrote, including standard output.
+        workers: The last epoch's workers.
+        stderr: What the workers wrote to file descriptor 2. If `confine` ran a script or main died
+            there, everything that main and the workers wrote, including standard output.
         raw: The error as a terminal shows it without `observe`, with shortened paths.
         timeline: Memory, descriptors, and shared memory over time.
-        result: What the training loop returned; None if it didn't finish.
+        result: What the training loop returned, or None if it didn't finish.
         confinement: The limits that `confine` set, or None.
-        failed_loader: The name of the loader whose worker raised, as in Worker; empty if there is
+        failed_loader: The name of the loader whose worker raised, as in Worker, or "" if there is
             only one loader.
-        expected: How many samples `len(dataset)` promises for all epochs. None if unknown: after an
-            epoch that was left early, with `drop_last`, or if the sampler doesn't deal out each
-            sample.
-        waited: The part of its time that your loop waited for batches. None for the plain loop,
+        expected: How many samples `len(dataset)` promises for all epochs, or None if unknown,
+            because the loop left an epoch early, the loader has `drop_last`, or the sampler doesn't
+            deal out each sample.
+        waited: The part of its time that your loop waited for batches, or None for the plain loop,
             which does nothing else.
-        left: How many processes that workers had started were still running after the workers
-            left. `observe` has ended them. 0 for a run that didn't finish.
-        notes: Notes on these exceptions, from `add_note`. From Python 3.14 on, pickle adds notes
-            that say where it failed: the attribute, the class, the process, innermost first.
+        left: How many processes that workers had started were still running after the workers left,
+            before `observe` ended these processes. If the run didn't finish, 0.
+        notes: Notes on the exceptions in `chain`, from `add_note`. From Python 3.14 on, pickle adds
+            notes that say where pickling failed: the attribute, the class, the process, innermost
+            first.
     """
 
     end: End
@@ -157,9 +158,9 @@ class Observation:
             The fields of Observation by name, plus `ok`, `title`, and `signs`. `chain` is a list of
             `type` and `message`, and `notes` a list of strings, both without pids and addresses.
             `traceback` and a worker's `stack` are lists of `file`, `line`, `function`, and `code`.
-            A worker also has `name` (such as W0), `signal`, and `fate`. `timeline` is
-            `Timeline.to_dict`. `confinement` is a dict of its rows, or None. `result` is left out,
-            because it can have any type.
+            A worker also has `name` (such as W0), `signal`, and `fate`. `timeline` is what
+            `Timeline.to_dict` returns. `confinement` is a dict of its rows, or None. `result` isn't
+            there, because it can have any type.
         """
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["result"]

@@ -28,23 +28,23 @@ from dltutor.observation.worker_setup import (
     temporary_folder_shown,
 )
 
-_GRACE: Final = 1.0  # seconds for a worker to exit by itself, or for a dead one to be reaped
+_GRACE: Final = 1.0  # seconds to wait for a worker to exit by itself, or to reap a dead one
 _LAST_STEPS: Final = 5.0  # seconds for a worker to die after it has closed its socket
 
 
 class Run:
-    """One observed run, which counts batches and knows the workers of each iterator.
+    """One observed run, which counts batches and knows each iterator's workers.
 
     Args:
-        loader: The loader, or a wrapper around some.
+        loader: The loader, or a wrapper around several loaders.
         folder: A folder for the workers' stderr and stacks.
-        recorder: Gets each worker's name and death, and the number of batches.
-        started: Gets the workers, and the iterators of the loop's other loaders.
+        recorder: The Recorder, which learns the workers' names and fates and counts batches.
+        started: The Started, which gets the workers, and iterators from the loop's other loaders.
         interrupts: Interrupts to deliver after workers have started, and with each batch.
 
     Attributes:
         batches: How many batches have arrived.
-        samples: How many samples those batches were made of; None if unknown.
+        samples: How many samples those batches were made of, or None if unknown.
         started: When the run began, on the clock `time.perf_counter`.
         first_batch: Seconds until the first batch arrived, or None.
         last_batch: Seconds until the last batch so far arrived, or None.
@@ -99,10 +99,10 @@ class Run:
 
     @property
     def expected(self) -> int | None:
-        """How many samples all epochs have according to `len(dataset)`; None if unknown.
+        """How many samples all epochs have according to `len(dataset)`, or None if unknown.
 
-        It's known if there is one loader, every epoch finished, the dataset has a length, and the
-        sampler deals out as many samples.
+        The number is known if there is one loader, every epoch finished, the dataset has a length,
+        and the sampler deals out as many samples.
         """
         if len(self._inner) != 1 or not all(each.finished for each in self._counted):
             return None
@@ -111,12 +111,12 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """Return the name of the loader whose iterator raised; "" if there is only one."""
+        """Return the name of the loader whose iterator raised, or "" if there is only one."""
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 
     def wait_for_dead_worker(self) -> bool:
-        """Return whether a worker dies within 5 s or has died already."""
+        """Return whether a worker has died or dies within 5 s."""
         processes = [process for _, _, process in self._last_workers()]
         if not processes:
             return False
@@ -130,7 +130,7 @@ class Run:
         return any(_exit_code(process) is not None for process in expected)
 
     def fates(self, *, where: bool) -> tuple[Worker, ...]:
-        """Return the workers of the last epoch. With `where`, ask running ones for their stacks."""
+        """Return the last epoch's workers. If `where`, ask running workers for their stacks."""
         found = []
         for loader, number, process in self._last_workers():
             code, pid = _exit_code(process), process.pid
@@ -172,7 +172,7 @@ class Run:
         self.last_batch = now
         self.batches += 1
         self._recorder.batches = self.batches
-        # A wrapper may fetch ahead or make other batches. Then we don't know how many samples are
+        # A wrapper may fetch ahead or make its own batches. Then we don't know how many samples are
         # in a batch.
         self.samples = self._samples if self._arrived == self.batches else None
 
@@ -184,7 +184,7 @@ class Run:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # If a wrapper holds no loader yet, it makes loaders as it runs, so any loader is its own.
+        # A wrapper without any loader yet makes loaders as it runs, so any loader is the wrapper's.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
@@ -230,7 +230,7 @@ class Run:
                 self._recorder.name(process.pid, Worker(number, None, loader=name).name)
 
     def _last(self) -> dict[str, Any]:
-        # Loader's name -> its last iterator.
+        # Return each loader's last iterator, by the loader's name.
         pairs = self._iterators.values()
         return {name: each for name, each in pairs if torch_internals.workers_of(each)}
 
@@ -241,8 +241,8 @@ class Run:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    # A process that ends closes its descriptors, including its sentinel, before it can be reaped.
-    # join() waits until it can be, but `exitcode` alone doesn't.
+    # A process that ends closes its descriptors, including its sentinel, a moment before we can
+    # reap the process. join() waits for that moment, but `exitcode` alone doesn't.
     if wait([process.sentinel], timeout=0):
         process.join(_GRACE)
     return process.exitcode

@@ -1,14 +1,14 @@
-"""Run code in a process that may die, hang, or do harm, while the notebook's process lives on.
+"""Run code in a process that may die, hang, or do harm, while the notebook's process carries on.
 
     notebook  ->  guard  ->  the code's process  ->  workers, and whatever else the code starts
 
 The guard is the parent of the code's process, so a signal to the parent doesn't reach the notebook.
-Both are forks, so the code finds the notebook's modules, classes, and data, but only one thread.
-The notebook waits and reads their messages. At a limit, it kills them and everything they started,
-in any session, because all of it inherits the guard's mark. If the notebook itself is killed, the
-guard ends the rest and removes their files.
+Both processes are forks, so the code finds the notebook's modules, classes, and data, but only one
+thread. The notebook waits and reads messages from both processes. At a limit, the notebook kills
+both and everything they started, in any session, because every process inherits the guard's mark.
+If the notebook itself is killed, the guard ends the other processes and removes their files.
 
-A check of the course runs an answer here, and the doctor runs each of its experiments here.
+The course's checks run the learner's answers here, and the doctor runs its experiments here.
 """
 
 from __future__ import annotations
@@ -38,29 +38,32 @@ from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
 LOOKING: Final = 20.0  # seconds for untimed work, such as recognizing an unchanged starter
-MEMORY: Final = 1.2 * 1024 * MB  # the most memory of all processes of a run, in bytes (PSS)
-PROCESSES: Final = 256  # the most processes of a run
+MEMORY: Final = 1.2 * 1024 * MB  # the most memory for all processes in a run, in bytes (PSS)
+PROCESSES: Final = 256  # the most processes in a run
 _TICK: Final = 0.05  # seconds between two checks of the limits
-_NOTEBOOK_CHECK: Final = 0.5  # seconds between two checks that the notebook's process still lives
+_NOTEBOOK_CHECK: Final = 0.5  # seconds between two checks that the notebook is still alive
 _STEP: Final = 50 * MB  # bytes (RSS) of growth before re-reading PSS, which is expensive
-_KEPT: Final = 20_000  # how many characters of the output to keep, the last ones
-_HANDLERS: Final = 2.0  # seconds for functions that are registered to run at a fork
+_KEPT: Final = 20_000  # characters to keep from the end of the output
+_HANDLERS: Final = 2.0  # seconds for functions that libraries have registered to run at a fork
 
 _at_fork = deadline(_HANDLERS)
-# This runs last, because handlers run in reverse order and a learner's cells register later.
+# Python runs this handler last, because handlers run in reverse order, and a learner's cells
+# register theirs later.
 os.register_at_fork(before=lambda: _at_fork.stop())
 
 
 @dataclass
 class Ended:
-    """How the processes of a run ended.
+    """How the processes in a run ended.
 
     Args:
-        result: What the code returned; None if it didn't return.
-        status: The exit code of its process, negative for a signal; None if the sandbox ended it.
-        guard: The exit code of the guard, if that died first.
-        stopped: Why the sandbox ended it: "limit" (of time), "memory", "processes", "handlers" (a
-            function that was registered to run at a fork didn't return), or "".
+        result: What the code returned, or None if it didn't return.
+        status: The exit code of the code's process, which is negative for a signal, or None if the
+            sandbox ended the process.
+        guard: The guard's exit code, if the guard died first.
+        stopped: Why the sandbox ended the code: "limit" (for time), "memory", "processes",
+            "handlers" (a function that was registered to run at a fork didn't return), or "" if the
+            code ended by itself.
         stood: Where the code was at the time limit, as a sentence.
         printed: The end of what the code and its workers wrote to stdout and stderr.
         used: The descriptors of the connections that the code used even though they were cut.
@@ -92,25 +95,25 @@ def run(
     """Call a function in a separate process.
 
     Args:
-        work: The function. Its argument is a function that it must call when its timed part begins.
-            It returns something that JSON can hold.
+        work: The function, which takes a function to call when its timed part begins, and returns
+            something that JSON can hold.
         at_most: The time limit in seconds, from the moment when the timed part begins.
-        announce: A function to call in this process at that moment.
-        memory: The most memory of all its processes, in bytes (PSS); MEMORY by default.
+        announce: A function to call in this process when the timed part begins.
+        memory: The most memory for all processes, in bytes (PSS). If None, it's MEMORY.
         own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
-            Otherwise it runs in the folder of this process.
-        temporary: A folder for temporary files, which the caller removes; "" for one that is
-            removed afterwards.
-        before_fork: A function to call right before this process is forked.
-        cut: Whether to cut the connections of this process in the fork.
+            If not, the function runs in this process's folder.
+        temporary: A folder for temporary files, which the caller removes. If "", the sandbox makes
+            a folder and removes it afterwards.
+        before_fork: A function to call right before this process forks.
+        cut: Whether to cut this process's connections in the fork.
 
     Raises:
-        KeyboardInterrupt: You pressed Stop; all processes are gone.
+        KeyboardInterrupt: You pressed Stop. By then, all processes are gone.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
-        folder = tempfile.mkdtemp(prefix="dlt-")  # short: socket paths have at most 100 characters
+        folder = tempfile.mkdtemp(prefix="dlt-")  # short, because a socket's path has a limit
         folders = Folders(folder, temporary or folder, own_folder)
         run = _Run(work, folders, at_most, announce, MEMORY if memory is None else memory)
         try:
@@ -127,13 +130,13 @@ def run(
 
 
 def _fork() -> int:
-    # Any library may have registered a function to run at a fork, and it may wait forever. After
-    # the deadline has interrupted it, Python carries on with the fork.
+    # Any library may have registered a function to run at a fork, and the function may wait
+    # forever. After the deadline has interrupted such a function, Python carries on with the fork.
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later and JAX warn about threads. The fork has none of these threads, and
-        # it doesn't take their locks.
+        # Python 3.12 and later and JAX warn about other threads. Ignore the warnings, because the
+        # fork has none of these threads and doesn't take their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
@@ -150,7 +153,7 @@ def _wait(pid: int, notebook: int) -> int | None:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == pid:
             return status
-        if not ended:  # any other process that ended was an orphan of the code's
+        if not ended:  # any other process that ended was an orphan that the code left
             select.select([woken], [], [], _NOTEBOOK_CHECK)
             with suppress(BlockingIOError):
                 os.read(woken, 4096)
@@ -177,7 +180,7 @@ class _Run:
     has_result: bool = False
 
     def start(self, before_fork: Callable[[], object], connections: CutConnections) -> None:
-        """Fork the guard, which forks the rest."""
+        """Fork the guard, which forks the code's process."""
         notebook = os.getpid()
         self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
         self.positions = own_files.positions()
@@ -222,7 +225,7 @@ class _Run:
         os._exit(0)
 
     def wait(self) -> None:
-        """Read their messages until there is a result, the guard ends, or a limit is reached."""
+        """Read messages until there is a result, the guard ends, or the code reaches a limit."""
         if _at_fork.passed:
             self.ended.stopped = "handlers"
             return
@@ -257,7 +260,7 @@ class _Run:
             self.ended.stood = f" It was at {frames[0]}." if frames else ""
 
     def close(self) -> None:
-        """End everything that was started, and read the rest of its output."""
+        """End all processes in the run, and read the rest of their output."""
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
         output = self.ends[2]
@@ -281,7 +284,7 @@ class _Run:
                 self.has_result = True
 
     def _take_status(self, numbers: bytes) -> None:
-        words = numbers.split()  # the pid and, if its process has ended, the exit code
+        words = numbers.split()  # the pid, and the exit code if the process has ended
         self.ended.status = int(words[1]) if len(words) > 1 else None
         with suppress(ChildProcessError):
             code = os.waitstatus_to_exitcode(os.waitpid(self.guard.pid, 0)[1])
@@ -296,7 +299,7 @@ class _Run:
         pids = processes.descendants(self.guard.pid)
         if len(pids) > PROCESSES:
             return "processes"
-        # RSS counts shared pages once for each process, so the sum is an upper bound for PSS.
+        # RSS counts a shared page once for each process, so the sum is an upper bound for PSS.
         found = [figures.process(pid) for pid in pids]
         rss = sum(process[1]["rss"] or 0 for process in found if process)
         if rss < max(self.memory, self.rss_at_last_pss + _STEP):

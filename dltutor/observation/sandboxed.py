@@ -26,12 +26,12 @@ _FILE: Final = 512 << 20  # the most bytes in one file
 
 
 class Folders(NamedTuple):
-    """The folders of a sandboxed process.
+    """The folders for a sandboxed process.
 
     Args:
         own: The folder for our files about the process.
-        temporary: The folder for its temporary files.
-        empty: Whether to run it in an empty folder.
+        temporary: The folder for the process's temporary files.
+        empty: Whether to run the process in an empty folder.
     """
 
     own: str
@@ -49,9 +49,9 @@ def sandboxed_process(
     """Do some work as a main process, report what it returned, and exit.
 
     Args:
-        work: The function that `sandbox.run` was given.
-        guard: The pid of the parent.
-        folders: The folders of this process.
+        work: The function from `sandbox.run`.
+        guard: The parent's pid.
+        folders: This process's folders.
         messages: The descriptor for messages, each a line of JSON.
         output: The descriptor for stdout and stderr.
     """
@@ -62,7 +62,7 @@ def sandboxed_process(
     _own_multiprocessing()
     _own_folders(folders)
     torch.set_num_threads(1)  # OpenMP would wait for its other threads, which a fork doesn't have
-    # A grader asks for as many workers as it needs, whatever this machine has.
+    # A grader asks for as many workers as it needs, no matter how many cores this machine has.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     answer_when_asked(folders.own)
     send(messages, {"result": work(lambda: send(messages, "running"))})
@@ -86,7 +86,7 @@ def _streams(output: int) -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-    builtins.input = _no_input  # a notebook's would ask the browser
+    builtins.input = _no_input  # the notebook's input() would ask the browser
 
 
 def _no_input(prompt: object = "") -> str:
@@ -94,9 +94,9 @@ def _no_input(prompt: object = "") -> str:
 
 
 def _limits() -> None:
-    signal.set_wakeup_fd(-1)  # the notebook's event loop listens to it
+    signal.set_wakeup_fd(-1)  # the notebook's event loop listens to the inherited one
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    faulthandler.disable()  # Jupyter and pytest turn it on, but a crash here is expected
+    faulthandler.disable()  # Jupyter and pytest turn faulthandler on, but a crash here is expected
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(ValueError, OSError):  # there is a lower limit already
         resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
@@ -105,7 +105,7 @@ def _limits() -> None:
 def _own_multiprocessing() -> None:
     # Do what multiprocessing does in a process that it forks, but stay a main process.
     process: Any = multiprocessing.process
-    process._children.clear()  # the notebook's children; waiting for them would fail
+    process._children.clear()  # the notebook's children, for which we can't wait
     process._current_process._config.pop("tempdir", None)
     helpers: Any = util
     helpers._finalizer_registry.clear()
@@ -114,14 +114,14 @@ def _own_multiprocessing() -> None:
     server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None
-    # `%reset -f` removes this attribute in a notebook, but spawn reads it.
+    # In a notebook, `%reset -f` removes `__spec__`, but spawn reads it.
     main: Any = sys.modules["__main__"]
     main.__spec__ = getattr(main, "__spec__", None)
 
 
 def _own_folders(folders: Folders) -> None:
     # In an empty folder, code that removes or writes files by a relative path doesn't touch the
-    # learner's. The absolute paths keep the learner's modules importable.
+    # learner's files. Absolute paths in `sys.path` keep the learner's modules importable.
     tempfile.tempdir = os.environ["TMPDIR"] = folders.temporary
     sys.path[:] = [os.path.abspath(path) for path in sys.path]
     if folders.empty:

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from dltutor.observation.memory.process_curves import Floats
     from dltutor.observation.report import Observation
 
-#: A healthy worker grows by less than this many MB after a third of its batches.
+#: After the first third of its batches, a healthy worker grows by less than this many MB.
 LATE: Final = 24.0
-_STILL: Final = 0.15  # if more than this part of the growth is in the last third, it still grows
-_ENOUGH: Final = 4  # the fewest samples of a curve to judge
-_FILES: Final = 64  # new descriptors; batches in transit account for fewer
+# A curve still grows if more than this part of its growth is in the last third.
+_STILL: Final = 0.15
+_ENOUGH: Final = 4  # a curve needs at least this many samples
+_FILES: Final = 64  # new descriptors, because batches in transit account for fewer
 _MOST: Final = 0.5  # the part of its time that a loop may wait
 _LONG: Final = 4.0  # seconds that a loop may wait, because in a short run waiting is luck
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:
-    """Yield the promises that a finished run shows to be broken, each with its evidence."""
+    """Yield the promises that a finished run broke, each with its evidence."""
     if seen.expected is not None and seen.samples not in (None, seen.expected):
         yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
     grew = [
@@ -59,7 +60,7 @@ def _waits(seen: Observation) -> bool:
 
 
 def _growth(seen: Observation, curve: Floats) -> float:
-    # Growth since the first batch, if it continues in the last third of the batches, else 0.
+    # Return the growth since the first batch if it continues in the last third, or else 0.
     batches = seen.timeline.batches
     usable = (batches > 0) & ~np.isnan(curve)
     values, along = curve[usable], batches[usable]

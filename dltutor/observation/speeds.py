@@ -1,4 +1,4 @@
-"""Hold a loader's throughput by number of workers, and choose a number."""
+"""Hold a loader's throughput by number of workers, and choose a number of workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from dltutor.tables import Table
 
-_WORTH: Final = 0.10  # take a smaller number if it's at most this much slower than the best
+_WORTH: Final = 0.10  # take fewer workers if they're at most this much slower than the best
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,10 @@ class Speed:
 
     Args:
         workers: The number of workers.
-        rates: For each run, samples per second after every worker has delivered a batch, or batches
-            per second if Throughput's `unit` says so.
-        starts: For each run, how many seconds the loop waited until every worker had delivered.
+        rates: For each run, samples per second after the start-up, or batches per second if
+            Throughput's `unit` is "batches".
+        starts: For each run, how many seconds the loop waited until every worker had delivered a
+            batch.
     """
 
     workers: int
@@ -28,12 +29,12 @@ class Speed:
 
     @property
     def rate(self) -> float:
-        """The median rate of its runs."""
+        """The median rate of the runs."""
         return median(self.rates)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The range of the middle half of its runs; the rate twice if there is one run."""
+        """The range of the middle half of the rates, or the rate twice if there is one run."""
         if len(self.rates) == 1:
             return self.rates[0], self.rates[0]
         low, _, high = quantiles(self.rates, n=4, method="inclusive")
@@ -45,11 +46,11 @@ class Throughput:
     """A loader's throughput, by number of workers.
 
     Args:
-        speeds: A Speed for each number that was measured, the smallest first.
-        too_short: Numbers for which the epoch has too few batches.
-        unfinished: Numbers that had no finished run at the deadline.
+        speeds: A Speed for each measured number of workers, the smallest first.
+        too_short: The numbers of workers for which the epoch has too few batches.
+        unfinished: The numbers of workers that had no finished run at the deadline.
         unit: What the rates count: "samples", or "batches" if the number of samples is unknown.
-        step: The seconds or the name of the training step that ran with each batch; empty if none.
+        step: The seconds or the name of the training step that ran with each batch, or "".
     """
 
     speeds: tuple[Speed, ...]
@@ -97,7 +98,6 @@ class Throughput:
         )
 
     def story(self) -> Table:
-        """Return the measurements as a table."""
         rows = []
         for speed in self.speeds:
             spread = " to ".join(map(_rounded, speed.spread))

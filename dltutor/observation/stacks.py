@@ -25,7 +25,7 @@ _LINE: Final = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 def answer_when_asked(folder: str) -> None:
     """Have this process write its stacks into `folder` whenever `ask` asks for them."""
-    # faulthandler keeps the file open.
+    # Don't close the file, because faulthandler writes to it later.
     faulthandler.register(_ASK, file=_answers(folder, os.getpid()).open("w"), all_threads=True)
 
 
@@ -33,12 +33,12 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
     """Ask a worker for its stack.
 
     Args:
-        folder: The folder given to `answer_when_asked`.
-        pid: The worker.
+        folder: The folder for which the worker called `answer_when_asked`.
+        pid: The worker's pid.
 
     Returns:
-        The learner's lines in its main thread, innermost first, or the line of torch's worker loop
-        if there are none. None if the worker doesn't listen yet, or doesn't answer.
+        The learner's lines in the worker's main thread, innermost first, or the line in torch's
+        worker loop if there are none, or None if the worker can't answer yet or doesn't answer.
     """
     path = _answers(folder, pid)
     if not path.exists():
@@ -52,13 +52,13 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
 def main_thread(dump: str) -> tuple[Frame, ...]:
     """Return the main thread's short stack from faulthandler's output, innermost call first."""
-    # faulthandler lists the newest thread first and the main thread last. From Python 3.14 on, the
-    # C functions of a crash follow.
+    # faulthandler lists the newest thread first and the main thread last. From Python 3.14 on, a
+    # crash's C functions follow.
     last = dump.partition("\nCurrent thread's C stack")[0].rpartition("(most recent call first):")[
         2
     ]
     calls = [(file, int(line), function) for file, line, function in _LINE.findall(last)]
-    # In a forked worker, the stack continues below its loop with main's stack at the fork.
+    # In a forked worker, the stack continues below the worker's loop with main's stack at the fork.
     loop = next((i for i, call in enumerate(calls) if call[2] == "_worker_loop"), len(calls))
     yours = [call for call in calls[:loop] if is_yours(call[0])] or calls[loop : loop + 1]
     return tuple(

@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 from typing import Final
 
-_KEPT: Final = 64_000  # how many bytes of a file to read, the last ones
+_KEPT: Final = 64_000  # bytes to read from the end of a file
 
-# A note that pickle adds to its errors from Python 3.14 on. In a message, it follows the error.
+# A note that pickle adds to its errors from Python 3.14 on. In a message, the note is at the end.
 _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
@@ -36,8 +36,8 @@ def fate(exitcode: int | None) -> str:
 def said(kind: str, message: str) -> str:
     """Return an exception's type and message, as at the end of a traceback.
 
-    If a worker raised the exception, they are those of the worker's exception. pickle's notes are
-    left out; `notes_in` returns them.
+    If a worker raised the exception, return the type and message of the worker's exception, without
+    pickle's notes, which `notes_in` returns.
     """
     text = _raised_in_worker(message)
     if text is None:
@@ -46,7 +46,7 @@ def said(kind: str, message: str) -> str:
 
 
 def notes_in(message: str) -> tuple[str, ...]:
-    """Return pickle's notes in a worker's error message, which say where in the object it was."""
+    """Return pickle's notes in a worker's error message, which say where pickling failed."""
     return tuple(note.strip() for note in _NOTE.findall(_raised_in_worker(message) or ""))
 
 
@@ -70,7 +70,7 @@ def without_colors(text: str) -> str:
 
 
 def end_of_file(path: Path) -> str:
-    """Return the end of a file, at most 64,000 bytes, without colors; "" if it can't be read."""
+    """Return the end of a file, at most 64,000 bytes, without colors, or "" if we can't read it."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _KEPT))

@@ -1,9 +1,9 @@
 """Measure a loader's throughput by number of workers, on this machine: `how_many_workers()`.
 
-It measures each number of workers several times, alternating with the others, because another
-program could slow down only one of them. The median of the runs counts.
+Each number of workers gets several runs, alternating with the other numbers, because another
+program could slow down only one of the runs. The median of the runs counts.
 
-A worker makes batches while the training step runs, so the right number depends on the step, too.
+Workers make batches while the training step runs, so the right number depends on the step, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dltutor.system.this_machine import machine
 RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # the fewest batches from each worker in a run
-_FIRST_ROUND: Final = 0.4  # the part of the deadline for the timed batches of the first round
+_FIRST_ROUND: Final = 0.4  # the part of the deadline for the timed batches in the first round
 _MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
 _END: Final = object()
@@ -53,37 +53,38 @@ def how_many_workers(
     deadline: float = 60,
     step: Step | float | None = None,
 ) -> Throughput:
-    """Measure a loader with different numbers of workers, and choose one.
+    """Measure a loader with different numbers of workers, and choose a number.
 
     Each run gets a new loader with the same settings, except for the number of workers and
-    persistent workers. The clock starts when each worker has delivered a batch, so start-up is
-    reported separately. A file that one run has read comes from the operating system's cache in the
+    persistent workers. The clock starts after two batches from each worker, so the result shows
+    start-up separately. A file that one run has read comes from the operating system's cache in the
     next run. Shuffle a large dataset to reduce that effect.
 
     Without `step`, the loop does nothing with a batch. The rate is then the most that the loader
     can deliver, and the advice is for a loop that does nothing. While a training step runs, the
-    workers make the next batches. If the step is slower than they are, more workers don't help.
+    workers make the next batches. If the step is slower than the workers, more workers don't help.
 
     Args:
-        loader: A DataLoader, or a function that makes one. The function is called before each run,
-            so that no run finds what another has cached.
-        counts: The numbers to try, such as (0, 2, 4), measured from the smallest on. Default: 0, 1,
-            2, 4, and so on, up to twice the cores.
+        loader: A DataLoader, or a function that makes one. Before each run, `how_many_workers`
+            calls the function, so that no run finds what another run has cached.
+        counts: The numbers of workers to try, such as (0, 2, 4), from the smallest on. If None, try
+            0, 1, 2, 4, and so on, up to twice the cores.
         runs: How many times to measure each number.
-        batches: How many batches of a run to time, but at least 4 from each worker. With a slow
-            loader, it's fewer.
-        deadline: Seconds for all runs together. Runs that don't fit are left out. `unfinished`
-            lists numbers without a run, and the other measurements are kept.
-        step: Your training step, as a function that takes a batch, or as the seconds that it takes,
-            in which main waits, as it does for a GPU. If your step keeps the cores busy, pass the
-            function, because it takes them from the workers.
+        batches: How many batches to time in a run, but at least 4 from each worker, or fewer if the
+            loader is slow.
+        deadline: Seconds for all runs together. Runs that don't fit are left out, and `unfinished`
+            lists the numbers without a run.
+        step: Your training step, as a function that takes a batch, or as a number of seconds in
+            which main waits, as it does for a GPU. If your step keeps the cores busy, pass the
+            function, because the step takes the cores from the workers.
 
     Returns:
-        The Throughput. Its `take` is the smallest number that the best number doesn't clearly beat.
-        It counts the samples that the sampler deals out, or batches if that is unknown.
+        The Throughput, whose `take` is the smallest number that the best number doesn't clearly
+        beat. The rates count the samples that the sampler deals out, or batches if the number of
+        samples is unknown.
 
     Raises:
-        TypeError: `loader` or `step` has another type, or `counts` aren't whole numbers.
+        TypeError: `loader` or `step` has the wrong type, or `counts` aren't whole numbers.
         ValueError: A number is out of range.
         CannotMeasure: The loader or the step failed, the loader has too few batches, or no number
             had a finished run at the deadline.
@@ -106,7 +107,7 @@ def how_many_workers(
         began = time.monotonic()
         if turn and until - began < 1.2 * took:
             break
-        # Reverse the order every other time, so a machine that slows down doesn't favor a number.
+        # Reverse the order every other time, so that a machine that slows down favors no number.
         for number in numbers if turn % 2 == 0 else numbers[::-1]:
             try:
                 measured = _run(loader, number, batches, slice_, until - time.monotonic(), work)
@@ -196,7 +197,7 @@ def default_counts() -> list[int]:
 
 
 def with_workers(loader: Loader, workers: int) -> Loader:
-    """Copy a loader, with another number of workers. The copy is always a plain DataLoader."""
+    """Copy a loader with another number of workers. The copy is always a plain DataLoader."""
     names = ("collate_fn", "pin_memory", "worker_init_fn", "generator", "in_order")
     options: dict[str, Any] = {name: getattr(loader, name) for name in names}
     if workers:
@@ -212,7 +213,7 @@ def with_workers(loader: Loader, workers: int) -> Loader:
 
 
 class _StepFailed(Exception):
-    """The step raised; its exception is the cause of this one."""
+    """The step raised an exception, which is this exception's cause."""
 
 
 def _run(
@@ -240,7 +241,7 @@ def _run(
     def timed(loader: Loader) -> _Measured | None:
         began = time.perf_counter()
         iterator: Any = iter(loader)
-        # Skip two batches from each worker, because some have worked ahead while the others
+        # Skip two batches from each worker, because some workers have worked ahead while the others
         # started, and would seem faster than they are.
         start = worked = 0.0
         for taken in range(2 * each if number else 1):

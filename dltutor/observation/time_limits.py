@@ -10,15 +10,15 @@ from types import FrameType
 from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
-# The alarm repeats, because a bare `except:` in the learner's code may swallow the first one, or it
-# may ring where it must not raise.
+# Seconds after which the alarm repeats, because a bare `except:` in the learner's code may swallow
+# the exception, or the alarm may ring where it must not raise.
 _REPEAT = 0.05
 
 
 class DeadlinePassed(BaseException):
-    """Raised in the main thread at the deadline.
+    """The deadline has passed. `deadline` raises this exception in the main thread.
 
-    It isn't an Exception, because torch and most training loops catch those.
+    This class isn't an Exception, because torch and most training loops catch every Exception.
     """
 
 
@@ -33,7 +33,7 @@ def check_main_thread(call: str, why: str) -> None:
     """Raise RuntimeError unless this is the main thread.
 
     Args:
-        call: What was called, such as "observe()".
+        call: The call to check, such as "observe()".
         why: What works only in the main thread, as the end of a sentence.
     """
     here = threading.current_thread()
@@ -47,9 +47,9 @@ def check_main_thread(call: str, why: str) -> None:
 class deadline:  # lowercase because it's a context manager, like contextlib.suppress
     """Raise DeadlinePassed in the block after `seconds`.
 
-    It interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C. An outer
-    user of SIGALRM, such as another deadline, gets back its handler and the rest of its time.
-    `passed` is True after it has raised.
+    The deadline interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C. An
+    outer user of SIGALRM, such as another deadline, gets back its handler and the rest of its time.
+    `passed` is True after DeadlinePassed was raised.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -78,7 +78,7 @@ class deadline:  # lowercase because it's a context manager, like contextlib.sup
             signal.setitimer(signal.ITIMER_REAL, due, self._interval)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # Never raise in `__enter__` or `__exit__`, because the timer wouldn't be restored.
+        # Never raise in `__enter__` or `__exit__`, because then nothing would restore the timer.
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):

@@ -35,11 +35,11 @@ MakeIterator = Callable[[], Any]
 
 @contextmanager
 def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterator[None]:
-    """Have every loader of this process make its iterators through `make`, in the block.
+    """Have every loader in this process make its iterators through `make`, in the block.
 
     Args:
-        make: A function that takes the loader and a function that makes its iterator. It isn't
-            called in processes that are forked in the block.
+        make: A function that takes the loader and a function that makes its iterator. Processes
+            that are forked in the block don't call `make`.
     """
     main = os.getpid()
     making: list[DataLoader[Any]] = []  # a class may ask its base class to make the iterator
@@ -64,9 +64,9 @@ class _Dealt:
     """How many samples the sampler dealt out for each of an iterator's batches.
 
     Attributes:
-        ahead: torch's number for a batch that was requested and hasn't arrived -> its samples; None
-            for a batch of unknown size.
-        last: Samples of the batch that arrived last.
+        ahead: torch's number for a batch that torch has requested and that hasn't arrived -> how
+            many samples it has, or None if unknown.
+        last: How many samples the batch has that arrived last, or None if unknown.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Dealt:
         self.last: int | None = None
 
     def pop_arrived(self, iterator: Any) -> list[int | None]:
-        """Remove and return what the iterator doesn't wait for anymore, at most one batch."""
+        """Remove and return the sizes of the batches that have arrived, at most one."""
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
 
@@ -86,13 +86,13 @@ _dealt: WeakKeyDictionary[_BaseDataLoaderIter, _Dealt] = WeakKeyDictionary()
 def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
     """Track how many samples each batch in the block was made of.
 
-    The sampler is ahead of the batches that arrive, and batches may overtake each other. So this
-    counts the indices when torch deals them out, and looks them up when their batch arrives.
+    The sampler is ahead of the batches that arrive, and batches may overtake each other. So count
+    the indices when torch deals them out, and look the count up when the batch arrives.
 
     Args:
-        arrived: A function to call with the iterator of any loader of this process when it gets a
-            batch. `samples` then has its size. It isn't called in processes that are forked in the
-            block.
+        arrived: A function to call with any iterator in this process that gets a batch. `samples`
+            then returns the batch's size. Processes that are forked in the block don't call
+            `arrived`.
     """
     main = os.getpid()
 
@@ -102,7 +102,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
             index = own(self)
             dealt = _dealt.setdefault(self, _Dealt())
             task = getattr(self, "_send_idx", 0)
-            if task == 0:  # a new epoch of the same iterator
+            if task == 0:  # the same iterator begins a new epoch
                 dealt.ahead.clear()
             dealt.ahead[task] = _samples_of(self, index)
             return index
@@ -119,7 +119,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
                 dealt.pop_arrived(self)  # an error arrived instead of the batch
                 raise
             sizes = dealt.pop_arrived(self)
-            if sizes and os.getpid() == main:  # else the base class's method has reported it
+            if sizes and os.getpid() == main:  # otherwise the base class's method has done so
                 dealt.last = _samples_in(self, batch, sizes[0])
                 arrived(self)
             return batch
@@ -131,11 +131,11 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
 
 
 def samples(iterator: Any) -> int | None:
-    """Return how many samples the last batch of a loader's iterator was made of.
+    """Return how many samples the last batch from a loader's iterator was made of.
 
     Returns:
-        How many the sampler dealt out for it. None for a batch that arrived before `arrivals`, for
-        an iterator that isn't torch's, and for a stream whose batch doesn't show the number.
+        How many samples the sampler dealt out for the batch, or None for a batch from before
+        `arrivals`, an iterator that isn't torch's, or a stream whose batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -162,7 +162,7 @@ def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
 
 @contextmanager
 def _replaced(base: type[Any], **methods: Callable[[Any], Any]) -> Iterator[None]:
-    # Replace them in subclasses too, because torchdata subclasses torch's loaders and iterators.
+    # Include subclasses, because torchdata subclasses torch's loaders and iterators.
     with ExitStack() as undo:
         for cls in _family(base):
             for name, wrap in methods.items():
@@ -177,7 +177,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 
 def iterator_in(error: BaseException) -> Any:
-    """Return the iterator with workers that raised an exception, even while starting, or None."""
+    """Return the multi-worker iterator that raised an exception, even while starting, or None."""
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
@@ -188,7 +188,7 @@ def iterator_in(error: BaseException) -> Any:
 def starting_pid(error: BaseException) -> int | None:
     """Return the pid of a process whose start an exception interrupted, or None.
 
-    Its Process object doesn't have the pid yet, for example while main writes to a spawned process.
+    The Process object doesn't have the pid yet, for example while main writes to a spawned process.
     """
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         starting = frame.f_locals.get("self")
@@ -212,7 +212,7 @@ def drop_kept_iterator(loader: DataLoader[Any]) -> None:
 
 
 def workers_of(iterator: Any) -> list[BaseProcess]:
-    """Return the worker processes of an iterator, by number; empty with `num_workers=0`."""
+    """Return an iterator's worker processes by number, or an empty list with `num_workers=0`."""
     return list(getattr(iterator, "_workers", ()))
 
 
@@ -230,9 +230,9 @@ def forget_workers(iterator: Any) -> None:
 
 
 def idle_workers(iterator: Any) -> set[int]:
-    """Return the numbers of the workers that have made all batches they were asked for.
+    """Return the numbers of the workers that have delivered all batches that torch requested.
 
-    What hasn't arrived from a worker is a task of the iterator with the worker's number only.
+    A batch that hasn't arrived is a task of the iterator that has only the worker's number.
     """
     tasks = getattr(iterator, "_task_info", {}).values()
     return {*range(len(workers_of(iterator)))} - {task[0] for task in tasks if len(task) == 1}
@@ -241,8 +241,8 @@ def idle_workers(iterator: Any) -> set[int]:
 def shut_down(iterator: Any) -> None:
     """Ask an iterator's workers to exit, and wait up to 5 s for each one.
 
-    A worker that doesn't exit is left alone. torch would terminate it, even while it makes a
-    segment, whose name in `/dev/shm` would stay.
+    Leave a worker that doesn't exit alone, because torch would terminate the worker even while it
+    makes a segment, whose name would then stay in `/dev/shm`.
     """
     if hasattr(iterator, "_shutdown_workers"):
         for worker in workers_of(iterator):
@@ -257,13 +257,13 @@ def _leave_alone() -> None:
 def abandon(iterator: Any) -> None:
     """Kill an iterator's workers and free its queues.
 
-    A worker that was killed may hold a queue's lock, and `shut_down` would wait for it. An iterator
-    without workers stays as it is.
+    A worker that was killed may hold a queue's lock, and `shut_down` would wait for that lock. An
+    iterator without workers stays as it is.
     """
     if not hasattr(iterator, "_shutdown_workers"):
         return
     iterator._shutdown = True
-    forget_workers(iterator)  # torch knows them by the iterator's address, which gets reused
+    forget_workers(iterator)  # torch knows workers by the iterator's address, which Python reuses
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
     end(*(known(worker.pid) for worker in workers if worker.pid is not None))
     for worker in workers:
@@ -286,9 +286,9 @@ def abandon(iterator: Any) -> None:
 
 
 def _free(condition: threading.Condition) -> None:
-    # The lock is held only for moments. If it stays held, torch's SIGCHLD handler has raised in a
-    # put() right after put() took the lock. Nothing releases it then, and close() would wait
-    # forever.
+    # Threads hold the lock only for moments. If the lock stays held, torch's SIGCHLD handler has
+    # raised in a put() right after put() took the lock. Nothing releases the lock then, and close()
+    # would wait forever.
     condition.acquire(timeout=0.5)
     condition.release()
 
@@ -301,8 +301,8 @@ def sigchld() -> tuple[Any, bool]:
 def restore_sigchld(before: tuple[Any, bool]) -> None:
     """Restore what `sigchld` returned.
 
-    It restores torch's flag, too, because torch installs its handler once for a process, and later
-    loaders need it.
+    This includes torch's flag, because torch installs its handler only once in a process, and later
+    loaders need the handler.
     """
     handler, installed = before
     if signal.getsignal(signal.SIGCHLD) is not handler:

@@ -1,6 +1,6 @@
-"""Prepare an observed worker: redirect its stderr to a file, and answer when asked for its stack.
+"""Redirect an observed worker's stderr to a file, and have it answer when we ask for its stack.
 
-The worker gets this as its `worker_init_fn`, under every start method.
+The worker runs a WorkerSetup as its `worker_init_fn`, under every start method.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dltutor.system import marks
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """A `worker_init_fn` that prepares the worker, then calls the learner's.
+    """A `worker_init_fn` that prepares the worker, then calls the learner's `worker_init_fn`.
 
     Args:
         folder: The folder for the worker's stacks and the file `stderr`.
         init_fn: The learner's `worker_init_fn`, or None.
-        mark: The mark for the worker and everything that it starts; 0 for none.
+        mark: The mark for the worker and everything that it starts, or 0 for no mark.
     """
 
     folder: str
@@ -39,7 +39,7 @@ class WorkerSetup:
         marks.put(self.mark)
         _point_2_at(Path(self.folder) / "stderr")
         # In a notebook, `sys.stderr` isn't descriptor 2, so a forked worker's output would appear
-        # in the notebook at a later time.
+        # in the notebook later.
         sys.stderr = _text(_Kept(2, "w", closefd=False))
         answer_when_asked(self.folder)
         inherited = _temporary_folder()
@@ -52,10 +52,11 @@ class WorkerSetup:
 
 @contextmanager
 def stderr_for_workers(path: Path) -> Iterator[None]:
-    """Point descriptor 2 at a file while workers start, so that they inherit it.
+    """Point descriptor 2 at a file while workers start, so that they inherit the file.
 
-    This catches what a worker writes before its `worker_init_fn` runs, for example that it couldn't
-    unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the screen.
+    The file gets what a worker writes before its `worker_init_fn` runs, for example that it
+    couldn't unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the
+    screen.
     """
     screen = os.dup(2)
     ours = sys.stderr
@@ -71,10 +72,10 @@ def stderr_for_workers(path: Path) -> Iterator[None]:
 
 
 def remove_temporary_folders(folder: str) -> None:
-    """Remove the folders that killed workers left in the machine's temporary folder.
+    """Remove the folders that killed workers left behind in the machine's temporary folder.
 
     multiprocessing makes a folder there for the sockets over which a worker passes shared memory.
-    The worker removes it when it ends, unless it's killed.
+    The worker removes the folder when it ends, unless it's killed.
     """
     for link in Path(folder).glob("sockets-*"):
         shutil.rmtree(link.resolve(), ignore_errors=True)
@@ -84,7 +85,7 @@ def remove_temporary_folders(folder: str) -> None:
 def temporary_folder_shown(folder: str) -> Iterator[None]:
     """Make a link, in `folder`, to the temporary folder that multiprocessing may make in the block.
 
-    multiprocessing makes a folder for the socket of a fork server, and removes it when this process
+    multiprocessing makes a folder for a fork server's socket, and removes it when this process
     ends. If this process is killed, the link shows the memory sampler what to remove.
     """
     before = _temporary_folder()

@@ -1,1 +1,1 @@
-"""What the operating system reports: processes and their memory, cgroups, mounts, its log."""
+"""Read and control processes, memory, cgroups, and mounts, and read the kernel log."""

@@ -1,17 +1,17 @@
-"""Find the cgroups of a process, and read their limits and usage (versions 1 and 2).
+"""Find the cgroups that a process is in, and read their limits and usage (versions 1 and 2).
 
-The sampler's helper process loads this module, so it imports as little as it can.
+The sampler's helper process loads this module, so the module imports as little as possible.
 """
 
 from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # importing typing would take the helper as long as everything else
+TYPE_CHECKING = False  # importing typing would take as long as the rest of the helper's start
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Version -> the files with the memory that is charged to a group, and with its limit.
+# Version -> the file with the memory that is charged to a group, and the file with its limit.
 _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
@@ -25,15 +25,15 @@ def groups(
     """Return the cgroups that a process is in, the innermost first.
 
     If both versions are mounted, a controller belongs to one of them. A container sees only its
-    own group and those inside it.
+    own group and the groups inside that group.
 
     Args:
-        controller: Such as "memory" or "cpu".
-        pid: The process; None for this one.
+        controller: The controller, such as "memory" or "cpu".
+        pid: The process. If None, it's this process.
         proc: Where `/proc` is mounted.
 
     Returns:
-        The folder and the version (1 or 2) of each group; empty if no cgroups are mounted.
+        The folder and the version (1 or 2) of each group. If no cgroups are mounted, an empty list.
     """
     mounted = dict(_mounts(proc))
     paths: dict[str, str] = {}
@@ -52,11 +52,11 @@ def groups(
 
 
 def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | None]:
-    """Find the cgroup with the lowest memory limit among those that a process is in.
+    """Find the cgroup that limits a process's memory the most.
 
     Returns:
         The file with the memory charged to that group, page cache included, and the group's limit
-        in bytes or None. "" and None if there is no such group.
+        in bytes, or None without a limit. If the process is in no such group, "" and None.
     """
     bounds = list(_memory_bounds(pid, proc))
     file, limit = min(bounds, key=lambda bound: bound[1], default=("", _NO_LIMIT))
@@ -64,43 +64,43 @@ def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | N
 
 
 def memory_left(pid: int | None = None, *, proc: str = "/proc") -> int | None:
-    """Return how many bytes the cgroups of a process still allow it; None without a limit.
+    """Return how many more bytes a process's cgroups allow, or None without a limit.
 
-    The page cache counts as free: it's charged to a group, but the kernel gives it up as soon as a
-    process needs the memory.
+    The page cache is charged to a group, but its inactive part counts as free, because Linux gives
+    that part up as soon as a process needs the memory.
     """
     left = []
     for file, limit in _memory_bounds(pid, proc):
         used = number(file)
         if limit < _NO_LIMIT and used is not None:
             stat = counts(f"{os.path.dirname(file)}/memory.stat")
-            # In version 1, the names that start with "total_" include the groups inside this one.
+            # In version 1, the names that start with "total_" include the groups inside the group.
             cached = stat.get("total_inactive_file", stat.get("inactive_file", 0))
             left.append(max(0, limit - used + cached))
     return min(left, default=None)
 
 
 def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
-    """Return how many cores' worth of time the cgroups of a process grant; None if no quota."""
+    """Return how many cores' worth of time a process's cgroups grant, or None without a quota."""
     quotas = []
     for folder, version in groups("cpu", pid, proc=proc):
         if version == 2:
             words = " ".join(_lines(f"{folder}/cpu.max")).split()
         else:
             words = [*_lines(f"{folder}/cpu.cfs_quota_us"), *_lines(f"{folder}/cpu.cfs_period_us")]
-        if len(words) == 2 and all(word.isdigit() for word in words):  # not "max", not -1
+        if len(words) == 2 and all(word.isdigit() for word in words):  # "max" and -1 mean no quota
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
 
 
 def number(path: str) -> int | None:
-    """Return the number in a file; None if the file is missing or holds a word such as "max"."""
+    """Return the number in a file, or None if it's missing or holds a word such as "max"."""
     text = "".join(_lines(path))
     return int(text) if text.isdigit() else None
 
 
 def counts(path: str) -> dict[str, int]:
-    """Return the counters in a file of lines such as "oom_kill 1"; empty if it can't be read."""
+    """Return the counters in a file with lines such as "oom_kill 1", or {} if we can't read it."""
     words = [line.split() for line in _lines(path)]
     return {each[0]: int(each[1]) for each in words if len(each) == 2 and each[1].isdigit()}
 
@@ -108,12 +108,13 @@ def counts(path: str) -> dict[str, int]:
 def _memory_bounds(pid: int | None, proc: str) -> Iterator[tuple[str, int]]:
     for folder, version in groups("memory", pid, proc=proc):
         used, most = (f"{folder}/{name}" for name in _MEMORY[version])
-        if os.path.exists(used):  # the outermost group of version 2 has no such file
+        if os.path.exists(used):  # the outermost group in version 2 has no such file
             yield used, min(number(most) or _NO_LIMIT, _NO_LIMIT)
 
 
 def _mounts(proc: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    # Controller, or "" for version 2 -> the group at the root of the mount, and the mount point.
+    # Yield each controller ("" for version 2) with the group at the root of its mount, and the
+    # mount point.
     for line in _lines(f"{proc}/self/mountinfo"):
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
@@ -124,7 +125,7 @@ def _mounts(proc: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _unescaped(word: str) -> str:
-    # The kernel writes a space as \040.
+    # In this file, Linux writes a space as \040.
     first, *rest = word.split("\\")
     return first + "".join(chr(int(part[:3], 8)) + part[3:] for part in rest)
 

@@ -1,6 +1,6 @@
-"""Make a cgroup (control group) with a memory limit, like the one that bounds a container.
+"""Make a cgroup (control group) with a memory limit, such as a container has.
 
-Both versions are tested on a real kernel. `scripts/cgroup_v2.py` boots one for version 2.
+The tests use real cgroups in both versions. For version 2, `scripts/cgroup_v2.py` boots a guest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
-_PREFIX: Final = "dltutor-"  # followed by the pid of the owner
+_PREFIX: Final = "dltutor-"  # followed by the owner's pid
 _PATIENCE: Final = 5.0  # seconds for killed processes to leave a group
 
 
@@ -25,8 +25,8 @@ class Group:
     """A cgroup that dltutor made.
 
     Args:
-        folder: Its folder in the cgroup file system.
-        version: 1 or 2.
+        folder: The group's folder in the cgroup file system.
+        version: The cgroup version, 1 or 2.
     """
 
     folder: Path
@@ -35,22 +35,22 @@ class Group:
     def enter(self) -> None:
         """Move this process, which must have a single thread, into the group.
 
-        Children that it starts afterwards are in the group too.
+        Children that this process starts afterwards are in the group, too.
         """
         (self.folder / "cgroup.procs").write_text("0")
 
     @property
     def kills(self) -> int | None:
-        """How many processes the OOM killer has killed in the group; None if not counted."""
+        """How many processes the OOM killer has killed in the group, or None if unknown."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"
         return cgroup_files.counts(f"{self.folder / file}").get("oom_kill")
 
     @property
     def peak(self) -> int | None:
-        """The most memory that the group has used, in bytes; None if the kernel doesn't report it.
+        """The most memory that the group has used, in bytes, or None if Linux doesn't report it.
 
         How often the group reached its limit would say more, but memory.failcnt stays 0 even after
-        the OOM killer was called (Linux 6.18).
+        the OOM killer has run (Linux 6.18).
         """
         file = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         return cgroup_files.number(f"{self.folder / file}")
@@ -58,12 +58,12 @@ class Group:
     def remove(self) -> None:
         """Kill all processes in the group and in the groups inside it, then remove the groups.
 
-        It gives up after 5 s.
+        Give up after 5 s.
         """
         until = time.monotonic() + _PATIENCE
         while self.folder.exists():
             for folder, _, _ in os.walk(self.folder, topdown=False):
-                with suppress(OSError):  # the group is busy until the killed processes are gone
+                with suppress(OSError):  # the group is busy until the killed processes end
                     for pid in Path(folder, "cgroup.procs").read_text().split():
                         with suppress(OSError):
                             os.kill(int(pid), signal.SIGKILL)
@@ -74,18 +74,18 @@ class Group:
 
 
 def make(limit: int, *, proc: str = "/proc") -> Group:
-    """Make a group with a memory limit and no swap, named after the pid of this process.
+    """Make a group with a memory limit and no swap, named after this process's pid.
 
-    In version 1, the new group is inside the group of this process. In version 2, a group with
-    processes can't contain groups, so the new one is inside the nearest group around this process
-    that delegates the memory controller.
+    In version 1, the new group is inside this process's group. In version 2, a group with
+    processes can't contain groups, so the new group is inside the nearest group around this
+    process that delegates the memory controller.
 
     Args:
-        limit: The most memory, in bytes.
+        limit: The memory limit, in bytes.
         proc: Where `/proc` is mounted.
 
     Raises:
-        OSError: The system doesn't permit it.
+        OSError: The system doesn't permit such a group.
     """
     why = OSError(
         "no cgroup around this process delegates its memory controller"
@@ -113,7 +113,7 @@ def remove_abandoned(*, proc: str = "/proc") -> None:
     for parent, version in _parents(proc):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)
-            # This process has made no group yet, so one with its pid belonged to an older process.
+            # This process has made no group yet, so an older process made the group with its pid.
             if owner.isdigit() and (int(owner) == os.getpid() or not is_alive(int(owner))):
                 Group(folder, version).remove()
 
@@ -124,12 +124,12 @@ def _limit(group: Group, limit: int) -> None:
         2: ("memory.max", "memory.swap.max", "memory.oom.group"),
     }[group.version]
     (group.folder / first).write_text(f"{limit}")
-    # Turn off swap. The OOM killer kills one process, not the whole group, and doesn't pause any.
+    # A 0 turns off swap and has the OOM killer kill a single process, instead of pausing the
+    # processes (version 1) or killing the whole group (version 2).
     for file in filter(Path.exists, map(group.folder.joinpath, others)):
         file.write_text("0")
-    accounted = (
-        group.folder / "memory.memsw.limit_in_bytes"
-    )  # version 1, if the kernel accounts swap
+    # Version 1 has this file if Linux accounts for swap.
+    accounted = group.folder / "memory.memsw.limit_in_bytes"
     if accounted.exists():
         accounted.write_text(f"{limit}")
 
@@ -139,7 +139,7 @@ def _parents(proc: str) -> list[tuple[Path, int]]:
     found = []
     for folder, version in cgroup_files.groups("memory", proc=proc):
         if version == 1:
-            return [(Path(folder), version)]  # the innermost comes first
+            return [(Path(folder), version)]  # the innermost group comes first
         with suppress(OSError):
             if "memory" in Path(folder, "cgroup.subtree_control").read_text().split():
                 found.append((Path(folder), version))

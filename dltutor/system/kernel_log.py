@@ -1,4 +1,4 @@
-"""Read in the kernel's log what the OOM killer did."""
+"""Read from the kernel log which processes the OOM killer killed."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ import ctypes
 import re
 from typing import Final
 
-_READ_ALL: Final = 3  # SYSLOG_ACTION_* of klogctl
-_SIZE: Final = 10
+_READ_ALL: Final = 3  # SYSLOG_ACTION_READ_ALL, for klogctl
+_SIZE: Final = 10  # SYSLOG_ACTION_SIZE_BUFFER
 _KILLED: Final = re.compile(r"Memory cgroup out of memory: Killed process \d+ .*")
 
 
 class KernelLog:
-    """The kernel's log, from the moment that this object is made.
+    """The kernel log, from the moment when this object is made.
 
-    The whole machine has a single log. Containers and users without privileges often can't read
-    it.
+    The whole machine has a single log, which containers and users without privileges often can't
+    read.
     """
 
     def __init__(self) -> None:
-        # Each line begins with its time, so the log holds the last line only once.
+        # Each line begins with its time, so the last line appears in the log only once.
         self._last = (_read() or "").strip().rpartition("\n")[2]
 
     def kills(self, group: str) -> list[str] | None:
         """Return the lines about the processes that the OOM killer killed in a cgroup.
 
         Args:
-            group: The group's name, which the kernel writes in the lines before.
+            group: The cgroup's name, which Linux writes a few lines above such a line.
 
         Returns:
-            Each line, from "Memory cgroup out of memory: Killed process" on; None if this process
-            may not read the log.
+            Each line, from "Memory cgroup out of memory: Killed process" on, or None if this
+            process may not read the log.
         """
         text = _read()
         if text is not None and self._last:
-            text = text.split(self._last, 1)[-1]  # the whole log if that line was overwritten
+            text = text.split(self._last, 1)[-1]  # or the whole log if the last line is gone
         return None if text is None else kills(text, group)
 
 
 def kills(text: str, group: str) -> list[str]:
-    """Return what `KernelLog.kills` returns, for any text."""
+    """Return the lines in `text` that `KernelLog.kills` would return."""
     found = []
     ours = False
     for line in text.splitlines():
         killed = _KILLED.search(line)
         if killed and ours:
             found.append(killed[0])
-        # Match the whole name: "dltutor-1" isn't "dltutor-12".
+        # Match the whole name, so that "dltutor-1" doesn't match "dltutor-12".
         ours = not killed and (ours or re.search(rf"/{re.escape(group)}\b", line) is not None)
     return found
 

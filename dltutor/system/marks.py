@@ -1,13 +1,13 @@
 """Mark a process, so that everything it starts inherits the mark (Linux).
 
 The mark is the soft limit on file locks, RLIMIT_LOCKS. Linux hasn't enforced that limit since
-2.4.25, but every process still has one, and its children inherit it: through fork and exec, into a
-new session, with an empty environment, even after their parent is gone. Setting it takes no
-privilege. So we can ask at any time whether a process descends from one that we marked. That takes
-3 µs per process (measured on Linux 6.18).
+2.4.25, but every process still has the limit, and its children inherit it through fork and exec, in
+a new session, with an empty environment, and even after their parent has ended. A process needs no
+privilege to set the limit. So we can ask at any time whether a process descends from a process that
+we marked, which takes 3 µs per process (measured on Linux 6.18).
 
 A marked process can make marks of its own, two levels deep, because a check runs an answer, which
-observes a loader. A process that carries the inner mark also carries the outer one.
+observes a loader. A process that carries the inner mark also carries the outer mark.
 
 This module imports only the standard library, because the memory sampler and the supervisor use it.
 """
@@ -17,20 +17,20 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # importing typing would take the sampler as long as everything else
+TYPE_CHECKING = False  # importing typing would take as long as the rest of the sampler's start
 if TYPE_CHECKING:
     from typing import Final
 
-_LOCKS: Final = 10  # RLIMIT_LOCKS of asm-generic/resource.h; Python's resource has no name for it
-_LEVELS: Final = (32, 16, 0)  # a mark's 63 bits: 31 for the outermost level, 16 for each inner one
-_BITS: Final = (31, 16, 16)
+_LOCKS: Final = 10  # RLIMIT_LOCKS in asm-generic/resource.h, which Python's `resource` doesn't name
+_LEVELS: Final = (32, 16, 0)  # each level's shift in a mark's 63 bits, outermost first
+_BITS: Final = (31, 16, 16)  # how many bits each level has
 
 
 def new() -> int:
-    """Make a mark for the processes that this one is about to start.
+    """Make a mark for the processes that this process is about to start.
 
     Returns:
-        The mark; 0 if the system isn't Linux or this process is three levels deep already.
+        The mark, or 0 if the system isn't Linux or this process is three levels deep already.
     """
     mine = _read(os.getpid()) or 0
     for level, bits in zip(_LEVELS, _BITS, strict=True):
@@ -43,11 +43,11 @@ def new() -> int:
 def put(mark: int, pid: int = 0) -> None:
     """Mark a process and everything that it starts from now on.
 
-    Do nothing if the process is gone or the system doesn't permit it.
+    Do nothing if the process is gone or the system doesn't let us mark it.
 
     Args:
         mark: What `new` returned.
-        pid: The process; 0 for this one.
+        pid: The process. If 0, it's this process.
     """
     if not mark:
         return
@@ -56,12 +56,12 @@ def put(mark: int, pid: int = 0) -> None:
     try:
         hard = resource.prlimit(pid, _LOCKS)[1]
         resource.prlimit(pid, _LOCKS, (mark, hard))
-    except (OSError, ValueError):  # gone, another user's, or no such limit here
+    except (OSError, ValueError):  # the process is gone or another user's, or has no such limit
         pass
 
 
 def carries(pid: int, mark: int) -> bool:
-    """Return whether a process carries this mark, or one that a process with this mark made."""
+    """Return whether a process carries this mark, or a mark that a process with this mark made."""
     value = _read(pid) if mark else None
     if value is None:
         return False
@@ -86,5 +86,5 @@ def _read(pid: int) -> int | None:
         value = resource.prlimit(pid, _LOCKS)[0]
     except (OSError, ValueError):
         return None
-    # A smaller value is no mark: a user may have set a limit with `ulimit -x`.
+    # A smaller value isn't a mark, but a limit that a user may have set with `ulimit -x`.
     return value if value >= 1 << _LEVELS[0] else None

@@ -9,24 +9,24 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_NEW_MOUNTS: Final = 0x00020000  # CLONE_NEWNS and CLONE_NEWUSER of linux/sched.h
-_NEW_USER: Final = 0x10000000
-_NOSUID_NODEV: Final = 2 | 4  # MS_* of linux/mount.h
-_REC_PRIVATE: Final = 1 << 14 | 1 << 18
+_NEW_MOUNTS: Final = 0x00020000  # CLONE_NEWNS in linux/sched.h
+_NEW_USER: Final = 0x10000000  # CLONE_NEWUSER in linux/sched.h
+_NOSUID_NODEV: Final = 2 | 4  # MS_NOSUID and MS_NODEV in linux/mount.h
+_REC_PRIVATE: Final = 1 << 14 | 1 << 18  # MS_REC and MS_PRIVATE in linux/mount.h
 
 
 def own_shm(size: int) -> None:
-    """Mount a `/dev/shm` that only this process and its children see, and that ends with them.
+    """Mount a `/dev/shm` that only this process and its children see, until they all end.
 
-    A process without the right to mount gets it in a new user namespace, where it keeps its user
-    and group. Nothing outside sees a difference. Call this in a process with a single thread, and
-    before `exec`, which takes the right away again.
+    A process without the right to mount gets that right in a new user namespace, and keeps its user
+    and group there. Other processes don't see a difference. Call this from a single-threaded
+    process, and before `exec`, which takes the right away again.
 
     Args:
         size: The size of the new `/dev/shm`, in bytes.
 
     Raises:
-        OSError: The system doesn't permit it, or has no `/dev/shm`.
+        OSError: The system doesn't permit the mount, or has no `/dev/shm`.
     """
     if not sys.platform.startswith("linux"):
         raise OSError(f"{sys.platform} has no mount namespaces")
@@ -36,8 +36,9 @@ def own_shm(size: int) -> None:
     if libc.unshare(_NEW_MOUNTS) != 0:
         _check(libc.unshare(_NEW_USER | _NEW_MOUNTS), "unshare")
         _keep_ids(user, group)
-    # The new mount must not appear outside. In a chroot, / may not be a mount point, and the first
-    # call fails with EINVAL. Then it's enough to make the mount at /dev/shm private.
+    # Make all mounts private, so that the new mount doesn't appear outside. In a chroot, / may not
+    # be a mount point, and the first call fails with EINVAL. Then it's enough to make the mount at
+    # /dev/shm private.
     private = ctypes.c_ulong(_REC_PRIVATE)
     if libc.mount(b"none", b"/", None, private, None) != 0:
         _check(libc.mount(b"none", shm.encode(), None, private, None), "mount")
@@ -47,8 +48,8 @@ def own_shm(size: int) -> None:
 
 
 def _keep_ids(user: int, group: int) -> None:
-    # In the new namespace, files belong to `nobody` until its ids are mapped to those outside. A
-    # process without privileges can map a group only after it has written "deny" to setgroups.
+    # In the new namespace, files belong to `nobody` until we map the ids inside to the ids outside.
+    # A process without privileges can map a group only after it has written "deny" to setgroups.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")

@@ -1,7 +1,7 @@
-"""Read the memory of a process and of the machine, from `/proc` or else from psutil.
+"""Read how much memory a process and the machine use, from `/proc` or else from psutil.
 
-The helper process of `sampler.py` loads this module, so it imports as little as it can. All sizes
-are in bytes.
+The sampler's helper process loads this module, so the module imports as little as possible. All
+sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 from dltutor.system import cgroup_files
 
-TYPE_CHECKING = False  # importing typing would take the helper as long as everything else
+TYPE_CHECKING = False  # importing typing would take as long as the rest of the helper's start
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Figures = dict[str, int | None]
 
-# What `memory` returns if the system doesn't permit reading it.
+# What `memory` returns if the system doesn't let us read a process's memory.
 DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
 class Proc:
-    """A reader of Linux's `/proc`.
+    """A reader for Linux's `/proc`.
 
     Args:
         root: Where `/proc` is mounted.
@@ -49,10 +49,10 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return when a process started, which identifies it, and its figures; None if it's gone.
+        """Return a process's start time, which identifies it, and figures, or None if it's gone.
 
-        The figures are cheap to read: rss, faults (minor page faults since it started), threads,
-        and fds (open descriptors).
+        The figures are cheap to read: rss, faults (minor page faults since the process started),
+        threads, and fds (open descriptors).
         """
         words = self._stat(pid)
         if not _lives(words):
@@ -66,7 +66,7 @@ class Proc:
         return int(words[19]), cheap
 
     def birth(self, pid: int) -> tuple[float, int] | None:
-        """Return when a process (even a zombie) started, and its parent's pid; None if gone."""
+        """Return the start time and parent's pid of a process or zombie, or None if it's gone."""
         words = self._stat(pid)
         return (int(words[19]), int(words[1])) if words else None
 
@@ -75,7 +75,7 @@ class Proc:
         return _lives(self._stat(pid))
 
     def has_stopped(self, pid: int) -> bool:
-        """Return whether all threads of a process have stopped after a SIGSTOP, or it's gone.
+        """Return whether all of a process's threads have stopped after a SIGSTOP, or ended.
 
         A thread that is in a system call when the signal arrives finishes that call first, and the
         call may create a file in `/dev/shm`.
@@ -84,13 +84,13 @@ class Proc:
         return all(not words or words[0] in (b"T", b"t", b"Z", b"X") for words in threads)
 
     def command(self, pid: int) -> bytes:
-        """Return the command line of a process, with any separator; empty if it's gone."""
+        """Return a process's command line, with any separator, or b"" if the process is gone."""
         return self._read(f"{pid}/cmdline") or b""
 
     def memory(self, pid: int) -> Figures | None:
         """Return the figures that are slow to read: uss, pss, and pss_shm (PSS in shared memory).
 
-        DENIED if the system doesn't permit reading them; None if the process is gone.
+        Return DENIED if the system doesn't let us read them, or None if the process is gone.
         """
         try:
             sums = _kilobytes(self._read_or_raise(f"{pid}/smaps_rollup"))
@@ -113,7 +113,7 @@ class Proc:
         return _kilobytes(self._read("meminfo")).get(b"MemTotal:")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """Return the cgroup that bounds a process's memory: see `cgroup_files.memory`."""
+        """Return the cgroup that bounds a process's memory, as `cgroup_files.memory` does."""
         return cgroup_files.memory(pid, proc=self.root)
 
     def _listed_children(self, pid: int) -> set[int]:
@@ -131,7 +131,7 @@ class Proc:
         return lambda pid: families.get(pid, set())
 
     def _stat(self, pid: int | str) -> list[bytes]:
-        # The command's name is in parentheses and may contain anything, so start after it.
+        # The command's name is in parentheses and may contain any character, so start after ")".
         return (self._read(f"{pid}/stat") or b"").rpartition(b")")[2].split()
 
     def _names(self, path: str) -> list[str]:
@@ -159,7 +159,7 @@ class Proc:
 
 
 def reader(proc: str = "/proc") -> Proc | Psutil:
-    """Return a reader of `/proc`, or of psutil if there is no `/proc`."""
+    """Return a reader that uses `/proc`, or psutil if there is no `/proc`."""
     if os.path.exists(f"{proc}/self/stat"):
         return Proc(proc)
     from dltutor.system.psutil_reader import Psutil
@@ -168,20 +168,20 @@ def reader(proc: str = "/proc") -> Proc | Psutil:
 
 
 def mapped(pid: int) -> dict[str, int]:
-    """Return the sums in `/proc/PID/smaps_rollup`, name -> bytes; empty if it can't be read."""
+    """Return the sums in `/proc/PID/smaps_rollup` (name -> bytes), or {} if we can't read them."""
     sums = _kilobytes(Proc()._read(f"{pid}/smaps_rollup"))
     return {name.decode().rstrip(":"): size for name, size in sums.items()}
 
 
 def pss(pid: int) -> int:
-    """Return the PSS of a process in bytes, or its USS or RSS if PSS can't be read; 0 if gone."""
+    """Return a process's PSS in bytes (USS or RSS if we can't read PSS), or 0 if it's gone."""
     figures = reader()
     full, cheap = figures.memory(pid) or DENIED, figures.process(pid)
     return full["pss"] or full["uss"] or (cheap[1]["rss"] if cheap else None) or 0
 
 
 def shared_memory() -> tuple[int | None, int | None]:
-    """Return how much `/dev/shm` holds, and its size; None and None if there is no `/dev/shm`."""
+    """Return how much `/dev/shm` holds and its size, or None for both if there is no `/dev/shm`."""
     try:
         disk = os.statvfs("/dev/shm")
     except OSError:
@@ -195,6 +195,6 @@ def _lives(stat: list[bytes]) -> bool:
 
 
 def _kilobytes(text: bytes | None) -> dict[bytes, int]:
-    # Lines such as b"Pss_Shmem:   412 kB". The kernel's kB is 1024 bytes.
+    # Parse lines such as b"Pss_Shmem:   412 kB", where 1 kB is 1024 bytes.
     lines = [line.split() for line in (text or b"").splitlines()]
     return {words[0]: int(words[1]) << 10 for words in lines if words[-1:] == [b"kB"]}

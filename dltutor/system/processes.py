@@ -1,4 +1,4 @@
-"""Find the processes that we started, end them, and remove what they left in `/dev/shm`.
+"""Find the processes that we started, end them, and remove what they left behind in `/dev/shm`.
 
 This module imports only the standard library, and psutil where there is no `/proc`.
 """
@@ -20,26 +20,26 @@ from dltutor.system.marks import carriers, carries
 from dltutor.system.process_memory import Proc, reader
 from dltutor.system.psutil_reader import Psutil
 
-_DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* of linux/prctl.h
+_DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* in linux/prctl.h
 _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
-_PATIENCE: Final = 10.0  # seconds in which at least one more of the killed processes must be gone
+_PATIENCE: Final = 10.0  # seconds in which at least one more killed process must end
 _STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
-_CLEANING: Final = 4.0  # seconds for the cleaners, which need them on a busy machine
-# When the processes that they serve are gone, these unlink what is left in /dev/shm, and end.
+_CLEANING: Final = 4.0  # seconds for the cleaners, which take that long on a busy machine
+# When the processes that a cleaner serves are gone, it unlinks what is left in /dev/shm, and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)
-_NEVER: Final = -1.0  # the start of a process that is gone
+_NEVER: Final = -1.0  # the start time of a process that is gone
 
 
 class Process(NamedTuple):
     """A process, identified by pid and start time, because the system reuses pids.
 
     Args:
-        pid: Its pid.
-        start: When it started, in the system's own unit.
+        pid: The process's pid.
+        start: When the process started, in the system's own unit.
     """
 
     pid: int
@@ -52,7 +52,7 @@ def adopt_orphans(on: bool = True) -> bool:
     Children don't inherit this setting.
 
     Returns:
-        The setting before; False on systems that don't have it.
+        The previous setting, or False on systems without this setting.
     """
     before = ctypes.c_int()
     _prctl(_GET_SUBREAPER, ctypes.byref(before))
@@ -61,12 +61,12 @@ def adopt_orphans(on: bool = True) -> bool:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have this process killed when its parent dies (Linux).
+    """Have Linux kill this process when its parent ends.
 
-    To the kernel, the parent is the thread that forked this process.
+    To Linux, the parent is the thread that forked this process.
 
     Args:
-        parent: The parent's pid. If the parent is dead already, this process exits.
+        parent: The parent's pid. If the parent has already ended, this process exits.
     """
     _prctl(_DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:
@@ -84,50 +84,51 @@ def is_alive(pid: int) -> bool:
 
 
 def has_name(pid: int, *names: bytes) -> bool:
-    """Return whether a process's command line contains one of these words; False if it's gone."""
+    """Return whether a process is there and has one of these words in its command line."""
     command = _figures().command(pid)
     return any(name in command for name in names)
 
 
 def known(pid: int) -> Process:
-    """Return the process that has this pid now. If it's gone, the result equals no live process."""
+    """Return the process with this pid. If there is none, the result equals no running process."""
     birth = _figures().birth(pid)
     return Process(pid, birth[0] if birth else _NEVER)
 
 
-@cache  # because with thousands of processes, making a reader for each look takes long
+@cache  # because making a reader for each of thousands of processes takes long
 def _figures() -> Proc | Psutil:
     return reader()
 
 
 def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[Process]:
-    """Kill processes that you started and all their descendants, and wait until they're gone.
+    """Kill processes that you started and all their descendants, and wait until they end.
 
-    It gives up if none of them has exited for 10 s.
+    Give up if none of these processes has ended for 10 s.
 
-    It stops each process before it kills it, so that the process can't start another in between.
+    Stop each process before killing it, so that the process can't start another one in between.
     Resource trackers and torch's shared-memory managers clean up after other processes, so they get
-    4 s to end by themselves once those are gone. It reaps children of this process, except those
-    that multiprocessing started, because multiprocessing reaps its own.
+    4 s to end by themselves once those other processes are gone. Reap this process's children,
+    except the children that multiprocessing started, because multiprocessing reaps them itself.
 
-    It also removes the batches in `/dev/shm` that one of the processes had open or mapped. A name
-    alone doesn't say who owns a batch (with `docker --ipc=host`, a pid there isn't a pid here).
+    Also remove the batches in `/dev/shm` that one of the processes had open or mapped. A name alone
+    doesn't tell whose a batch is, because with `docker --ipc=host`, the pid in the name may belong
+    to another container's process.
 
     Args:
-        processes: The processes; not this one.
-        mark: Also end every process that carries this mark, orphans included (see
-            `dltutor.system.marks`). 0 for no mark.
-        spare: Leave a process alone if its command line contains one of these words. Its children
-            are ended.
+        processes: The processes to kill, without this process.
+        mark: If not 0, also kill every process that carries this mark, orphans included (see
+            `dltutor.system.marks`).
+        spare: Words that protect a process whose command line contains one of them. The process's
+            children end anyway.
 
     Returns:
-        The processes that are gone, including those that had ended before.
+        The processes that have ended, including any that had ended before the call.
     """
     return _end({*processes}, set(), mark, tuple(spare))
 
 
 def end_descendants(mark: int = 0) -> set[Process]:
-    """End all descendants of this process and all that carry the mark, as `end` does."""
+    """Kill this process's descendants and every process with the mark, as `end` does."""
     return _end(set(), {os.getpid()}, mark, ())
 
 
@@ -142,9 +143,10 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         spared |= {each for each in new if spare and has_name(each.pid, *spare)}
         found |= new - spared
         living = {each for each in found if is_running(each)} | _reap(found)
-        if len(found) - len(living) > most:  # thousands of processes may take longer
+        if len(found) - len(living) > most:  # thousands of processes may need longer
             most, progress = len(found) - len(living), time.monotonic()
-        # If a parent dies while its family is listed, its child is found only at the next look.
+        # If a parent dies while we list its family, only the next look finds its child. So go on
+        # until a look finds no new process.
         if time.monotonic() > progress + _PATIENCE or not (living or new - spared):
             unlink_segments(shared)
             return found - living
@@ -169,8 +171,9 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
 
 
 def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
-    # Their descendants, and what carries the mark. Another process can have a pid when we look at
-    # it again, so parent and start are read together, and again after the mark.
+    # Return the descendants, and the processes that carry the mark. Between two looks, another
+    # process can get a pid, so read parent and start time together, and read both again after the
+    # mark.
     figures = _figures()
     parents = {each.pid for each in members if is_running(each)} - {os.getpid()} | heads
     pids = figures.descendants([*parents])
@@ -184,15 +187,15 @@ def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
 
 
 def is_running(process: Process) -> bool:
-    """Return whether this process exists, with this start time, and isn't a zombie."""
+    """Return whether a process with this pid and start time exists and isn't a zombie."""
     return is_alive(process.pid) and known(process.pid) == process
 
 
 def _send(process: Process, number: int) -> None:
-    # Use a pidfd if there are any (Linux 5.3), because another process can get the pid between our
-    # check and the kill.
+    # Use a pidfd if the system has them (Linux 5.3 and later), because another process can get the
+    # pid between our check and the signal.
     descriptor = None
-    with suppress(AttributeError, OSError):  # a container may forbid it
+    with suppress(AttributeError, OSError):  # a container may forbid pidfds
         descriptor = os.pidfd_open(process.pid)
     try:
         if known(process.pid) == process:
@@ -207,14 +210,14 @@ def _send(process: Process, number: int) -> None:
 
 
 def _may_clean(command: bytes) -> bool:
-    # A process that was just started has no command line yet, and may be a resource tracker.
+    # A process that has just started has no command line yet, and may be a resource tracker.
     return not command or any(name in command for name in _CLEANERS)
 
 
 def _reap(processes: set[Process]) -> set[Process]:
-    # Return the children that haven't ended: a dead one may still have threads that are ending.
-    # multiprocessing must reap its own children, because it believes that a child that we reaped is
-    # still alive.
+    # Return the children that we can't reap yet, because a dead child may still have threads that
+    # are ending. multiprocessing must reap its own children, because it believes that a child that
+    # we reaped is still alive.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()
@@ -227,18 +230,18 @@ def _reap(processes: set[Process]) -> set[Process]:
 
 
 def segments() -> set[str]:
-    """Return the names of the files in `/dev/shm`; empty if there is no `/dev/shm`."""
+    """Return the names of the files in `/dev/shm`, or an empty set if there is no `/dev/shm`."""
     return {entry.name for entry in os.scandir(_SHM)} if _SHM.is_dir() else set()
 
 
 def segments_of(pid: int) -> dict[str, tuple[int, int]]:
-    """Return the batches in `/dev/shm` that a process has open or mapped and that have a name.
+    """Return the batches with a name in `/dev/shm` that a process has open or mapped.
 
     A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind. With
-    the sharing strategy `file_system`, each batch has a name for as long as it lives.
+    the sharing strategy `file_system`, each batch has a name for as long as the batch exists.
 
     Returns:
-        Their device and inode, by name; empty if the process is gone or can't be looked at.
+        Name -> device and inode. If the process is gone or we may not inspect it, an empty dict.
     """
     named = {_identity(_SHM / name): name for name in segments() if name.startswith("torch_")}
     if not named:
@@ -249,7 +252,7 @@ def segments_of(pid: int) -> dict[str, tuple[int, int]]:
 def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
     """Remove batches from `/dev/shm`, unless the name belongs to another file by now.
 
-    It keeps a batch that this process still uses: torch unlinks such a batch itself later, and
+    Keep a batch that this process still uses, because torch unlinks the batch itself later, and
     aborts the process if the file is gone by then.
 
     Args:
@@ -258,18 +261,18 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
     used = files_of(os.getpid()) if owned else set()
     for name, file in owned.items():
         if file not in used and _identity(_SHM / name) == file:
-            with suppress(OSError):  # gone, or another user's
+            with suppress(OSError):  # the file is gone, or another user's
                 (_SHM / name).unlink()
 
 
 def files_of(pid: int) -> set[tuple[int, int]]:
-    """Return the files that a process has open, and those in its `/dev/shm` that it has mapped.
+    """Return the files that a process has open, and the files in `/dev/shm` that it has mapped.
 
     Returns:
-        Their device and inode; empty if the process is gone or can't be looked at.
+        Each file's device and inode. If the process is gone or we may not inspect it, an empty set.
     """
     found = set()
-    with suppress(OSError):  # gone, or another user's
+    with suppress(OSError):  # the process is gone, or another user's
         for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
             words = line.split()
             if len(words) > 5 and words[5].startswith(f"{_SHM}/"):

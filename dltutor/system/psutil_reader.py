@@ -1,4 +1,4 @@
-"""Read the figures of processes from psutil. Imported only if there is no `/proc`."""
+"""Read the figures of processes from psutil, which is imported only if there is no `/proc`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Psutil:
-    """A reader with the methods of `Proc`. It has no PSS, and page faults only on some systems."""
+    """A reader with `Proc`'s methods, but without PSS, and on some systems without page faults."""
 
     source = "psutil"
 
@@ -84,7 +84,7 @@ class Psutil:
         return self._machine("total")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """Return no cgroup: only Linux has them."""
+        """Return no cgroup, because only Linux has cgroups."""
         return "", None
 
     def _machine(self, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Report what this machine allows a DataLoader."""
+"""Report what a DataLoader on this machine can use."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dltutor.tables import Table, size
 
 @dataclass(frozen=True)
 class Machine:
-    """What a loader on this machine can use. Sizes are in bytes.
+    """The resources that a loader on this machine can use. Sizes are in bytes.
 
     Args:
         cores: Cores that this process may run on.
         cpu_quota: Cores' worth of time that the cgroup grants, or None without a quota.
         memory: The machine's memory.
-        memory_limit: The cgroup's memory limit, or None.
-        shm: The size of `/dev/shm`, or None if there is none.
+        memory_limit: The cgroup's memory limit, or None without a limit.
+        shm: The size of `/dev/shm`, or None without a `/dev/shm`.
         open_files: How many descriptors a process may have open, or None without a limit.
         start_method: multiprocessing's default start method.
-        c_library: Such as "glibc 2.36"; empty if unknown.
-        system: Such as "Linux".
-        python: The version of Python.
-        torch: The version of torch.
+        c_library: The C library, such as "glibc 2.36", or "" if unknown.
+        system: The operating system, such as "Linux".
+        python: Python's version.
+        torch: torch's version, or "none".
         root: Whether this process runs as root.
     """
 
@@ -48,7 +48,6 @@ class Machine:
     root: bool
 
     def story(self) -> Table:
-        """Return the machine as a table of a few rows."""
         quota = f", of which the cgroup grants {self.cpu_quota:g}" if self.cpu_quota else ""
         limit = f", limited to {size(self.memory_limit)}" if self.memory_limit else ""
         return Table(
@@ -74,7 +73,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """Measure what this machine allows a DataLoader now."""
+    """Measure what a DataLoader on this machine can use now."""
     memory = reader().total() or 0
     limit = cgroup_files.memory()[1]
     name, version = platform.libc_ver()
@@ -105,7 +104,7 @@ def default_start_method() -> str:
 
 
 def _torch_version() -> str:
-    # Importing torch for its version would take a second.
+    # Don't import torch for its version, because that would take a second.
     try:
         version = getattr(sys.modules.get("torch"), "__version__", None) or metadata.version(
             "torch"

@@ -27,12 +27,12 @@ _TORCHS_DEFAULT: Final = 2  # torch's prefetch_factor if there are workers
 
 @dataclass(frozen=True)
 class Batch:
-    """The measurements of one batch from one worker. Sizes are in bytes.
+    """The measurements for one batch from one worker. Sizes are in bytes.
 
     Args:
         samples: How many samples are in the batch.
-        bytes: The size of its tensors in shared memory, each in whole pages.
-        worker: The USS of the worker, which includes the samples; 0 if it wasn't read.
+        bytes: The size of the batch's tensors in shared memory, each in whole pages.
+        worker: The worker's USS, which includes the samples, or 0 if we couldn't read it.
     """
 
     samples: int
@@ -43,14 +43,15 @@ class Batch:
 def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
     """Have one worker make one batch, with the loader's start method, and measure it.
 
-    It makes at most two batches, so it's safe even if the loader itself would use too much memory.
+    The worker makes at most two batches, so the run is safe even if the loader itself would use too
+    much memory.
 
     Args:
         loader: The learner's loader.
         deadline: The deadline for the batch, in seconds.
 
     Raises:
-        ValueError: There was no batch, or it had no tensor.
+        ValueError: There was no batch, or the batch had no tensor.
     """
     one_worker = with_workers(loader, 1)
     one_worker.prefetch_factor = 1
@@ -75,12 +76,12 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
 
 
 def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settings:
-    """Return the settings of a loader, with some of them changed.
+    """Return a loader's settings, with some of them changed.
 
     Args:
         loader: The learner's loader.
         batch: What `measure_batch` returned.
-        changed: Settings to use instead of the loader's. None keeps the loader's.
+        changed: Settings to use instead of the loader's own. A setting that is None doesn't count.
 
     Raises:
         TypeError: The loader isn't a DataLoader.
@@ -107,7 +108,7 @@ def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
 def tensor_bytes(batch: object) -> int:
     """Return how many bytes a batch's tensors take up in shared memory.
 
-    That is the size of their storages, in whole pages. A view takes up its whole storage. Tensors
+    A tensor takes up its storage, in whole pages. A view takes up its whole storage, and tensors
     that share a storage take it up once.
     """
     storages = {}
@@ -120,7 +121,7 @@ def tensor_bytes(batch: object) -> int:
 
 def _tensors(thing: object) -> Iterator[torch.Tensor]:
     waiting: deque[Any] = deque([thing])
-    seen: dict[int, Any] = {}  # keep the objects, because a freed object's id is reused
+    seen: dict[int, Any] = {}  # keep the objects, because Python reuses a freed object's id
     while waiting:
         each = waiting.popleft()
         if is_a(each, torch.Tensor):

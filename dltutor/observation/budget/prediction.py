@@ -2,9 +2,9 @@
 
 The loop holds one batch, and every worker is `prefetch_factor` batches ahead of it. A batch that a
 worker has made stays in shared memory until the loop drops it. While the batch waits, no process
-has mapped it, so PSS doesn't show it. It's memory anyway, so it's counted here. In
-`for batch in loader`, the name `batch` still holds the last batch when torch returns the next one
-and has asked a worker for another. So `/dev/shm` needs room for one more batch.
+has mapped it, so PSS doesn't show it. But the batch takes up memory, so the prediction counts it.
+In `for batch in loader`, the name `batch` still holds the last batch when torch returns the next
+one and has asked a worker for another. So `/dev/shm` needs room for one more batch.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dltutor.tables import Table, size
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a loader that decide how much it holds.
+    """A loader's settings, which decide how much the loader holds.
 
     Args:
-        num_workers: 1 or more.
-        prefetch_factor: Batches that each worker makes ahead.
-        batch_size: Samples in a batch.
-        sample_bytes: The size of one sample, a single tensor, in bytes; by default, an image of
-            3 x 224 x 224 float32.
+        num_workers: How many workers, 1 or more.
+        prefetch_factor: How many batches each worker makes ahead.
+        batch_size: How many samples a batch has.
+        sample_bytes: The size of one sample, which is a single tensor, in bytes. The default is an
+            image of 3 x 224 x 224 float32 values.
         start_method: "fork", "spawn", or "forkserver", if the system has it.
 
     Raises:
@@ -70,7 +70,7 @@ class Settings:
 
     @property
     def peak_shared(self) -> int:
-        """How many bytes `/dev/shm` holds when the loop gets a batch before it drops the last."""
+        """How many bytes `/dev/shm` holds when the loop gets a batch and still has the last one."""
         return self.shared + self.batch_bytes
 
 
@@ -79,9 +79,9 @@ class Footprint:
     """The measured memory of a loader's processes without any batch, as PSS in bytes.
 
     Args:
-        start_method: The start method of the workers.
-        main: The main process before the loader starts: Python and torch.
-        once: Processes that start once, with the first worker, such as the fork server.
+        start_method: The workers' start method.
+        main: The main process's memory, with Python and torch, before the loader starts.
+        once: The memory of processes that start only with the first worker, such as a fork server.
         worker: The memory that each worker adds.
     """
 
@@ -95,13 +95,13 @@ class Footprint:
 class Prediction:
     """The most memory that a loader will use, next to the machine's limits. Sizes are in bytes.
 
-    It assumes one tensor for each sample, and torch's collate function. It doesn't include memory
-    that the C library keeps after samples are freed. That may be another batch or two for each
-    worker, and `malloc_trim` would give it back.
+    The prediction assumes one tensor for each sample, and torch's collate function, and leaves out
+    the memory that the C library keeps after samples are freed. That memory may be another batch or
+    two for each worker, and `malloc_trim` would give it back.
 
     Args:
         settings: The loader's settings.
-        footprint: The memory of its processes, measured for the same start method.
+        footprint: The memory of the loader's processes, measured for the same start method.
         machine: The machine with the limits.
     """
 
@@ -111,12 +111,12 @@ class Prediction:
 
     @property
     def memory_limit(self) -> int:
-        """The memory of the machine or, if lower, the limit of its cgroup."""
+        """The machine's memory or the cgroup's limit, whichever is lower."""
         return min(self.machine.memory, self.machine.memory_limit or self.machine.memory)
 
     @property
     def samples(self) -> int:
-        """The private memory for samples: each worker holds those of the batch that it's making."""
+        """The private memory for samples, which workers hold while they make batches."""
         return self.settings.num_workers * self.settings.batch_bytes
 
     @property
@@ -131,7 +131,7 @@ class Prediction:
         return self.processes + self.settings.shared
 
     def refusal(self, room: Room) -> str:
-        """Say why this loader shouldn't run with this much room, or return ""."""
+        """Return why this loader shouldn't run with this much room, or "" if it may run."""
         if (
             self.machine.shm is not None
             and room.shm is not None
@@ -150,7 +150,6 @@ class Prediction:
         )
 
     def story(self) -> Table:
-        """Return the prediction as a short table."""
         one, this = self.settings, self.footprint
         workers = f"{_number(one.num_workers, 'worker')} of {size(this.worker)}"
         rows = [

@@ -1,8 +1,8 @@
-"""Test a budget: run a loader with synthetic samples until its queues are full.
+"""Test a budget by running a loader with synthetic samples until the loader's queues are full.
 
-It runs in a separate interpreter, so it can't harm the notebook, and the measurements don't depend
-on what the notebook did before. Also, `observe` needs a main thread, and a button's callback may
-run in another thread.
+The loader runs in a separate interpreter, so it can't harm the notebook, and the measurements don't
+depend on what the notebook did before. Also, `observe` needs a main thread, and a button's callback
+may run in another thread.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dltutor.observation.time_limits import check_deadline
 
 _START: Final = 60.0  # seconds for the child to import torch, and to clean up
 _FOOTPRINT: Final = 60.0  # seconds for the run that measures an idle worker
-_KEPT: Final = 2000  # how many characters of the output to keep, the last ones
-_TAKEN: Final = 3  # batches that the loop takes; after the first one, the queues are full
+_KEPT: Final = 2000  # characters to keep from the end of the output
+_TAKEN: Final = 3  # batches that the loop takes, which fills the queues after the first batch
 _PAUSE: Final = 3  # pause between two looks, as a multiple of the time that a look takes
 
 _footprints: dict[str, Footprint] = {}
@@ -37,12 +37,12 @@ _footprints: dict[str, Footprint] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """A prediction, and the measurements of a real run.
+    """A prediction, and the measurements from a real run.
 
     Args:
         prediction: The prediction.
-        looks: The measurements, in order. The first is from before the loader started. The last is
-            with full queues, while the loop held its last batch.
+        looks: The measurements, in order. The first one is from before the loader started, and the
+            last one is with full queues, while the loop held its last batch.
     """
 
     prediction: Prediction
@@ -50,17 +50,15 @@ class Trial:
 
     @property
     def before(self) -> Usage:
-        """The measurement before the loader started."""
         return self.looks[0]
 
     @property
     def steady(self) -> Usage:
-        """The measurement with full queues, while the loop held its last batch."""
         return self.looks[-1]
 
     @property
     def peak_shared(self) -> int | None:
-        """The most that `/dev/shm` held, in bytes; None if there is no `/dev/shm`."""
+        """The most that `/dev/shm` held, in bytes, or None without a `/dev/shm`."""
         found = [look.shared for look in self.looks if look.shared is not None]
         return max(found, default=None)
 
@@ -71,9 +69,9 @@ class Trial:
 
 
 def footprint(start_method: str) -> Footprint:
-    """Measure the memory of main and of a worker, with a real loader and tiny samples.
+    """Measure the memory that main and a worker use, with a real loader and tiny samples.
 
-    It runs once for each start method, in a child interpreter, and takes a few seconds.
+    The loader runs once for each start method, in a child interpreter, for a few seconds.
 
     Args:
         start_method: "fork", "spawn", or "forkserver".
@@ -93,16 +91,16 @@ def footprint(start_method: str) -> Footprint:
 def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
     """Run a predicted loader for real, with synthetic samples, in a child interpreter.
 
-    The loop takes a batch only after the workers have made all others, so the queues are full.
+    The loop takes a batch only after the workers have filled the queues.
 
     Args:
         prediction: The prediction to test.
-        deadline: Seconds for the run, without the start of the child.
+        deadline: Seconds for the run, without the child's start.
 
     Raises:
-        ValueError: The run would use more than is safe now, or the deadline isn't positive.
+        ValueError: The run would use more memory than is safe now, or the deadline isn't positive.
         RuntimeError: The run didn't finish.
-        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+        KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     check_deadline(deadline)
     if refusal := prediction.refusal(room()):
@@ -126,18 +124,18 @@ def _in_child(settings: Settings, deadline: float) -> tuple[Usage, ...]:
 
 
 class Synthetic(Dataset[torch.Tensor]):
-    """Samples of one size, made on request, as a decoder makes them.
+    """A dataset that makes samples of one size on request, as a decoder does.
 
     Args:
-        samples: How many samples.
-        sample_bytes: The size of each, in bytes.
+        samples: How many samples there are.
+        sample_bytes: The size of each sample, in bytes.
         workers: How many workers will count the batches that they make.
     """
 
     def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
         self.samples = samples
         self.sample_bytes = sample_bytes
-        # Each worker has its own counter, so no two workers write to the same one.
+        # Each worker has its own counter, so that no two workers write to the same one.
         self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
@@ -147,7 +145,7 @@ class Synthetic(Dataset[torch.Tensor]):
         return torch.full((self.sample_bytes,), index % 256, dtype=torch.uint8)
 
     def collate(self, samples: list[torch.Tensor]) -> Any:
-        """Do what torch does by default, and count the batch even if it fails."""
+        """Collate as torch does by default, and count the batch even if that fails."""
         try:
             return default_collate(samples)
         finally:
@@ -162,19 +160,19 @@ class Synthetic(Dataset[torch.Tensor]):
 
 
 def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
-    """Run a loader in this process, the child, and take a batch only when all others are ready.
+    """Run a loader in this process, the child, and take a batch only when the queues are full.
 
     Args:
         settings: The loader's settings.
-        deadline: In seconds, as in `observe`.
+        deadline: The deadline in seconds, as in `observe`.
 
     Returns:
-        The `looks` of a Trial.
+        The `looks` for a Trial.
 
     Raises:
         RuntimeError: The run didn't finish.
     """
-    with suppress(OSError):  # if memory runs out, the OOM killer kills this, not the notebook
+    with suppress(OSError):  # so that the OOM killer chooses this process instead of the notebook
         Path("/proc/self/oom_score_adj").write_text("1000")
     batches = settings.waiting + _TAKEN
     dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.num_workers)
@@ -190,11 +188,11 @@ def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
     looks = [looking.look(set())]
 
     def consume(loader: DataLoader[Any]) -> None:
-        # The sampler of `observe` is running by now, but it isn't part of the loader.
+        # By now `observe` has started its sampler, which isn't part of the loader.
         looking.ignore_running()
         iterator = iter(loader)
         workers = {process.pid for process in torch_internals.workers_of(iterator) if process.pid}
-        # torch requests another batch whenever the loop takes one, as long as there are any.
+        # torch requests another batch whenever the loop takes one, until all are requested.
         for taken, _ in enumerate(iterator, start=1):
             while dataset.made < settings.waiting + taken:
                 started = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # the part of the free memory to use: 48 MB in a container's 64 MB /dev/shm
+_SAFE: Final = 0.75  # the part of what's free to use, such as 48 MB of a container's 64 MB /dev/shm
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Room:
     """How much is free, in bytes.
 
     Args:
-        shm: What is free in `/dev/shm`; None if there is no `/dev/shm`.
-        memory: What the machine can still give without swapping, within the cgroup's limit.
+        shm: How much is free in `/dev/shm`, or None without a `/dev/shm`.
+        memory: How much the machine can give without swapping, within the cgroup's limit.
     """
 
     shm: int | None
@@ -28,12 +28,12 @@ class Room:
 
     @property
     def safe_shm(self) -> float:
-        """How much of `/dev/shm` may be used; infinite if there is no `/dev/shm`."""
+        """How much of `/dev/shm` a loader may use, or infinity without a `/dev/shm`."""
         return math.inf if self.shm is None else _SAFE * self.shm
 
     @property
     def safe_memory(self) -> float:
-        """How much of the memory may be used."""
+        """How much memory a loader may use."""
         return _SAFE * self.memory
 
 
@@ -48,12 +48,12 @@ def room() -> Room:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of a loader hold at one moment, in bytes.
+    """How much memory a loader's processes hold at one moment, in bytes.
 
     Args:
         once: PSS of the processes that are neither main nor workers.
-        processes: PSS of all processes, without shared memory. USS if there is no PSS.
-        shared: The batches in `/dev/shm`; None if there is no `/dev/shm`.
+        processes: PSS of all processes without shared memory, or USS if there is no PSS.
+        shared: The size of the batches in `/dev/shm`, or None without a `/dev/shm`.
     """
 
     once: int
@@ -75,11 +75,11 @@ class Lookout:
         self._held_before = set(_held([os.getpid()]))
 
     def ignore_running(self) -> None:
-        """Don't count the processes that descend from this one now."""
+        """Don't count the processes that descend from this process now."""
         self._others = self._reader.descendants([os.getpid()])
 
     def look(self, workers: set[int]) -> Usage:
-        """Measure what is held now. Before the loader has workers, only main counts."""
+        """Measure what the loader holds now. Before it has workers, only main counts."""
         main = os.getpid()
         started = self._reader.descendants([main]) - self._others if workers else set()
         # Read the descriptors twice. While a process passes a batch on, the batch's file may move
@@ -98,10 +98,10 @@ class Lookout:
 
 
 def _held(pids: list[int]) -> dict[int, int]:
-    """Return the files in `/dev/shm` that these processes have open, inode -> size in bytes.
+    """Return the files in `/dev/shm` that these processes have open (inode -> size in bytes).
 
     A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
-    anymore, but a process has it open: the worker until main fetches it, and then main.
+    anymore, but the worker has it open until main fetches it, and main has it open afterwards.
     """
     found: dict[int, int] = {}
     if not os.path.isdir("/dev/shm"):
@@ -110,7 +110,7 @@ def _held(pids: list[int]) -> dict[int, int]:
     for pid in pids:
         with suppress(OSError):  # the process is gone
             for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):  # closed by now
+                with suppress(OSError):  # the file is closed by now
                     file = os.stat(f"/proc/{pid}/fd/{name}")
                     if file.st_dev == device:
                         found[file.st_ino] = file.st_blocks * 512

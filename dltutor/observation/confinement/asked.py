@@ -1,4 +1,4 @@
-"""Read the arguments of `confine`: limits as people write them, and the target to run."""
+"""Read the arguments for `confine`: limits as people write them, and the target to run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
-_POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # of 1024
+_POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # powers of 1024
 _FEWEST_FILES: Final = 16  # the interpreter and torch need that many to start
 _TO_A_FILE: Final = (
     "write it to a file, with `%%writefile my_loader.py` at the top of its cell, "
@@ -20,10 +20,10 @@ _TO_A_FILE: Final = (
 
 
 def read_size(name: str, value: object) -> int | None:
-    """Read a limit in bytes, or None for no limit.
+    """Return a limit in bytes, or None if there is no limit.
 
     Args:
-        name: The name of the limit, for an error.
+        name: The limit's name, for error messages.
         value: A number, or a string such as "300M".
 
     Raises:
@@ -43,7 +43,7 @@ def read_size(name: str, value: object) -> int | None:
 
 
 def read_open_files(value: object) -> int | None:
-    """Read a limit on descriptors, or None for no limit.
+    """Return a limit on descriptors, or None if there is no limit.
 
     Raises:
         ValueError: The value isn't a whole number, or it's too small for an interpreter to start.
@@ -60,14 +60,14 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
     """Find out what a target is, and make sure that a new interpreter can run it.
 
     Args:
-        target: The target that `confine` was given.
+        target: The target from `confine`.
         options: Keyword arguments for the target.
 
     Returns:
         The path of a script, or the module and the name of a function.
 
     Raises:
-        TypeError: The target is neither, or doesn't take these options.
+        TypeError: The target is neither a script nor a function, or doesn't take these options.
         ValueError: A new interpreter couldn't import the target.
         FileNotFoundError: There is no such script.
     """

@@ -1,4 +1,4 @@
-"""Call a function in a child interpreter. One file holds the call, and another one its answer."""
+"""Call a function in a child interpreter. One file holds the call, and another the answer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[s
     Args:
         folder: The folder for both files.
         function: A function that a new interpreter can import by its name.
-        args: Its arguments, which are pickled.
+        args: The function's arguments, which must be picklable.
 
     Returns:
-        The command line of the child.
+        The child's command line.
     """
     (folder / "call").write_bytes(pickle.dumps((function, args)))
     return argv_of(__name__, folder)
@@ -31,8 +31,8 @@ def answer(folder: Path) -> Any:
 
     Raises:
         FileNotFoundError: The child ended before the function returned.
-        TypeError: The function raised it.
-        RuntimeError: The function raised it.
+        TypeError: The function raised this TypeError.
+        RuntimeError: The function raised this RuntimeError.
     """
     found = pickle.loads((folder / "answer").read_bytes())
     if isinstance(found, Exception):
@@ -50,5 +50,6 @@ def main(folder: str) -> None:
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(pickle.dumps(found))
     unfinished.rename(Path(folder) / "answer")
-    # Skip the handlers at exit: files are in the folder, and the supervisor ends processes.
+    # Skip the exit handlers, because the caller removes the folder with all files, and the
+    # supervisor ends all processes.
     os._exit(0)

@@ -1,7 +1,7 @@
-"""Call the function that `confine` was given, in the child, and observe the loader.
+"""Call `confine`'s target in the child, and observe the loader that the target returns.
 
-The child is under its limits already. While the loader runs, it writes three files to its folder:
-`observing`, `workers`, and `moments`.
+The child is already under its limits. While the loader runs, the child writes three files to its
+folder: `observing`, `workers`, and `moments`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from dltutor.observation.stacks import answer_when_asked
 class KilledFirst:
     """A `worker_init_fn` that makes the OOM killer choose a worker, and records the worker's pid.
 
-    Otherwise the kernel often kills main, because torch's pages count for every process that has
-    touched them, and main has touched more. With two workers that grew alike, it killed main under
-    300 MB, and a worker under 400 MB (Linux 6.18). The kernel still decides, but it adds the whole
-    limit to a worker's size. Half of the limit wasn't enough for torch's CUDA build, whose files
-    alone are 290 MB of main and don't count against the limit.
+    Otherwise the OOM killer often chooses main, because torch's pages count for every process that
+    has touched them, and main has touched more. With two workers that grew alike, the OOM killer
+    chose main under 300 MB, and a worker under 400 MB (Linux 6.18). The OOM killer still makes the
+    choice, but a score of 1000 adds the whole limit to a worker's size. Half of the limit wasn't
+    enough for torch's CUDA build, whose files alone take up 290 MB in main and don't count against
+    the limit.
 
     Args:
-        folder: The folder of the file `workers`, for the pid.
+        folder: The folder with the file `workers`, which gets the pid.
         added_score: How much to add to the worker's oom_score_adj.
         init_fn: The learner's `worker_init_fn`, or None.
     """
@@ -48,7 +49,7 @@ class KilledFirst:
     def __call__(self, worker_id: int) -> None:
         with (Path(self.folder) / "workers").open("a") as file:
             file.write(f"{os.getpid()} {worker_id}\n")
-        score = Path("/proc/self/oom_score_adj")  # raising it needs no privilege
+        score = Path("/proc/self/oom_score_adj")  # a process needs no privilege to raise its score
         if self.added_score and score.exists():
             score.write_text(str(min(int(score.read_text()) + self.added_score, 1000)))
         if self.init_fn is not None:
@@ -67,9 +68,9 @@ def observe_made(
 
     Args:
         folder: The folder for the files.
-        module: The module of the function.
-        name: The name of the function.
-        options: Its keyword arguments.
+        module: The function's module.
+        name: The function's name.
+        options: The function's keyword arguments.
         deadline: The deadline for `observe`, in seconds.
         added_score: How much to add to the workers' oom_score_adj.
 
@@ -114,6 +115,6 @@ def observe_made(
         seen = observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
     try:
         pickle.dumps(seen.result)
-    except Exception:  # the loop may return anything; the rest of an Observation can be pickled
+    except Exception:  # the loop may return anything, but the rest can be pickled
         return replace(seen, result=repr(seen.result))
     return seen

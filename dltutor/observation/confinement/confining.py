@@ -39,14 +39,15 @@ def confine(
     """Run a loader or a script in a child interpreter under limits, and report what happened.
 
     The operating system enforces the limits: a cgroup (version 1 or 2) for memory, a mount
-    namespace for `/dev/shm`, RLIMIT_NOFILE for open files. A private `/dev/shm` needs no root if
-    users may make user namespaces.
+    namespace for `/dev/shm`, and RLIMIT_NOFILE for open files. If users may make user namespaces, a
+    private `/dev/shm` doesn't need root.
 
-    If the system doesn't permit a cgroup, a watchdog replaces the OOM killer: it sends SIGKILL to
-    the largest worker when all processes together pass the limit, and the Observation says so. Set
-    DLTUTOR_WATCHDOG=1 to always use the watchdog. There is no such substitute for the other limits.
+    If the system doesn't permit a cgroup, a watchdog replaces the OOM killer. The watchdog sends
+    SIGKILL to the largest worker when all processes together pass the limit, and the Observation
+    says so. Set DLTUTOR_WATCHDOG=1 to always use the watchdog. There is no such substitute for the
+    other limits.
 
-    The OOM killer kills the process that it considers the largest. That is often main, because
+    The OOM killer kills the process that it considers the largest, which is often main, because
     torch's pages count for every process that has touched them. So `confine` adds the whole limit
     to each worker's score (`oom_score_adj`), and the Observation says so next to the limit. Python,
     torch, and two forked workers need about 180 MB of the limit.
@@ -56,18 +57,18 @@ def confine(
 
     Args:
         target: A function that returns a DataLoader or a Case, from a module that the child can
-            import; or the path of a script, which runs as `python FILE` runs it. A script is
-            observed only from outside: its exit code, its output, and its memory.
+            import, or the path of a script, which runs as under `python FILE`. `confine` sees only
+            a script's exit code, output, and memory.
         memory: The limit for all processes together, in bytes or as a string such as "300M" or
             "1G".
         shm: The size of `/dev/shm`, as a number or a string like `memory`.
         open_files: How many descriptors each process may have open.
-        deadline: In seconds, as in `observe`. For a script it includes the start.
+        deadline: The deadline in seconds, as in `observe`. For a script, it includes the start.
         options: Keyword arguments for the function.
 
     Returns:
         The Observation, with `confinement`. If the child's main process died, `end` is "main died".
-        Main's output is kept only if main died.
+        The Observation has main's output only if main died or is a script.
 
     Raises:
         TypeError: `target` isn't a function or a path, returns neither a DataLoader nor a Case, or
@@ -75,8 +76,8 @@ def confine(
         ValueError: A limit or the deadline is out of range, or the child can't import `target`.
         FileNotFoundError: There is no such script.
         CannotConfine: The system doesn't permit `shm` or `open_files`.
-        RuntimeError: Called outside the main thread, where Stop wouldn't reach it.
-        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+        RuntimeError: This isn't the main thread, so Stop wouldn't reach `confine`.
+        KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     memory, shm = read_size("memory", memory), read_size("shm", shm)
     open_files = read_open_files(open_files)

@@ -1,7 +1,7 @@
-"""Put together the results of a confined run.
+"""Put together a confined run's results.
 
-They are the child's Observation, or else one from outside, and its Confinement: the limits and the
-evidence for them.
+The results are the child's Observation, or else an Observation from outside, and the Confinement,
+which holds the limits and the evidence for them.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a ki
 
 @dataclass(frozen=True)
 class Confinement:
-    """The limits of a run in `confine`, and the evidence for them.
+    """The limits on a run in `confine`, and the evidence for them.
 
     Args:
-        limits: For each limit, a sentence that says how much and what enforced it. Also one about
-            the order in which processes are killed, if `confine` arranged it.
+        limits: A sentence about each limit, with its size and what enforced it, and another one
+            about which processes are killed first, if `confine` arranged that.
         memory: The memory limit in bytes, or None.
-        stand_in: Whether a watchdog replaced the kernel's OOM killer.
-        oom_kills: How many processes the OOM killer killed, as counted by the cgroup; None without
+        stand_in: Whether a watchdog replaced the OOM killer.
+        oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None without
             a cgroup.
-        peak: The most memory in use at once, in bytes, as counted by the cgroup; None if unknown.
-        kernel_log: The kernel's lines about the kills, with W0 or main instead of the pid; None if
-            we may not read its log.
+        peak: The most memory in use at once, in bytes, by the cgroup's count, or None if unknown.
+        kernel_log: The kernel log's lines about the kills, with W0 or main instead of the pid, or
+            None if we may not read the log.
         watchdog: The processes that the watchdog killed, such as "W0".
-        from_outside: Whether the main process was observed only from outside, because it was a
-            script, died, or was killed. Then no batches are counted.
-        exitcode: If so, the main process's exit code, negative for a signal; None if it was killed
-            at its deadline.
+        from_outside: Whether `confine` observed main only from outside, because main was a script,
+            died, or was killed. The Observation then doesn't count batches.
+        exitcode: If `from_outside`, main's exit code, negative for a signal, or None if `confine`
+            killed main at the deadline.
     """
 
     limits: tuple[str, ...] = ()
@@ -76,20 +76,20 @@ class Confinement:
         lines = [f"OOM kills, by the cgroup's own count: {self.oom_kills}"]
         if self.oom_kills and self.kernel_log is None:
             lines.append("this process may not read the kernel's log")
-        # After the name, the line has sizes, which differ from run to run.
+        # Drop the sizes after the name, because they differ from run to run.
         return lines + [re.sub(r"\).*", ")", line) for line in self.kernel_log or ()]
 
 
 def observation_of(
     task: Task, report: Report, deadline: float, recorded: Timeline | None = None
 ) -> Observation:
-    """Return the child's Observation, or else one from outside.
+    """Return the child's Observation, or else an Observation from outside.
 
     Args:
-        task: The task that was run. Its folder holds everything that the child wrote.
+        task: The task, whose folder holds everything that the child wrote.
         report: The supervisor's report.
         deadline: The deadline, in seconds.
-        recorded: The timeline of a script, recorded from outside.
+        recorded: The timeline for a script, recorded from outside.
 
     Raises:
         TypeError: The target didn't return a loader.
@@ -153,7 +153,7 @@ def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> O
         for each in seen.workers
     )
     died = {each.name: each.fate for each in workers if each not in seen.workers}
-    # If several epochs had a worker of this name, the last one died.
+    # If several epochs had a worker with this name, the worker that died is the last one.
     lives = {life.role: life for life in seen.timeline.processes}
     processes = tuple(
         replace(life, died=died[life.role])
@@ -183,7 +183,7 @@ def _confinement(
 
 
 def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
-    """Yield how much each limit is and what enforced it, and which processes are killed first."""
+    """Yield how much each limit is, what enforced it, and which processes die first."""
     if task.memory is not None and report.cgroup is not None:
         how = f"enforced by the kernel, with a cgroup (version {report.cgroup})"
         yield f"memory {size(task.memory)}: {how}"
@@ -245,7 +245,7 @@ def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline
 
 
 def _moments(folder: Path) -> Iterator[Moment]:
-    # The last moment in the file may be cut off.
+    # The last moment in the file may be cut off, because main died while writing it.
     with (
         suppress(OSError, EOFError, pickle.UnpicklingError),
         (folder / "moments").open("rb") as file,
@@ -255,7 +255,8 @@ def _moments(folder: Path) -> Iterator[Moment]:
 
 
 def _last_stack(task: Task, report: Report) -> tuple[Frame, ...]:
-    # At the deadline, the child answers in a file. In a crash, faulthandler writes to its stderr.
+    # When the deadline passes, the child writes its stack to a file. When the child crashes,
+    # faulthandler writes the stack to the child's stderr.
     for name in (f"stack-{report.pid}", "output"):
         if "(most recent call first):" in (dump := end_of_file(Path(task.folder) / name)):
             return main_thread(dump)[::-1]

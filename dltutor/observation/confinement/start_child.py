@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 from dltutor.system import cgroups, mounts
 from dltutor.system.processes import die_with_parent
 
-# The child would inherit that these are ignored: Python ignores the last two, and the supervisor
-# ignores or handles the first two.
+# Reset these signals, because the child would inherit that its parent ignores them. Python ignores
+# the last two signals, and the supervisor ignores or handles the first two signals.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -21,7 +21,7 @@ class Refused(Exception):
     """The system doesn't permit a limit.
 
     Args:
-        limit: "memory", "shm", or "open_files"; "python" if the child couldn't be started.
+        limit: "memory", "shm", or "open_files", or "python" if the child couldn't start.
         why: The system's error message.
     """
 
@@ -41,23 +41,25 @@ def start(
 ) -> int:
     """Start a program under limits, with an empty standard input and its output in a file.
 
-    Call this in a process with a single thread. The program is killed when this process ends.
+    Call this from a single-threaded process. Linux kills the program when this process ends.
 
     Args:
         argv: The program and its arguments.
-        output: The file for its standard output and error.
-        group: The cgroup to start the program in. None: this process's.
-        shm: Bytes of a `/dev/shm` for this program alone. None: the one that this process uses.
-        open_files: How many descriptors the program may have open. None: this process's limit.
+        output: The file for the program's standard output and error.
+        group: The cgroup to start the program in. If None, it stays in this process's cgroup.
+        shm: The size in bytes of a private `/dev/shm` for the program. If None, it shares this
+            process's `/dev/shm`.
+        open_files: How many file descriptors the program may have open. If None, this process's
+            limit applies.
 
     Returns:
         The program's pid.
 
     Raises:
-        Refused: The system doesn't permit a limit, or the program couldn't be started.
+        Refused: The system doesn't permit a limit, or the program couldn't start.
     """
     parent = os.getpid()
-    answer, theirs = os.pipe()  # exec closes theirs, so the read below ends once it has started
+    answer, theirs = os.pipe()  # exec closes `theirs`, which ends the read below
     pid = os.fork()
     if pid == 0:
         limit = ""
@@ -72,7 +74,7 @@ def start(
             if shm is not None:
                 mounts.own_shm(shm)
             limit = "python"
-            die_with_parent(parent)  # a new user namespace would undo it
+            die_with_parent(parent)  # after `own_shm`, because a new user namespace would undo this
             _run(argv, output)
         except BaseException as error:
             why = error.strerror if isinstance(error, OSError) else None
@@ -91,7 +93,7 @@ def start(
 def _run(argv: Sequence[str], output: str) -> NoReturn:
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a worker that crashes leaves no core file
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # so that a crash leaves no core file behind
     nothing = os.open(os.devnull, os.O_RDONLY)
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(nothing, 0)

@@ -1,4 +1,4 @@
-"""Run a child interpreter, with a supervisor process between it and this process."""
+"""Run a child interpreter, with a supervisor process between the child and this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dltutor.system.processes import end
 
 _PATIENCE: Final = 20.0  # seconds for the supervisor to end everything that it supervises
 
-# The supervisor runs without site-packages. It replaces the packages by empty modules, because
+# The supervisor runs without site-packages, and replaces our packages with empty modules, because
 # their `__init__` imports torch.
 _SUPERVISOR: Final = """
 import json, sys, types
@@ -53,7 +53,7 @@ def argv_of(module: str, folder: Path) -> list[str]:
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    Interrupts are held back in the block.
+    Hold interrupts back in the block.
     """
     with (
         interrupts_held() as interrupts,
@@ -63,22 +63,22 @@ def workspace() -> Iterator[tuple[Path, Interrupts]]:
 
 
 def _outside_shm() -> str | None:
-    # The child may get its own /dev/shm, where it wouldn't find a folder in ours.
+    # The child may get its own /dev/shm, where it wouldn't find a folder from our /dev/shm.
     return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
 
 
 def run(
     task: Task, interrupts: Interrupts, *, record: bool = False
 ) -> tuple[Report, Timeline | None]:
-    """Have a supervisor do a task, then end it, its child, and everything that they started.
+    """Have a supervisor do a task, then end the supervisor, the child, and all that they started.
 
     Args:
         task: The task.
-        interrupts: Interrupts to let through while this waits.
+        interrupts: Interrupts to let through while this function waits.
         record: Whether to record the child's memory.
 
     Returns:
-        The report, and the timeline if a child was recorded.
+        The report, and the timeline of the child's memory or None.
 
     Raises:
         RuntimeError: The supervisor itself was killed.
@@ -93,9 +93,9 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
-            # The child's temporary files go to our folder, which is removed.
+            # Put the child's temporary files in our folder, which the caller removes.
             env={**os.environ, "TMPDIR": task.folder, "PYTHONUNBUFFERED": "1"},
-            # Stop, which interrupts the whole process group, must not reach it.
+            # Stop, which interrupts the whole process group, must not reach the supervisor.
             start_new_session=True,
         )
     recorder = None
@@ -125,10 +125,10 @@ def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:
     with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_PATIENCE)  # closes its input, which tells it to end
+        process.communicate(timeout=_PATIENCE)  # this closes its input, so the supervisor ends
     if process.returncode is None:
         process.kill()
         process.communicate()
-    if process.returncode != 0:  # it was killed or stopped, so it may not have cleaned up
+    if process.returncode != 0:  # a killed supervisor may not have cleaned up
         end(mark=mark)
         cgroups.remove_abandoned()

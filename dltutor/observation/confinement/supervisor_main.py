@@ -1,8 +1,9 @@
-"""The supervisor: a small process that starts a child under limits, waits for it, and cleans up.
+"""Run the supervisor, a small process that starts a child under limits, waits, and cleans up.
 
-It runs between `confine` and the child, so it can clean up no matter how either of them ends. It
-removes the processes, what they left in `/dev/shm`, the cgroup, and, if the process that called
-`confine` is gone, the folder. It imports only the standard library.
+The supervisor runs between `confine` and the child, so it can clean up no matter how either of them
+ends. The supervisor ends the processes and removes what they left in `/dev/shm`, the cgroup, and,
+if the process that called `confine` is gone, the folder. This module imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Do the Task with these fields. Write the child's pid on one line, the Report on another."""
+    """Do the Task with these fields, and write two lines: the child's pid, and the Report."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()
@@ -54,7 +55,7 @@ def main(options: dict[str, Any]) -> None:
         except start_child.Refused as refused:
             if refused.limit != "memory" or group is None:
                 raise
-            group.remove()  # the system permitted making it, but not entering it
+            group.remove()  # the system let us make the group, but not enter it
             group, report.no_cgroup = None, refused.why
             report.pid = start(group=None)
         _tell({"started": report.pid})
@@ -68,7 +69,7 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        # When the caller is killed, our input closes a moment before it stops being our parent.
+        # When the caller ends, our input closes a moment before the caller stops being our parent.
         if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))
@@ -97,7 +98,7 @@ def _wait(task: Task, report: Report) -> None:
     while not _nobody_waits(task.parent):
         try:
             pid, status = os.waitpid(report.pid, os.WNOHANG)
-        except ChildProcessError:  # the watchdog has killed and reaped it
+        except ChildProcessError:  # the watchdog has killed and reaped the child
             pid, status = report.pid, signal.SIGKILL
         report.seconds = time.monotonic() - started
         if pid:
@@ -107,7 +108,7 @@ def _wait(task: Task, report: Report) -> None:
             stop_at, seconds_observing = time.monotonic() + seconds_observing, None
         if time.monotonic() > stop_at:
             report.stopped = True
-            if task.seconds_observing is not None:  # it isn't a script, so it can write its stack
+            if task.seconds_observing is not None:  # the child isn't a script, so get its stack
                 _ask_for_stack(report.pid, Path(task.folder) / f"stack-{report.pid}")
             break
         if watchdog is not None:
@@ -127,7 +128,8 @@ def _ask_for_stack(pid: int, answer: Path) -> None:
 
 
 def _nobody_waits(parent: int, within: float = _TICK) -> bool:
-    # Normally our input closes. But another process may have inherited its other end.
+    # When the caller ends, our input closes, unless another process has inherited the other end. So
+    # check our parent, too.
     return bool(select.select([0], [], [], within)[0]) or os.getppid() != parent
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: Added to each worker's oom_score_adj. It adds the whole memory limit to the worker's size.
+#: What to add to each worker's oom_score_adj: 1000 adds the whole memory limit to its size.
 FIRST_CHOICE: Final = 1000
 
 
@@ -22,9 +22,9 @@ class Task:
         folder: The folder for everything that the child and its workers write.
         seconds: How many seconds the child may run before it makes the file `observing`, or in
             total if it doesn't make that file.
-        seconds_observing: How many seconds it may run after that; None if it makes no such file.
+        seconds_observing: How many seconds the child may run after that, or None without that file.
         memory: The memory limit in bytes, or None.
-        shm: The size of its own `/dev/shm` in bytes, or None.
+        shm: The size of the child's own `/dev/shm` in bytes, or None.
         open_files: The limit on descriptors, or None.
         parent: The pid of the process that waits for the report.
         mark: The mark for the supervisor and everything that it starts (see
@@ -47,16 +47,16 @@ class Report:
     """What happened to the child.
 
     Args:
-        pid: Its pid.
-        exitcode: Its exit code; negative for a signal; None if it was stopped.
-        stopped: Whether it was stopped because its time was up.
-        seconds: How many seconds it ran.
-        refused: The limit that the system doesn't permit, and why. Then no child was started.
-        cgroup: The version of its cgroup, or None without one.
+        pid: The child's pid.
+        exitcode: The child's exit code, negative for a signal, or None after a stop.
+        stopped: Whether the supervisor stopped the child because its time was up.
+        seconds: How many seconds the child ran.
+        refused: If the child never started, the limit that the system doesn't permit, and why.
+        cgroup: The version of the child's cgroup, or None without a cgroup.
         no_cgroup: Why there was no cgroup.
-        oom_kills: How many processes the OOM killer killed, as counted by the cgroup.
+        oom_kills: How many processes the OOM killer killed, by the cgroup's count.
         peak: The most memory in use in the cgroup, in bytes.
-        kernel_log: The kernel's lines about the kills; None if we may not read its log.
+        kernel_log: The kernel log's lines about the kills, or None if we may not read the log.
         watchdog: The pids that the watchdog killed.
     """
 

@@ -12,20 +12,21 @@ from dltutor.system.process_memory import Proc
 from dltutor.system.psutil_reader import Psutil
 
 _AGAIN: Final = 0.25  # seconds for a killed process to give its memory back
-_SHARE: Final = 0.1  # the most of a core to use for reading PSS
+_SHARE: Final = 0.1  # the part of a core to use, at most, for reading PSS
 
 
 class Watchdog:
-    """A substitute for the OOM killer that kills the largest worker when a limit is passed.
+    """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
-    It adds up PSS, or RSS if PSS can't be read, 20 times a second. The kernel also counts the page
-    cache and what is unmapped in `/dev/shm`, and it checks at every allocation.
+    The watchdog adds up PSS, or RSS if it can't read PSS, 20 times a second. A cgroup also counts
+    the page cache and what is unmapped in `/dev/shm`, and Linux checks the cgroup's limit at every
+    allocation.
 
     Args:
         limit: The memory limit for all processes together, in bytes.
-        reader: Reads the figures of processes.
-        folder: The folder with the workers' pids. If no worker is alive, the largest process is
-            killed.
+        reader: The reader for the processes' figures.
+        folder: The folder with the workers' pids. If no worker is alive, the watchdog kills the
+            largest process.
     """
 
     def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:
@@ -41,7 +42,7 @@ class Watchdog:
         if started < self._not_before:
             return
         family = self._reader.descendants([os.getpid()])
-        if sum(self._rss(pid) for pid in family) <= self._limit:  # PSS is never more
+        if sum(self._rss(pid) for pid in family) <= self._limit:  # PSS is never higher than RSS
             return
         sizes = {pid: self._pss(pid) for pid in family}
         self._not_before = started + (time.monotonic() - started) / _SHARE

@@ -1,1 +1,1 @@
-"""Record memory over time: a helper process that samples, its reader, and the Timeline."""
+"""Record memory over time with a helper process, and hold the record in a Timeline."""

@@ -1,4 +1,4 @@
-"""Collect the lines that the helper process writes, and make Moments and a Timeline of them."""
+"""Collect the lines that the helper process writes, and turn them into Moments and a Timeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dltutor.observation.memory.process_curves import FIELDS, Bounds, Field, Pro
 from dltutor.observation.memory.timeline import Timeline
 
 _MACHINE = ("shm", "available", "cgroup")
-_LONG = 5  # mention a time between two readings if it's this many times the requested one
+_LONG = 5  # mention the time between two readings if it's this many times `memory_period`
 
 
 class _Process:
@@ -33,7 +33,7 @@ class _Process:
 
 
 class Collector:
-    """A collector of the helper's lines. It makes a Moment of each, and a Timeline of all.
+    """A collector that turns each of the helper's lines into a Moment, and all into a Timeline.
 
     Args:
         main: The pid of the observed process.
@@ -49,7 +49,7 @@ class Collector:
     ) -> None:
         self.names = {main: "main"}  # pid -> role
         self.deaths: dict[int, str] = {}  # pid -> how it died
-        self.hidden: set[int] = set()  # pids to leave out: the helpers of other recorders
+        self.hidden: set[int] = set()  # the pids of all recorders' helpers, to leave out
         self.source = "proc"
         self.limits = Bounds()
         self._main = main
@@ -66,7 +66,7 @@ class Collector:
         self._kind = ""
 
     def add(self, line: dict[str, Any], batches: int) -> Moment:
-        """Add one line, and the number of batches delivered by now. Return them as a Moment."""
+        """Add one line and the number of batches delivered so far, and return both as a Moment."""
         row = len(self._columns["seconds"])
         machine = {name: line[name] for name in _MACHINE}
         known = {"seconds": line["seconds"], "batches": batches, **machine}
@@ -118,7 +118,7 @@ class Collector:
         )
 
     def _settled(self, row: int, living: dict[_Process, int]) -> tuple[float, dict[str, int]]:
-        # Corrected rows begin after the last start or end of a process, so all of these existed.
+        # Corrected rows begin after the last start or end of a process, so all processes existed.
         by_role: dict[str, int] = {}
         for process, pid in living.items():
             estimate, place = self._estimates.of[process], row - process.first
@@ -127,7 +127,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """Return all samples so far, with `notes` and ours about what is missing in the chart."""
+        """Return all samples so far, with `notes` and our own notes on what the chart lacks."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(

@@ -1,6 +1,7 @@
 """Estimate memory between two readings of USS and PSS.
 
-The live chart, the figures, and `Timeline.growth` all use this, so that they show the same numbers.
+The live chart, the figures, and `Timeline.growth` all use this module, so that they show the same
+numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _PAGE: Final = float(mmap.PAGESIZE)
 
 
 class Known(NamedTuple):
-    """What is known about one process at one moment, in bytes; NaN for what wasn't read."""
+    """One process's figures at one moment. Sizes are in bytes, and NaN means not read."""
 
     rss: float
     faults: float
@@ -24,21 +25,22 @@ class Known(NamedTuple):
 
 
 class Estimate:
-    """The memory of one process in each of its samples: private, and its share of shared memory.
+    """One process's private memory, and its share of shared memory, in each of its samples.
 
-    In samples with USS and PSS, it's what was read. After such a reading, each minor fault counts
-    as a page, or a part of one, that has become private, and the share stays as it was. That
-    follows USS within 3 percent while copy-on-write pages are copied. The next reading corrects the
-    samples in between. Then private memory follows the faults from one reading to the other,
-    because a process that frees memory and takes it again also has faults but doesn't grow. The
-    share follows a straight line. When a process starts or ends, the shares of all others jump, so
-    no correction goes back beyond that.
+    In samples with USS and PSS, the estimate is the reading itself. After such a reading, each
+    minor fault counts as a page, or a part of a page, that has become private, and the share stays
+    as it was. This estimate follows USS within 3 percent while Linux copies copy-on-write pages.
+    The next reading corrects the samples in between. Then private memory follows the faults from
+    one reading to the other, because a process that frees memory and takes it again also has faults
+    but doesn't grow. The share follows a straight line. When a process starts or ends, all other
+    processes' shares jump, so no correction goes back beyond that moment.
 
     Attributes:
         private: Private memory in each sample, in bytes.
         shared: The share of shared memory in each sample, in bytes.
-        was_read: Whether USS or PSS was read so far.
-        share: The last value of `shared`. When another process ends, a part of its share is added.
+        was_read: Whether any sample so far has USS or PSS.
+        share: The last value of `shared`, plus a part of the share of each process that has ended
+            since.
     """
 
     def __init__(self) -> None:
@@ -46,10 +48,10 @@ class Estimate:
         self.shared = array("d")
         self.was_read = False
         self._per_fault = _PAGE
-        self._last = Known(math.nan, math.nan, math.nan, math.nan)  # reading
+        self._last = Known(math.nan, math.nan, math.nan, math.nan)  # the last reading
         self.share = 0.0
         self._open: list[tuple[float, Known]] = []  # samples to correct, with their times
-        self._begins_read = False  # whether the first of these has USS and PSS
+        self._begins_read = False  # whether the first open sample has USS and PSS
 
     def forget_open(self) -> None:
         """Don't correct earlier samples anymore, because a process has started or ended."""
@@ -60,7 +62,7 @@ class Estimate:
         """Add a sample.
 
         Returns:
-            How many earlier samples it corrected.
+            How many earlier samples the new sample corrected.
         """
         self._open.append((seconds, known))
         if math.isnan(known.uss) and math.isnan(known.pss):
@@ -119,7 +121,7 @@ class Estimate:
 
 
 class Estimates:
-    """The Estimates of all processes, to which you add one sample of all of them at a time.
+    """An Estimate for each process. Add one sample of all processes at a time.
 
     Attributes:
         of: A key that identifies a process -> its Estimate.
@@ -133,10 +135,10 @@ class Estimates:
         """Add a sample of all running processes.
 
         When a process ends, the others inherit its share, because the pages are still there and
-        fewer processes share them. So the sum changes only when memory does.
+        fewer processes share the pages. So the sum changes only when memory does.
 
         Returns:
-            How many earlier samples it corrected.
+            How many earlier samples the new sample corrected.
         """
         gone, new = self._living - processes.keys(), processes.keys() - self._living
         self._living = {*processes}

@@ -1,4 +1,4 @@
-"""Define what the recorder passes to its listeners: the observed processes at one moment."""
+"""Define the Moment, which is what a Recorder passes to its listeners, and the Reading."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One process, or all that share a role, at one moment. Sizes are in bytes; None is unknown.
+    """One process, or all with one role, at one moment. Sizes are in bytes, or None if unknown.
 
     Args:
         rss: Resident memory, with shared pages counted in full.
@@ -33,7 +33,7 @@ class Reading:
     memory: int | None = None
 
     def __add__(self, other: Reading) -> Reading:
-        """Return the sum. A value that only one of them has counts alone."""
+        """Return the sum, in which a value that only one Reading has counts alone."""
         names = [field.name for field in fields(self)]
         pairs = [(getattr(self, name), getattr(other, name)) for name in names]
         return Reading(*(b if a is None else a if b is None else a + b for a, b in pairs))
@@ -48,12 +48,12 @@ class Moment:
         batches: How many batches were delivered so far.
         processes: Role (main, W0, ..., or other for processes without a name) -> Reading.
         shm: How much of `/dev/shm` is in use, or None if there is no `/dev/shm`.
-        available: What the machine can still give, or None if unknown.
-        cgroup: What is charged to the cgroup, page cache included, or None without a cgroup.
+        available: How much memory the machine can still give, or None if unknown.
+        cgroup: How much memory is charged to the cgroup, with page cache, or None without a cgroup.
         gone: The roles of processes that ended since the last moment.
-        kind: What `memory` is: "PSS", "USS" if there is no PSS, or "" before the first reading.
-        settled: Earlier moments whose estimates this one corrects: the seconds of each, and the new
-            `memory` by role.
+        kind: What `memory` holds: "PSS", "USS" if there is no PSS, or "" before the first reading.
+        settled: The earlier moments whose estimates this moment corrects, each as its seconds and
+            the new `memory` by role.
     """
 
     seconds: float

@@ -13,20 +13,20 @@ from dltutor.observation.memory.estimates import Known
 
 Floats = NDArray[np.float64]
 
-# The values that are kept for each process. `moments.Reading` has the same names.
+# The values that a Timeline keeps for each process. `moments.Reading` has the same names.
 Field = Literal["rss", "uss", "pss", "pss_shm", "faults", "fds", "threads"]
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)
-_MOST_POINTS: Final = 400  # the most points of a curve, because `slopes` compares every pair
-_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # in the order of Known
+_MOST_POINTS: Final = 400  # the most points to use, because `slopes` compares every pair
+_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # in Known's order
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits on memory, in bytes; None for no limit.
+    """The limits on memory, in bytes, where None means no limit.
 
     Args:
         machine: The machine's memory.
-        cgroup: The limit of the cgroup, such as a container's.
+        cgroup: The cgroup's limit, such as a container has.
         shm: The size of `/dev/shm`.
     """
 
@@ -46,10 +46,10 @@ class ProcessCurves:
 
     Args:
         role: "main", "W0", ..., or "other" for a process without a name.
-        first: The index of its first sample in the timeline.
-        values: One array for each of FIELDS, with NaN where it wasn't sampled.
-        ended: When a sample found it gone, in seconds; None if it was still running at the end.
-        died: How it died, such as "killed by SIGKILL"; empty if it didn't die or we didn't see it.
+        first: The index of the process's first sample in the timeline.
+        values: One array for each of FIELDS, with NaN where the field wasn't sampled.
+        ended: When a sample found the process gone, in seconds, or None if it ran to the end.
+        died: How the process died, such as "killed by SIGKILL", or "" if it didn't or is unknown.
     """
 
     role: str
@@ -85,8 +85,8 @@ def slopes(along: Floats, values: Floats) -> Floats:
 def steady(batches: NDArray[np.int64], seconds: Floats) -> NDArray[np.bool_]:
     """Return a mask of the samples in the steady part of a process's life.
 
-    The steady part begins at the first batch that arrives after its first sample. If no batch was
-    counted, it begins after a quarter of the process's life, but at most 1 s.
+    The steady part begins at the first batch that arrives after the process's first sample. If no
+    batch was counted, the part begins after a quarter of the process's life, but at most 1 s.
 
     Args:
         batches: How many batches were delivered by the time of each sample.

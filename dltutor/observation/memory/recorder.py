@@ -1,4 +1,4 @@
-"""Start the helper process, take its samples and pass them on, and end it: the Recorder."""
+"""Define the Recorder, which starts the helper process, collects its samples, and ends it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dltutor.observation.memory.timeline import Timeline
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")
 _SELDOM: Final = 10.0  # the fewest seconds between two readings of USS and PSS without `often`
 _LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for the last sample
-_KILLED: Final = 5.0  # seconds that stop() waits for the killed helper to be gone
+_KILLED: Final = 5.0  # seconds that stop() waits for the killed helper to end
 
 _running: set[Recorder] = set()
 
@@ -29,28 +29,29 @@ _running: set[Recorder] = set()
 class Recorder:
     """A recorder for the memory of a process and all its descendants.
 
-    A helper process does the sampling, so it needs no lock and no time from this process. A thread
-    in this process only receives what the helper writes. The thread holds no lock that a forked
-    worker could need, and a forked worker closes its copies of the pipes.
+    A helper process does the sampling, so sampling needs no lock and no time from this process. A
+    thread in this process only receives what the helper writes. The thread holds no lock that a
+    forked worker could need, and a forked worker closes its copies of the pipes.
 
     Args:
-        pid: The process to observe; None for this one.
-        period: Seconds between two samples of what is cheap to read: RSS, minor faults, threads,
-            descriptors, `/dev/shm`.
+        pid: The process to observe. If None, it's this process.
+        period: Seconds between two samples of the figures that are cheap to read: RSS, minor
+            faults, threads, descriptors, `/dev/shm`.
         memory_period: The fewest seconds between two samples of USS and PSS.
         memory_budget: The part of a core that the helper may use. The larger the processes are, the
-            less often it reads USS and PSS. The last sample always has them.
-        often: Whether to read USS and PSS as often as the budget allows. The first sample then has
-            them too, and in the first 10 s the helper may use 15 percent of a core, so that short
-            runs get readings. Otherwise it reads them when workers have started, and at most every
-            10 s.
-        listeners: Functions to call, in the thread, with every Moment. If one raises, it isn't
-            called anymore, and the timeline's notes say so.
-        roles: A function to call, in the thread, for the role of each process that has none.
-        proc: Where `/proc` is mounted. If it isn't, psutil replaces it.
-        mark: If this process is killed, the helper ends every process that carries this mark (see
-            `dltutor.system.marks`); 0 for none.
-        folder: If this process is killed, the helper removes this folder; "" for none.
+            less often the helper reads USS and PSS, except for the last sample, which always has
+            both.
+        often: Whether to read USS and PSS as often as the budget allows. If so, the first sample
+            has both, and in the first 10 s the helper may use 15 percent of a core, so that short
+            runs get readings. Otherwise the helper reads both when workers have started, and at
+            most every 10 s.
+        listeners: Functions to call, in the thread, with every Moment. If a function raises, the
+            thread doesn't call it anymore, and the timeline's notes say so.
+        roles: A function to call, in the thread, for the role of each process without a role.
+        proc: Where `/proc` is mounted. If there is no `/proc`, psutil replaces it.
+        mark: If not 0, and this process is killed, the helper ends every process that carries this
+            mark (see `dltutor.system.marks`).
+        folder: If not "", and this process is killed, the helper removes this folder.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class Recorder:
     def start(self) -> None:
         """Start the helper, without waiting for its first sample.
 
-        If it can't be started, nothing is recorded, and the timeline's notes say why.
+        If the helper can't start, the timeline has no samples, and its notes say why.
 
         Raises:
             RuntimeError: This Recorder was started before.
         """
         if self._started:
-            raise RuntimeError("a Recorder records only once: make a new one")
+            raise RuntimeError("a Recorder records only once, so make a new one")
         self._started = time.monotonic()
         self._owner = os.getpid()
         try:
@@ -120,11 +121,11 @@ class Recorder:
         self._tell(b"now\n")
 
     def died(self, pid: int, how: str) -> None:
-        """Record that a process died, and how, such as "killed by SIGKILL"."""
+        """Record how a process died, such as "killed by SIGKILL"."""
         self._collector.deaths[pid] = how
 
     def stop(self) -> Timeline:
-        """Take a last sample, end the helper, and return the record. It never raises.
+        """Take a last sample, end the helper, and return the record, without ever raising.
 
         Further calls return the same timeline.
         """
@@ -149,7 +150,7 @@ class Recorder:
             os.set_blocking(self._to_helper, False)
             _running.add(self)
             options = {**self._options, "parent": self._owner, "origin": self._started}
-            # Start it in its own session, because Stop interrupts the whole process group.
+            # Start the helper in its own session, because Stop interrupts the whole process group.
             self._helper = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SAMPLER), marshal.dumps(options).hex()],
                 stdin=theirs_in,
@@ -169,10 +170,10 @@ class Recorder:
         self._ended = True
         self._close_to_helper()
         if self._helper is not None and self._owner == os.getpid():
-            self._helper.kill()  # it has sent its last sample, or took too long
+            self._helper.kill()  # the helper has sent its last sample, or took too long
             with suppress(subprocess.TimeoutExpired):
                 self._helper.wait(_KILLED)
-        if not self._reader.is_alive():  # otherwise the thread closes it
+        if not self._reader.is_alive():  # otherwise the thread closes the pipe
             self._close_from_helper()
         _running.discard(self)
 
@@ -207,13 +208,13 @@ class Recorder:
         for listener in tuple(self._listeners):
             try:
                 listener(moment)
-            except Exception as error:  # a listener's error is no reason to stop recording
+            except Exception as error:  # an error in a listener isn't a reason to stop recording
                 self._listeners.remove(listener)
                 self._notes.append(f"a listener raised {type(error).__name__}: {error}")
         return bool(line["last"])
 
-    # Forget the descriptor before closing it, because after a fork in between, the child would
-    # close it, too.
+    # Forget the descriptor before closing it. Otherwise, after a fork in between, the child would
+    # close the same number again.
     def _close_to_helper(self) -> None:
         pipe, self._to_helper = self._to_helper, -1
         _close(pipe)

@@ -1,12 +1,13 @@
-"""The helper process: it samples a process tree and writes a line for each sample.
+"""Run the helper process, which samples a process tree and writes a line for each sample.
 
-It runs as `python -I -S sampler.py OPTIONS`, with only the standard library, so that it stays small
-and shares no lock with the processes that it observes. On its standard input it gets "now" (sample
-soon) or "end" (take a last, full sample). It ends when its input closes or its parent ends. If the
-parent was killed, it first ends the workers and removes their files.
+The helper runs as `python -I -S sampler.py OPTIONS`, with only the standard library, so that it
+stays small and shares no lock with the processes that it observes. On standard input, the helper
+gets "now" (sample soon) or "end" (take a last, full sample). The helper ends when its input closes
+or its parent ends. If the parent was killed, the helper first ends the workers and removes their
+files.
 
-Its options and its lines are marshalled and hex-encoded, because importing json would take longer
-than the rest of its start, while the workers are starting too.
+The options and the lines are marshaled and hex-encoded, because importing json would take longer
+than the rest of the helper's start, while the workers are starting, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import select
 import sys
 import time
 
-TYPE_CHECKING = False  # importing typing would take the helper as long as everything else
+TYPE_CHECKING = False  # importing typing would take as long as the rest of the helper's start
 if TYPE_CHECKING:
     import signal
     from typing import Any
@@ -25,30 +26,30 @@ if TYPE_CHECKING:
     from dltutor.system.process_memory import Figures, Proc
     from dltutor.system.psutil_reader import Psutil
 else:
-    import _signal as signal  # `signal` imports enum, which takes a third of the start
+    import _signal as signal  # `signal` imports enum, which takes a third of the helper's start
 
 _SOON = 0.05  # the fewest seconds between two samples on request
-_NEARLY = 0.9  # the part of `memory_period` after which a full sample is due
-_AT_ONCE = 0.02  # the most seconds that full samples can save up, and what they start with
+_NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
+_AT_ONCE = 0.02  # the most seconds that the sampler can save up for full samples, and starts with
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
-_EARLY_BUDGET = 0.15  # of a core: enough for two readings a second even if one takes 60 ms
-_AWAKE = 1.0  # seconds between two checks that the parent still lives
-_DYING = 5.0  # seconds for a parent that has closed its pipes to be gone
-_FLUSH = 2.0  # seconds for the parent to take the last line
+_EARLY_BUDGET = 0.15  # part of a core, enough for two readings a second even if each takes 60 ms
+_AWAKE = 1.0  # seconds between two checks that the parent is still alive
+_DYING = 5.0  # seconds to wait for a parent to end after it has closed its pipes
+_FLUSH = 2.0  # seconds to wait for the parent to read the last line
 
 
 class Sampler:
-    """A sampler of one process and all its descendants. A full sample has USS and PSS.
+    """A sampler for one process and all its descendants. A full sample has USS and PSS.
 
     Args:
-        reader: Reads the figures of processes.
+        reader: The reader for the processes' figures.
         pid: The process to observe.
         memory_period: The fewest seconds between two full samples.
         memory_budget: The part of a core that all samples together may use.
-        often: Whether to take many full samples even in a short run. Then the first sample is full,
-            and the budget is larger for the first 10 s. Otherwise the first full sample is taken
-            when there are workers, and the time that observed processes may have to wait counts
-            against the budget.
+        often: Whether to take many full samples even in a short run. If so, the first sample is
+            full, and the budget is larger for the first 10 s. Otherwise the sampler takes the first
+            full sample when there are workers, and the time that observed processes may have to
+            wait counts against the budget.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class Sampler:
         self._memory_period = memory_period
         self._memory_budget = memory_budget
         self._early_budget = _EARLY_BUDGET if often else 0.0
-        # While the kernel adds up a process's pages, that process can't map or unmap memory. If no
-        # core is idle, that takes longer than its CPU time.
+        # While Linux adds up a process's pages, the process can't map or unmap memory. If no core
+        # is idle, the process waits for longer than the CPU time that the reading takes.
         self._spent = time.process_time if often else time.monotonic
         observed = reader.process(pid)
         self._known = {pid: observed[0]} if observed else {}  # pid -> when it started
@@ -75,11 +76,11 @@ class Sampler:
         self._used = time.process_time()
 
     def look(self, *, full: bool = False) -> dict[str, Any]:
-        """Take a sample: figures by pid, and the pids that are gone since the last sample.
+        """Take a sample, with figures by pid, and the pids that are gone since the last sample.
 
-        It's a full sample when one is due and the budget isn't overdrawn. One is due after
-        `memory_period`, and when new processes have appeared and the next sample finds no more.
-        `full` takes one now.
+        The sample is full if `full` is True, or if a full sample is due and the budget isn't
+        overdrawn. A full sample is due after `memory_period`, and when new processes have appeared
+        and the next sample finds no more.
         """
         began = time.monotonic()
         living = self._living()
@@ -88,7 +89,7 @@ class Sampler:
         gone = [pid for pid, start in known.items() if self._known.get(pid) != start]
         new = len(self._known) > len(known) - len(gone)
         all_there = self._newcomers and not new
-        # Samples aren't exactly on time, so accept one that is a little early.
+        # Samples aren't exactly on time, so accept a sample that is a little early.
         due = all_there or began >= self._last_full + _NEARLY * self._memory_period
         full = full or (due and self._savings > 0)
         self._newcomers = new or (self._newcomers and not full)
@@ -102,9 +103,9 @@ class Sampler:
         living = {}
         for pid, start in self._known.items():
             figures = self._reader.process(pid)
-            if figures and figures[0] == start:  # otherwise another process has its pid by now
+            if figures and figures[0] == start:  # otherwise another process has the pid
                 living[pid] = figures
-        # Start from all known processes, because an orphaned worker is no descendant of main's.
+        # Start from all known processes, because an orphaned worker isn't main's descendant.
         family = self._reader.descendants(list(living))
         for pid in sorted(family - living.keys() - {os.getpid()}):
             if figures := self._reader.process(pid):
@@ -112,8 +113,8 @@ class Sampler:
         return living
 
     def _save(self) -> None:
-        # The cheap samples use up a part of the budget (all of it with 64 workers). Reserve half of
-        # the budget for full samples.
+        # The cheap samples use up a part of the budget, or all of it with 64 workers. So reserve
+        # half of the budget for full samples.
         now, used = time.monotonic(), time.process_time()
         early = self._saved_at < self._began + _EARLY
         budget = max(self._memory_budget, self._early_budget if early else 0.0)
@@ -131,7 +132,7 @@ class Sampler:
 
 
 class Parent:
-    """The two pipes to the process that started this one."""
+    """The two pipes to the parent process."""
 
     def __init__(self, pid: int) -> None:
         self.done = False
@@ -140,13 +141,14 @@ class Parent:
         os.set_blocking(1, False)  # so that a parent that doesn't read can't block us forever
 
     def alive(self) -> bool:
-        # When it ends, our input may stay open, because processes that it forked may hold it open.
+        # Our input may stay open after the parent ends, if processes that it forked hold it open.
         return os.getppid() == self._pid
 
     def was_killed(self) -> bool:
-        """Return whether the parent was killed. Its pipes close a moment before it's gone.
+        """Wait until the parent is gone, and return whether it was killed.
 
-        A parent that is alive has told us to end, and kills us if we don't.
+        A killed parent's pipes close a moment before the parent is gone. A parent that stays alive
+        has told us to end, and kills us if we don't.
         """
         until = time.monotonic() + _DYING
         while self.alive() and not self.done and time.monotonic() < until:
@@ -154,9 +156,9 @@ class Parent:
         return not self.alive()
 
     def wait(self, seconds: float) -> str:
-        """Return the parent's message within `seconds`: "now", "end", or "" for none.
+        """Return the parent's message within `seconds`, which is "now", "end", or "" for none.
 
-        "gone" means that it has ended or closed our input.
+        "gone" means that the parent has ended or closed our input.
         """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
@@ -170,7 +172,6 @@ class Parent:
         return "gone" if not text else "end" if self.done else "now"
 
     def has_unsent(self) -> bool:
-        """Return whether the parent hasn't taken the last line yet."""
         self._send()
         return bool(self._unsent)
 
@@ -192,7 +193,7 @@ class Parent:
 
 
 def main(options: dict[str, Any]) -> None:
-    """Sample, with options from the Recorder, until the parent tells us to end or ends."""
+    """Sample, with options from the Recorder, until the parent ends or tells us to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = Parent(options["parent"])
     try:
@@ -243,14 +244,14 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
 
 
 def _clean_up(mark: int, folder: str) -> None:
-    # The observed process was killed, so no other process can do this. Import these only here,
-    # because they would double the helper's start.
+    # The observed process was killed, so no other process can do this. Import these modules only
+    # here, because importing them would double the time that the helper takes to start.
     import shutil
 
     from dltutor.system import processes
 
     processes.end(mark=mark)
-    # The folder has links to the temporary folders of multiprocessing.
+    # The folder has links to multiprocessing's temporary folders, which we remove, too.
     links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
     for path in [*map(os.path.realpath, links), folder]:
         shutil.rmtree(path, ignore_errors=True)

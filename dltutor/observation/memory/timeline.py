@@ -1,4 +1,4 @@
-"""Hold the memory, descriptors, and shared memory of each process over time: the Timeline."""
+"""Define the Timeline, which holds each process's memory and descriptors over time."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The memory recorder's record. Sizes are in bytes, times in seconds since the start.
+    """The record that a Recorder makes. Sizes are in bytes, times in seconds since the start.
 
-    All arrays have one entry for each sample, about four per second. NaN means not sampled, as USS
-    and PSS are in most samples, or unknown on this system.
+    All arrays have one entry for each sample, about four per second. NaN means that the sample
+    doesn't have the value (most samples have no USS and PSS), or that the system doesn't report it.
 
     Args:
         seconds: When each sample was taken.
-        batches: How many batches had been delivered by then.
+        batches: How many batches had been delivered by the time of each sample.
         shm: How much of `/dev/shm` was in use, by any process.
-        available: What the machine could still give without swapping.
-        cgroup: What was charged to the cgroup, page cache included.
-        processes: All processes. Several may have one role, one after the other, because each epoch
-            may start new workers.
+        available: How much memory the machine could still give without swapping.
+        cgroup: How much memory was charged to the cgroup, page cache included.
+        processes: All processes. Several processes may have the same role, one after the other,
+            because each epoch may start new workers.
         limits: The limits on memory.
         notes: What is missing in the chart, and why.
     """
@@ -70,73 +70,73 @@ class Timeline:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The roles of the workers."""
+        """The workers' roles."""
         return tuple(role for role in self.roles if role not in ("main", "other"))
 
     def series(self, role: str, field: Field) -> Floats:
         """Return one field of one role over time.
 
         Args:
-            role: One of `roles`. For any other, all entries are NaN.
+            role: One of `roles`. For any other role, all entries are NaN.
             field: rss, uss, pss, pss_shm (the part of PSS in shared memory), faults (minor page
                 faults since the process started), fds (open descriptors), threads.
 
         Returns:
-            One entry for each sample. If several processes have the role at once, it's their sum.
+            One entry for each sample, which is the sum if several processes have the role at once.
         """
         _check_field(field)
         return self._sum(self._of(role), lambda process: process.values[field])
 
     @property
     def kind(self) -> str:
-        """What `memory_curve` is: "PSS", "USS" if there is no PSS, or "" if neither was read."""
+        """What `memory_curve` shows: "PSS", "USS" if there is no PSS, or "" if there is neither."""
         kinds: tuple[Field, ...] = ("pss", "uss")
         read = (kind for kind in kinds if any(process.was_read(kind) for process in self.processes))
         return next(read, "").upper()
 
     def memory_curve(self, role: str) -> Floats:
-        """Return the memory of one role in every sample, as the charts draw it.
+        """Return one role's memory in every sample, as the charts draw it.
 
-        It's PSS, or USS if there is no PSS: the values that were read, and in between the estimate
-        from `memory.estimates`. NaN while no such process was running, and everywhere if nothing
-        was read.
+        The curve is PSS, or USS if there is no PSS. Between two readings, the curve is the estimate
+        from `memory.estimates`. The curve is NaN while no process with the role was running, and
+        everywhere if nothing was read.
         """
         return self._sum(self._of(role), self._memory)
 
     def total_pss(self) -> Floats:
         """Return the PSS of all processes together, which counts nothing twice.
 
-        A batch that waits in `/dev/shm` isn't in any process until main takes it, but it's in
-        `shm`. The values are those of `pss_curve`; NaN if nothing is known.
+        A batch that waits in `/dev/shm` isn't in any process until main takes it, but `shm` counts
+        it. The result is the sum of `pss_curve` over all roles, or NaN if nothing is known.
         """
         return self._pss(self.processes)
 
     def pss_curve(self, role: str) -> Floats:
-        """Return the PSS of one role in every sample, estimated where it wasn't read.
+        """Return one role's PSS in every sample, estimated where it wasn't read.
 
-        It's `memory_curve`, or NaN everywhere if there is no PSS.
+        The result is `memory_curve`, or NaN everywhere if there is no PSS.
         """
         return self._pss(self._of(role))
 
     def private_curve(self, role: str) -> Floats:
-        """Return the private memory (USS) of one role in every sample.
+        """Return one role's private memory (USS) in every sample.
 
-        Between two readings, it's estimated from minor faults (see `memory.estimates.Estimate`).
-        NaN for processes whose USS was never read.
+        Between two readings, the curve is estimated from minor faults (see
+        `memory.estimates.Estimate`). The curve is NaN for processes whose USS was never read.
         """
         return self._sum(self._of(role), self._private)
 
     def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return how a curve grew, from when each worker had delivered a batch to the last batch.
+        """Return how a curve grew after each worker had delivered a batch, up to the last batch.
 
-        If no batches were counted, it's the whole run.
+        If no batches were counted, return how the curve grew in the whole run.
 
         Args:
             values: One entry for each sample, such as `series("W0", "uss")` or `shm`.
 
         Returns:
-            For each sample with a value: the seconds since the start of that part, and the growth
-            since the first such sample.
+            The seconds since the start of that part of the run, and the growth since the part's
+            first value, for each sample with a value.
         """
         last = int(self.batches.max(initial=0))
         first = min(max(len(self.workers), 1), last)
@@ -149,12 +149,12 @@ class Timeline:
         """Return the highest value of a field.
 
         Args:
-            field: One of the fields of `series`, or "shm" for `/dev/shm`.
-            role: The role; None for the highest sum of all processes. Sums of RSS count shared
-                pages once for each process.
+            field: One of the fields in `series`, or "shm" for `/dev/shm`.
+            role: The role. If None, the result is the highest sum over all processes. A sum of RSS
+                counts a shared page once for each process.
 
         Returns:
-            The value, or NaN if there is none.
+            The value, or NaN if there is no value.
         """
         if field == "shm":
             return _highest(self.shm)
@@ -169,17 +169,17 @@ class Timeline:
     ) -> float:
         """Return how much a field grows in the steady part of a process's life (see `steady`).
 
-        The slope is the median of the slopes between all pairs of samples of one process
+        The growth is the median of the slopes between all pairs of samples from one process
         (Theil-Sen), which a few outliers don't change. USS comes from `private_curve`.
 
         Args:
-            role: The role. If several processes had it, their slopes are pooled.
-            field: One of the fields of `series`.
-            per: "batch" or "second". Batches are those of all workers.
+            role: The role. If several processes had the role, we pool their slopes.
+            field: One of the fields in `series`.
+            per: "batch" or "second". All workers' batches count.
 
         Returns:
-            Bytes (or faults, descriptors, threads) per batch or per second; NaN if there aren't two
-            samples in the steady part.
+            Bytes (or faults, descriptors, threads) per batch or per second, or NaN if there aren't
+            two samples in the steady part.
 
         Raises:
             ValueError: `field` or `per` has another value.
@@ -198,7 +198,7 @@ class Timeline:
         return float(np.median(together)) if together.size else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the timeline as lists and numbers that JSON can hold; None for missing values."""
+        """Return the timeline as lists and numbers that JSON can hold. A missing value is None."""
         return {
             "units": "bytes, seconds, counts",
             **{name: _plain(getattr(self, name)) for name in _COLUMNS},
@@ -263,7 +263,7 @@ class Timeline:
 
     @cached_property
     def _estimates(self) -> dict[ProcessCurves, tuple[Floats, Floats]]:
-        # Process -> its private memory, and its share of shared memory.
+        # Return each process's private memory, and its share of shared memory.
         known = {process: process.known() for process in self.processes}
         estimates = Estimates()
         for row, seconds in enumerate(self.seconds.tolist()):

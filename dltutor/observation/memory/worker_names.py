@@ -6,16 +6,16 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-_COMMAND: Final = "pt_data_worker"  # torch's worker loop gives itself this name
+_COMMAND: Final = "pt_data_worker"  # torch's worker loop gives its process this name
 
 
 class WorkerNames:
-    """A callable that names the workers of any loader W0, W1, ... in the order they appear.
+    """A callable that names any loader's workers W0, W1, ... in the order in which they appear.
 
     When a worker is gone, its number is free again, so the next epoch begins with W0.
 
     Args:
-        proc: Where `/proc` is mounted. Without it, no process gets a name.
+        proc: Where `/proc` is mounted. Without a `/proc`, no process gets a name.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
@@ -23,7 +23,7 @@ class WorkerNames:
         self._pids: dict[int, int] = {}  # number -> pid
 
     def __call__(self, pid: int) -> str | None:
-        """Return the role of a process; None if it isn't a worker, or not yet."""
+        """Return a process's role, or None if the process isn't a worker, or isn't one yet."""
         if not self._works(pid):
             return None
         self._pids = {number: each for number, each in self._pids.items() if self._works(each)}
