@@ -74,6 +74,15 @@ def _decided_by_seed(evidence: Evidence) -> bool:
     return close(reseeded.numbers, repeated.numbers, EXACT)
 
 
+def _seeded_once(evidence: Evidence) -> bool:
+    # Return whether persistent workers may keep random samples: drawn again, no sample changes, but
+    # another seed gives other samples.
+    samples, alone, reseeded = evidence.samples, evidence.alone, evidence.reseeded
+    if not evidence.parts.persistent or samples is None or samples.random or samples.again:
+        return False
+    return alone is not None and reseeded is not None and alone.lacks(reseeded) > 0
+
+
 def _resumed(evidence: Evidence) -> bool:
     # Return whether an iteration went on after another had restarted the iterator that both use.
     run = evidence.run
@@ -227,9 +236,9 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "repeated",
-        "Does the loop return the same again without workers and with the same seed?",
+        "Is the outcome the same again without workers and with the same seed?",
         10.0,
-        _depends_on_seed,
+        lambda evidence: _depends_on_seed(evidence) or _seeded_once(evidence),
         {"num_workers": 0},
         patience=4.0,
         **_ONE_SEED,

@@ -27,6 +27,8 @@ class Measures:
         batches: How many batches reached the loop.
         passes: For each iteration of the loader, a digest of each batch.
         drawn: For each iteration, a digest of each sample, if batches can be taken apart.
+        fields: For each of the first two iterations, [path of a field, a digest of each sample's
+            part of that field], if batches can be taken apart and there aren't too many samples.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
         resumed: How many iterations went on after another had restarted the iterator of both.
@@ -71,6 +73,7 @@ class Measures:
     batches: int = 0
     passes: tuple[tuple[str, ...], ...] = ()
     drawn: tuple[tuple[str, ...], ...] = ()
+    fields: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
     counted: tuple[int, ...] = ()
     finished: tuple[bool, ...] = ()
     resumed: int = 0

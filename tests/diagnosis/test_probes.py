@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 from dltutor import diagnose
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.agenda import experiments
+from dltutor.diagnosis.objects import digests
 from dltutor.diagnosis.probes import copies, fetched, leftovers, recomputed, reordered, samples
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
@@ -235,8 +236,9 @@ def test_work_that_each_sample_repeats() -> None:
 class ReadsAhead(IterableDataset[int]):
     """A thread of each iteration reads ahead. It ends with the iteration, or waits for room."""
 
-    def __init__(self, ends: bool) -> None:
+    def __init__(self, ends: bool, length: int = 1000) -> None:
         self.ends = ends
+        self.length = length
 
     def __iter__(self) -> Iterator[int]:
         ahead: queue.Queue[int] = queue.Queue(maxsize=2)
@@ -244,7 +246,7 @@ class ReadsAhead(IterableDataset[int]):
         thread = threading.Thread(target=self.read, args=(ahead, over), daemon=True)
         thread.start()
         try:
-            while True:
+            for _ in range(self.length):
                 yield ahead.get()
         finally:
             if self.ends:
@@ -275,14 +277,16 @@ class Tables(Rows):
         return torch.as_tensor(np.asarray(index)).float()
 
 
-def test_threads_that_pile_up_in_workers_that_stay() -> None:
-    def leave_early(loader: Any) -> None:
-        next(iter(loader))
+def leave_early(loader: Any) -> None:
+    next(iter(loader))
 
+
+@pytest.mark.parametrize(("loop", "length"), [(leave_early, 1000), (None, 8)])
+def test_threads_that_pile_up_in_workers_that_stay(loop: Any, length: int) -> None:
     def asked(ends: bool) -> Leftover:
         stay: dict[str, Any] = {"num_workers": 2, "persistent_workers": True}
-        loader = DataLoader(ReadsAhead(ends), **FORK, **stay)
-        return leftovers.ask(Subject(loader, leave_early, 1, PATIENCE))
+        loader = DataLoader(ReadsAhead(ends, length), **FORK, **stay)
+        return leftovers.ask(Subject(loader, loop, 1, PATIENCE))
 
     _, *counts = in_fork(lambda: asked(ends=False), PATIENCE).threads
     assert len(counts) == 3 and counts == sorted(counts) and counts[-1] > counts[0]
@@ -395,6 +399,40 @@ def test_a_sampler_that_sets_the_global_generator() -> None:
     assert ask(fetched, Rows(), sampler=Reseeds(anew=True)).seeds
     assert not ask(fetched, Rows(), sampler=Shuffles(anew=True)).seeds
     assert not ask(fetched, Rows(), shuffle=True).seeds
+    own = torch.Generator()  # the loader draws the workers' seeds from it
+    assert not ask(fetched, Rows(), sampler=Reseeds(anew=True), generator=own).seeds
+
+
+class Whole(Rows):
+    """Makes whole batches, which hold the rows that were asked for, or the next ones."""
+
+    def __init__(self, shift: int = 0) -> None:
+        self.shift = shift
+
+    def __getitem__(self, index: int) -> Any:
+        return {"row": torch.tensor([index])}
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return {"row": torch.tensor(indices) + self.shift}
+
+
+def as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def test_a_batch_may_be_made_as_a_whole() -> None:
+    found = ask(fetched, Whole(), collate_fn=as_it_is)
+    assert found.looked and not found.differ
+    assert ask(fetched, Whole(shift=1), collate_fn=as_it_is).differ
+
+
+def test_a_field_is_compared_by_itself_if_batches_can_be_taken_apart() -> None:
+    batch = {"row": torch.arange(3), "noise": torch.rand(3, 2)}
+    fields = digests.split_fields(batch, 3)
+    assert {*fields} == {"['row']", "['noise']"} and len(set(fields["['row']"])) == 3
+    assert digests.joined(fields) == digests.split(batch, 3)
+    assert digests.split_fields({**batch, "name": "a"}, 3) == {}
+    assert digests.split_fields(batch, 2) == {}
 
 
 def test_a_sampler_that_shuffles_alike_each_time() -> None:

@@ -120,12 +120,32 @@ COLLIDE = tuple(
     )
     for epoch in (0, 1)
 )
+APART = tuple(tuple(f"{epoch} {row}" for row in range(32)) for epoch in (0, 1))
 ALIKE = replace(RUN, passes=2 * RUN.passes, finished=(True, True), drawn=2 * (tuple("abcd"),))
 RANDOM = drawn(random=24)
 SLOW_ONE = drawn(slowest=1.0)
 GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
 
 SEEDED = run("abc", state="the same")
+
+
+def reseeds(**loader: Any) -> Evidence:
+    """A sampler sets the global generator, and the first epoch's workers were started before."""
+    return ill(
+        run("abcd", "efgh"),
+        alone=run("ijkl", "mnop"),
+        samples=RANDOM,
+        fetched=Fetched(seeds=True),
+        parts=replace(PARTS, **loader),
+    )
+
+
+def kept(again: str = "vwxy", **others: Any) -> Evidence:
+    """Workers that stay deliver four samples again, and another seed gives other samples."""
+    runs = {"reseeded": run("vwxy"), "repeated": run(again), "alone": run("ijklmn", "ijklmn")}
+    stays = replace(PARTS, persistent=True)
+    return ill(run("abcdef", "abcdgh"), **{"parts": stays} | runs | others)
+
 
 # The promise, what breaks it, and what is near and breaks none.
 BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
@@ -277,6 +297,29 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         ill(replace(ALIKE, drawn=(tuple("abcd"), tuple("efgh"))), samples=RANDOM),
         ill(ALIKE),
     ),
+    "the sampler seeds what the workers' seeds come from": (
+        "independent",
+        reseeds(),
+        replace(reseeds(), samples=drawn()),
+        reseeds(persistent=True),  # workers that stay aren't seeded again
+        reseeds(hooks=("sampler",)),  # the seed may be the epoch's
+    ),
+    "random, and kept": (
+        "independent",
+        kept(),
+        kept("vwxz"),  # the samples differ with the same seed, too, like a process's pid
+        kept(parts=PARTS),
+        kept(reseeded=run("ijkl"), repeated=run("ijkl")),
+    ),
+    "one field of one worker an epoch later": (
+        "independent",
+        ill(
+            replace(ALIKE, drawn=APART, fields=((("[1]", COLLIDE[0]),), (("[1]", COLLIDE[1]),))),
+            parts=BY_TWO,
+        ),
+        ill(replace(ALIKE, drawn=APART, fields=((("[1]", COLLIDE[0]),),) * 2), parts=BY_TWO),
+        ill(replace(ALIKE, drawn=APART), parts=BY_TWO),
+    ),
     "one worker an epoch later": (
         "independent",
         ill(replace(ALIKE, drawn=COLLIDE), parts=BY_TWO),
@@ -335,6 +378,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     "it reads far more than there is": (
         "quick",
         ill(samples=drawn(read=30 * MB, of_files=MB)),
+        ill(samples=drawn(read=30 * MB, of_files=MB, typical=0.0002)),
         ill(samples=drawn(read=2 * MB, of_files=MB)),
     ),
     "slow in this order": (

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from fresh_interpreter import run_fresh
@@ -105,6 +106,35 @@ def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
     diagnose(DataLoader(Following(readers), batch_size=8, num_workers=2), deadline=6)
     assert positions() == before
     assert [each.rows(7000) for each in readers] == [ROWS[3:7003]] * len(readers)
+
+
+class InPlace(Dataset[torch.Tensor]):
+    """Rows of a file, each divided by two in place whenever it's drawn."""
+
+    def __init__(self, rows: np.memmap[Any, Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row = self.rows[index]
+        row /= 2
+        return torch.tensor(row)
+
+
+def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_is_found(
+    tmp_path: Path, nothing_left_behind: Left
+) -> None:
+    path = tmp_path / "rows"
+    np.arange(1.0, 65.0, dtype=np.float32).tofile(path)
+    before = path.read_bytes()
+    rows = np.memmap(path, np.float32, "r+", shape=(32, 2))
+    loader: Any = DataLoader(
+        InPlace(rows), batch_size=4, num_workers=2, multiprocessing_context="fork"
+    )
+    assert [each.name for each in diagnose(loader, deadline=60).findings] == ["mutated_in_place"]
+    assert path.read_bytes() == before and rows.tobytes() == before
 
 
 def test_each_experiment_and_each_attempt_in_it_begin_where_the_first_began(

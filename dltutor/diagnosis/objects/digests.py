@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -66,13 +66,33 @@ def split(batch: Any, count: int) -> list[str] | None:
         batch: A batch from the loader.
         count: The number of samples in the batch.
     """
-    found = [leaf for _, leaf in leaves(batch)]
-    parts = [each for each in found if rows(each) == count]
-    if parts and len(parts) == len(found):
-        return [digest([each[row] for each in parts]) for row in range(count)]
+    if fields := split_fields(batch, count):
+        return joined(fields)
     if is_a(batch, list) and foreign.length(batch) == count:
         return [digest(each) for _, each in foreign.elements(batch)]
     return None
+
+
+def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
+    """Return the digest of each sample's part of each field, by the path of the field.
+
+    Args:
+        batch: A batch from the loader.
+        count: The number of samples in the batch.
+
+    Returns:
+        For each tensor or array in the batch, one digest per row. Empty if the batch holds anything
+        else, or if a tensor or array has another number of rows.
+    """
+    found = list(leaves(batch))
+    if any(rows(leaf) != count for _, leaf in found):
+        return {}
+    return {path: [digest(leaf[row]) for row in range(count)] for path, leaf in found}
+
+
+def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a digest of each sample, given the digests that `split_fields` returns."""
+    return [digest(each) for each in zip(*fields.values(), strict=True)]
 
 
 def size(thing: Any) -> int:

@@ -61,7 +61,8 @@ class Fetched:
         together: Whether samples in a batch differ from those in batches of one, as with padding.
         reused: Whether the sampler changes a batch of indices after dealing it out.
         dealt_once: Whether the sampler's batches differ the second time, with equal random numbers.
-        seeds: Whether the sampler always sets torch's global generator to the same state.
+        seeds: Whether the sampler always sets torch's global generator, from which the loader
+            draws the workers' seeds, to the same state.
         stuck: The function that the sampler calls for random numbers, if the sampler deals out the
             same batches with each seed and in each epoch. Otherwise "".
     """
@@ -122,7 +123,7 @@ def ask(subject: Subject) -> Fetched:
                     together = together or _together(alone, batch)
             if digest(batch) == first:
                 looked += len(keys)
-                differ += len(keys) * (_fetched(subject, pins, keys) != first)
+                differ += len(keys) * (not _alike(_fetched(subject, pins, keys), batch, samples))
     return Fetched(
         looked=looked,
         differ=differ,
@@ -163,7 +164,8 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
         sys.setprofile(None)
     state = global_states()["torch"]
     second, _ = _dealt(subject, seed=2)
-    seeds = state == global_states()["torch"]
+    # With a generator of its own, the loader doesn't draw the workers' seeds from the global one.
+    seeds = state == global_states()["torch"] and subject.inner.generator is None
     # Also run an epoch to its end, because a sampler may not shuffle again before that.
     again = called and len(first) > 1 and first == second and first == _next_epoch(subject)
     return seeds, min(called) if again else ""
@@ -181,7 +183,17 @@ def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], 
         return samples, subject.inner.collate_fn(list(samples))
 
 
-def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> str:
+def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:
+    # `__getitems__` may return a whole batch, and `__getitem__` a batch of one sample.
+    if digest(fetched) == digest(batch):
+        return True
+    parts = split(fetched, len(samples))
+    return parts is not None and parts == [
+        part for each in samples for part in split(each, 1) or ()
+    ]
+
+
+def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> Any:
     loader: DataLoader[Any] = DataLoader(
         subject.dataset,
         batch_sampler=[keys],
@@ -189,7 +201,7 @@ def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> str:
         generator=torch.Generator(),  # so that the iterator doesn't use the global generator
     )
     with pins.held():
-        return digest(next(iter(loader)))
+        return next(iter(loader))
 
 
 def _maker(dataset: Any) -> str:

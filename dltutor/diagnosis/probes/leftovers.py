@@ -63,19 +63,16 @@ class Leftover:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether your loop returns before the end of an epoch."""
-    return (
-        evidence.parts.loop
-        and evidence.parts.workers > 0
-        and evidence.run.end == "finished"
-        and not all(evidence.run.finished)
-    )
+    """Return whether your loop returns before the end of an epoch, or workers keep a stream."""
+    parts, run = evidence.parts, evidence.run
+    if not parts.workers or run.end != "finished":
+        return False
+    return (parts.loop and not all(run.finished)) or (parts.persistent and parts.stream)
 
 
 def ask(subject: Subject) -> Leftover:
     """Run the loop, then find the workers that are still alive."""
-    assert subject.loop is not None
-    loop, results = subject.loop, list[Any]()
+    loop, results = subject.loop or _one_epoch, list[Any]()
     subject.change(method="fork")
     iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []
 
@@ -134,6 +131,11 @@ def ask(subject: Subject) -> Leftover:
         held=len(still),
         kind=next(iter([*still.values(), *kinds.values()]), ""),
     )
+
+
+def _one_epoch(loader: Any) -> None:
+    for _ in loader:
+        pass
 
 
 def _threads_of(pids: set[int | None]) -> int:

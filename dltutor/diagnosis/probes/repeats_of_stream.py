@@ -1,7 +1,8 @@
 """How many of the stream's random draws repeat in another worker or in the next epoch?
 
-W0 runs two epochs. Then two workers both get W0's number, so they have the same share of the
-stream. If that share is random, it shouldn't come out the same in both workers.
+W0 runs three epochs, because a stream that draws only its order may draw the same order twice by
+chance. Then two workers both get W0's number, so they have the same share of the stream. If that
+share is random, it shouldn't come out the same in both workers.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
+_EPOCHS: Final = 3
+
 
 def needed(evidence: Evidence) -> bool:
     """Return whether two passes in one process differ because of random numbers."""
@@ -32,20 +35,20 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Repeats:
-    """Count the samples that repeat in W0's second epoch, and in two workers that are both W0."""
+    """Count the samples that repeat in W0's later epochs, and in two workers that are both W0."""
     first = _epochs(subject, forced=False)
     forced = _epochs(subject, forced=True)
     (one, other), _, ended = in_main(subject, 2 * LOOKED)
-    compared = min(len(first[0]), len(first[1]))
-    across = min(len(forced[0]), len(forced[1]))
+    compared = min(map(len, first), default=0)
+    across = min(map(len, forced[:2]), default=0) if len(forced) > 1 else 0
     return Repeats(
         sources=(
             (
                 "all",
                 sum(a != b for a, b in zip(one, other, strict=False)),
-                sum(a == b for a, b in zip(forced[0], forced[1], strict=False)),
+                _alike(forced[:2]),
                 across,
-                sum(a == b for a, b in zip(first[0], first[1], strict=False)),
+                _alike(first),
                 compared,
             ),
         ),
@@ -54,41 +57,42 @@ def ask(subject: Subject) -> Repeats:
     )
 
 
-def _epochs(subject: Subject, *, forced: bool) -> tuple[list[str], list[str]]:
-    """Return what W0 delivers in two epochs or, if forced, what W0 and W1 deliver as W0."""
+def _alike(lists: list[list[str]]) -> int:
+    return sum(len({*each}) == 1 for each in zip(*lists, strict=False)) if len(lists) > 1 else 0
+
+
+def _epochs(subject: Subject, *, forced: bool) -> list[list[str]]:
+    """Return what W0 delivers in three epochs or, if forced, what each worker delivers as W0."""
 
     def prepare(worker: int) -> None:
         info: Any = get_worker_info()
         if forced and info is not None:
             object.__setattr__(info, "id", 0)
 
-    def work() -> tuple[list[str], list[str]]:
+    def work() -> list[list[str]]:
         workers = max(subject.inner.num_workers, 2) if forced else subject.inner.num_workers
         persistent = bool(subject.inner.persistent_workers)
         loader = small_loader(
             subject, prepare, workers=workers, collate=_by_process, persistent=persistent
         )
         epochs = []
-        for epoch in range(1 if forced else 2):
+        for epoch in range(1 if forced else _EPOCHS):
             subject.tell_dataset(epoch)
             found: dict[int, list[str]] = {}
             for answer in answers(loader, PASS, most=LOOKED * workers):
                 if not isinstance(answer, Exception):
                     found.setdefault(answer[0], []).append(answer[1])
             epochs.append([found[each] for each in sorted(found)])
-        if forced:
-            both = [*epochs[0], [], []]
-            return both[0], both[1]
-        return (epochs[0] or [[]])[0], (epochs[1] or [[]])[0]
+        return epochs[0] if forced else [(each or [[]])[0] for each in epochs]
 
     with suppress(forks.NoAnswer):
-        found: tuple[list[str], list[str]] = forks.in_fork(work, 2 * PASS + 3)
+        found: list[list[str]] = forks.in_fork(work, (_EPOCHS + 1) * PASS + 2)
         return found
-    return [], []
+    return []
 
 
 def _by_process(samples: Any) -> tuple[int, str]:
     return os.getpid(), digest(samples)
 
 
-EXPERIMENT: Final = probe("repeats", 12.0, needed, ask)
+EXPERIMENT: Final = probe("repeats", 14.0, needed, ask)

@@ -48,14 +48,14 @@ def left(evidence: Evidence) -> Iterator[Finding]:
         if min(steps) >= 0 and sum(steps) >= len(steps):
             yield Finding(
                 "shown",
-                f"Each time your loop ran, the workers that stay had more threads: "
+                "Each time the loader was iterated, the workers that stay had more threads: "
                 f"{', '.join(map(str, workers.threads))}, all workers together.",
                 parts.where,
-                "End the thread when the iteration ends early: use `try: ... finally:` around the "
-                "`yield`, set an `Event` there, and have the thread look at it.",
-                cause="A worker starts a thread for each iteration. If the loop leaves early, that "
-                "thread goes on waiting, for example for room in a queue, and keeps what it has "
-                "read.",
+                "End the thread when the iteration ends, even if the loop leaves early: use `try: "
+                "... finally:` around the `yield`, set an `Event` there, and have the thread look "
+                "at it.",
+                cause="A worker starts a thread for each iteration. That thread goes on waiting, "
+                "for example for room in a queue, and keeps what it has read.",
                 promise="clean",
             )
     first, second = (*run.temporary, 0, 0)[:2]

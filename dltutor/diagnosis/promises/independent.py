@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -60,23 +60,34 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
         return  # nothing shows whether samples are random in a new interpreter
     apart = all(run.drawn[:2])
     first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
-    if first != second or len(first) < _ENOUGH:
+    if len(first) < _ENOUGH:
         return
+    by_sampler = fetched is not None and fetched.seeds
+    said = (
+        "Samples are random: drawn again, a sample comes out differently. But the "
+        f"{first.total()} {'samples' if apart else 'batches'} of the second epoch are exactly "
+        "those of the first."
+    )
+    if first != second:
+        if not by_sampler or parts.persistent or "sampler" in parts.hooks:
+            return
+        said = (
+            "Samples are random. But after the sampler has dealt out its indices, torch's global "
+            "generator is always in the same state. The next epoch gets its workers' seeds from "
+            "that state, so from the second epoch on, all epochs are the same."
+        )
     cause = (
         "Whatever the samples draw from is in the same state at the start of each epoch. torch "
         "seeds the workers from main's global generator, or from the loader's `generator`."
     )
-    by_sampler = fetched is not None and fetched.seeds
     if by_sampler:
         cause = (
             f"{parts.sampler} sets main's global generator to the same state in each epoch. Right "
             "after that, torch draws the workers' seeds from it."
         )
     yield Finding(
-        "shown",
-        "Samples are random: drawn again, a sample comes out differently. But the "
-        f"{first.total()} {'samples' if apart else 'batches'} of the second epoch are exactly "
-        "those of the first.",
+        "shown" if first == second else "likely",
+        said,
         f"{parts.sampler}.__iter__" if by_sampler else parts.where,
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
         "the sampler its own generator: `torch.Generator().manual_seed(...)`.",
@@ -91,34 +102,77 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
     size, count = parts.batch_size, parts.workers
     if not size or count < 2 or run.finished[:2] != (True, True) or not all(run.drawn[:2]):
         return
-    first, second = run.drawn[:2]
+    fields, later = map(dict, (*run.fields, (), ())[:2])
+    both = [(path, fields[path], later[path]) for path in fields if path in later]
+    for path, first, second in (("", *run.drawn[:2]), *both):
+        if pair := _repeating(first, second, size, count):
+            worker, other = pair
+            what = f"values of `batch{path}`" if path else "samples"
+            yield Finding(
+                "shown",
+                f"In epoch 1, W{worker} delivers the {what} that W{other} delivered in epoch 0, "
+                f"in the same order. The other {what} differ between the epochs.",
+                parts.where,
+                "Seed from all three: `np.random.default_rng([seed, epoch, worker])`.",
+                cause="Two workers use the same random numbers, one of them an epoch later. "
+                "That's what happens if a seed is a sum: seed + epoch + worker is the same "
+                "number for the next worker one epoch earlier.",
+                promise="independent",
+            )
+            return
+
+
+def _repeating(
+    first: Sequence[str], second: Sequence[str], size: int, count: int
+) -> tuple[int, int] | None:
+    # Return the worker of the second epoch, and the other worker of the first one that it repeats.
     if Counter(first) == Counter(second):
-        return  # both epochs have the same samples, perhaps from different workers
+        return None  # both epochs have the same samples, perhaps from different workers
     before, after = (_by_worker(each, size, count) for each in (first, second))
     for worker, drawn in enumerate(after):
         for other, earlier in enumerate(before):
             both = min(len(drawn), len(earlier))
             alike = drawn[:both] == earlier[:both] and len({*drawn[:both]}) >= _ENOUGH
             if alike and other != worker:
-                yield Finding(
-                    "shown",
-                    f"In epoch 1, W{worker} delivers the samples that W{other} delivered in epoch "
-                    f"0, in the same order. The other samples differ between the epochs.",
-                    parts.where,
-                    "Seed from all three: `np.random.default_rng([seed, epoch, worker])`.",
-                    cause="Two workers use the same random numbers, one of them an epoch later. "
-                    "That's what happens if a seed is a sum: seed + epoch + worker is the same "
-                    "number for the next worker one epoch earlier.",
-                    promise="independent",
-                )
-                return
+                return worker, other
+    return None
 
 
-def _by_worker(drawn: tuple[str, ...], size: int, count: int) -> list[tuple[str, ...]]:
+def _by_worker(drawn: Sequence[str], size: int, count: int) -> list[tuple[str, ...]]:
     # Use only the first half, because the workers take turns only until one runs out of batches.
     batches = [drawn[at : at + size] for at in range(0, len(drawn), size)]
     batches = batches[: len(batches) // 2]
     return [tuple(chain(*batches[worker::count])) for worker in range(count)]
+
+
+def kept(evidence: Evidence) -> Iterator[Finding]:
+    """Find workers that draw random numbers once for each sample, and keep the sample."""
+    run, samples, parts = evidence.run, evidence.samples, evidence.parts
+    once, again = evidence.reseeded, evidence.repeated
+    if not parts.persistent or samples is None or samples.random or samples.joined:
+        return
+    if evidence.alone is None or once is None or again is None or not all(run.drawn[:2]):
+        return
+    # A sample that holds a process's pid differs from run to run with the same seed, too.
+    if not evidence.alone.lacks(once) or not again.covers(once):
+        return
+    if run.finished[:2] != (True, True):
+        return
+    first, second = map(set, run.drawn[:2])
+    if len(first & second) < _ENOUGH:
+        return
+    yield Finding(
+        "shown",
+        f"{len(first & second)} of {len(second)} samples in the second epoch are exactly those of "
+        "the first. Drawn again in the same process, a sample never changes. But with another "
+        "seed, it's a different one.",
+        parts.where,
+        "Cache only what isn't random, such as the decoded file, and draw random numbers each time "
+        "that a sample is drawn.",
+        cause="A cache keeps samples after random numbers have gone into them. A worker that stays "
+        "delivers such a sample in every epoch in which it gets the same index.",
+        promise="independent",
+    )
 
 
 def stuck(evidence: Evidence) -> Iterator[Finding]:

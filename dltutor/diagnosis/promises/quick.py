@@ -42,6 +42,8 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
     each, times = samples.read / samples.looked, samples.read / samples.of_files
     if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
         return
+    if samples.typical < _COSTLY:
+        return  # the operating system has the files in memory
     yield Finding(
         "shown",
         f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "

@@ -174,6 +174,9 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         batches=watch.batches,
         passes=tuple(map(tuple, watch.passes)),
         drawn=tuple(map(tuple, watch.drawn)),
+        fields=tuple(
+            tuple((path, tuple(parts)) for path, parts in each.items()) for each in watch.fields[:2]
+        ),
         counted=tuple(watch.counted),
         finished=tuple(watch.finished),
         resumed=watch.resumed,

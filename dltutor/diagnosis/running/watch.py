@@ -18,7 +18,7 @@ import psutil
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dltutor.diagnosis.objects.digests import digest, leaves, split
+from dltutor.diagnosis.objects.digests import digest, joined, leaves, split, split_fields
 from dltutor.diagnosis.running.side_effects import temporary_files
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation import torch_internals
@@ -28,6 +28,7 @@ from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
 _SEEN: Final = 2000  # the most batches in one iteration that get a digest
+_PARTS: Final = 200_000  # the most parts of samples in one iteration that get a digest
 _HELD: Final = 4000  # the most storages to follow
 
 
@@ -51,6 +52,7 @@ class Watch:
         self.least = seconds / 2  # seconds after the first batch, because workers may start slowly
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
+        self.fields: list[dict[str, list[str]]] = []
         self.counted: list[int] = []
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
@@ -93,6 +95,7 @@ class Watch:
             self.state = digest(torch.get_rng_state())
         self.passes.append([])
         self.drawn.append([])
+        self.fields.append({})
         self.counted.append(0)
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
@@ -118,7 +121,7 @@ class Watch:
         self.counted[number] += count
         if self.content and len(self.passes[number]) < _SEEN:
             self.passes[number].append(digest(batch))
-            self.drawn[number] += split(batch, count) or []
+            self._take_apart(number, batch, count)
         self._weigh(batch)
         if self.batches & (self.batches - 1):
             self._look(now)
@@ -145,6 +148,22 @@ class Watch:
     def _idle_workers(self) -> set[int]:
         iterator = next((each() for each, number in self._open if number == 0), None)
         return torch_internals.idle_workers(iterator)
+
+    def _take_apart(self, number: int, batch: Any, count: int) -> None:
+        fields, seen = split_fields(batch, count), self.fields[number]
+        whole = joined(fields) if fields else split(batch, count) or []
+        new = not self.drawn[number]
+        self.drawn[number] += whole
+        if new:
+            seen |= {path: [] for path in fields}
+        if (
+            number > 1
+            or seen.keys() != fields.keys()
+            or len(seen) * len(self.drawn[number]) > _PARTS
+        ):
+            seen.clear()  # only whole samples can be compared
+        for path, parts in seen.items():
+            parts += fields[path]
 
     def _weigh(self, batch: Any) -> None:
         tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]

@@ -53,7 +53,7 @@ class Collecting(Dataset[Any]):
         self.dataset = dataset
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]  # the jobs' datasets have a length
+        return len(self.dataset)  # type: ignore[arg-type]  # ours have a length
 
     def __getitem__(self, index: int) -> Any:
         gc.collect()
