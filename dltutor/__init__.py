@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dltutor.display.instruments import monitor as monitor
     from dltutor.display.instruments import observe as observe
     from dltutor.display.instruments import watch as watch
-    from dltutor.failures import CATALOGUE as CATALOGUE
+    from dltutor.failures import CATALOG as CATALOG
     from dltutor.failures.tools.contract import Case as Case
     from dltutor.lessons.engine.checking import check as check
     from dltutor.lessons.engine.checking import hint as hint
@@ -37,7 +37,7 @@ class DltutorError(Exception):
 # Each public name -> the module that defines it. `__getattr__` imports the module on first use,
 # because `import dltutor` must stay quick, and torch alone takes a second.
 _HOMES = {
-    "CATALOGUE": "dltutor.failures",
+    "CATALOG": "dltutor.failures",
     "CannotConfine": "dltutor.observation",
     "Case": "dltutor.failures.tools.contract",
     "Diagnosis": "dltutor.diagnosis.report",

@@ -118,10 +118,10 @@ def _show(chosen: argparse.Namespace) -> int:
         near = get_close_matches(name, NAMES, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see `dltutor list`"
         return _refuse(f"NAME must be the name of a failure mode, got {name!r}: {hint}")
-    from dltutor.failures import CATALOGUE
+    from dltutor.failures import CATALOG
     from dltutor.observation.confinement.confining import CannotConfine
 
-    failure = CATALOGUE[NAMES.index(name)]
+    failure = CATALOG[NAMES.index(name)]
     method = chosen.start_method or failure.start_methods[0]
     print(f"{name}: {' / '.join(failure.symptoms)}\nstart method {method}, two workers")
     if method not in failure.start_methods:
@@ -136,7 +136,7 @@ def _show(chosen: argparse.Namespace) -> int:
     except CannotConfine as error:
         print(f"This failure is safe only under a limit. {error}", file=sys.stderr)
         return 1
-    _tell("What to do", f"{failure.remedy} Lesson {failure.lesson} has the whole story.")
+    _tell("What to do", f"{failure.fix} Lesson {failure.lesson} has the whole story.")
     print(f"\nBroken: {failure.sign.told(broken)}\nFixed: {failure.sign.told(fixed)}")
     return 0 if failure.sign.shown(broken, fixed) else 1
 
@@ -175,12 +175,12 @@ def _explain(chosen: argparse.Namespace) -> int:
             "dataset[i] without a loader. `dltutor list` shows all failure modes."
         )
         return 1
-    printed = set()  # print a cause or a remedy that several failure modes share only once
+    printed = set()  # print a cause or a fix that several failure modes share only once
     for match in matches[:3]:
         facts: Facts = match.failure
         print(f"{facts.name} (lesson {facts.lesson})")
         parts = [("found", match.words[0][:_WIDTH]), ("from", match.source), ("why", facts.cause)]
-        parts += [("do", facts.remedy), ("tell", match.tell)]
+        parts += [("do", facts.fix), ("tell", match.tell)]
         for label, text in parts:
             if text and text not in printed:
                 print(fill(text, _WIDTH, initial_indent=f"  {label:8}", subsequent_indent=" " * 10))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dltutor.failures import CATALOGUE, Counts, Failure, Says
+from dltutor.failures import CATALOG, Counts, Failure, Says
 
 ROOT = Path(__file__).resolve().parent.parent
 SHEET = ROOT / "notebooks" / "CHEATSHEET.md"
@@ -35,7 +35,7 @@ SECTIONS = {
 def sheet() -> str:
     """Render the whole page."""
     groups: dict[str, list[Failure]] = {section: [] for section in SECTIONS}
-    for failure in CATALOGUE:
+    for failure in CATALOG:
         groups[_section(failure)].append(failure)
     parts = [TOP, *(_table(SECTIONS[name], group) for name, group in groups.items() if group)]
     return "\n".join(parts)
@@ -59,7 +59,7 @@ def _rows(failures: Iterable[Failure]) -> Iterator[str]:
         lesson = f"[{failure.lesson}]({lessons[0].name})" if lessons else failure.lesson
         code = f"[`{failure.name}`](../dltutor/failures/{failure.name}.py)"
         seen = "<br>".join(map(_seen, failure.symptoms))
-        cells = (seen, _prose(failure.cause), _prose(failure.remedy), lesson, code)
+        cells = (seen, _prose(failure.cause), _prose(failure.fix), lesson, code)
         yield f"| {' | '.join(cells)} |"
 
 

@@ -44,11 +44,11 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.one:
         return one(*chosen.one)
-    from dltutor.failures import CATALOGUE
+    from dltutor.failures import CATALOG
 
     kinds = [kind for kind in ("broken", "fixed") if getattr(chosen, kind)] or ["broken", "fixed"]
     rows = []
-    for failure in CATALOGUE:
+    for failure in CATALOG:
         if chosen.names and failure.name not in chosen.names:
             continue
         for method in failure.start_methods:
@@ -154,9 +154,9 @@ def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
 def one(name: str, kind: str, method: str) -> int:
     """Diagnose one case in this interpreter, print the findings as JSON, and exit."""
     from dltutor.diagnosis.diagnose import diagnose
-    from dltutor.failures import CATALOGUE
+    from dltutor.failures import CATALOG
 
-    failure = next(each for each in CATALOGUE if each.name == name)
+    failure = next(each for each in CATALOG if each.name == name)
     make = partial(getattr(failure, kind), workers=2, start_method=method)
     case, deadline = make(), 30 if method == "fork" else 60
     began = time.monotonic()

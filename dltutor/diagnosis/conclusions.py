@@ -39,7 +39,7 @@ def _completed(mode: Facts, fit: Finding) -> Finding:
         name=mode.name,
         promise=mode.promise,
         cause=mode.cause,
-        fix=fit.fix or mode.remedy,
+        fix=fit.fix or mode.fix,
         lesson=mode.lesson,
     )
 

@@ -94,10 +94,10 @@ if TYPE_CHECKING:
     #: The static facts about each failure mode, read without importing torch, in lesson order.
     FACTS: tuple[Facts, ...]
     #: Every failure mode, ready to run, in lesson order.
-    CATALOGUE: tuple[Failure, ...]
+    CATALOG: tuple[Failure, ...]
 
 __all__ = [
-    "CATALOGUE",
+    "CATALOG",
     "FACTS",
     "PROMISES",
     "START_METHODS",
@@ -115,12 +115,12 @@ __all__ = [
 ]
 
 
-# Load each name on first use, because CATALOGUE imports torch, and FACTS parses fifty files.
+# Load each name on first use, because CATALOG imports torch, and FACTS parses fifty files.
 def __getattr__(name: str) -> Any:
     value: Any
     if name == "FACTS":
         value = tuple(read_facts(each) for each in NAMES)
-    elif name == "CATALOGUE":
+    elif name == "CATALOG":
         value = tuple(import_module(f"dltutor.failures.{each}").FAILURE for each in NAMES)
     elif name == "make_images":
         value = import_module("dltutor.failures.data.images").make_images

@@ -9,7 +9,7 @@ there is, besides collating row by row. Without workers, nothing has to be sent.
 takes a list of indices makes a whole batch with one indexing operation, instead of collating its
 rows one by one.
 
-Remedy: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
+Fix: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
 `sampler` with `batch_size=None`, so the dataset gets a list of indices, or give it a `__getitems__`
 method. Measure before you add workers: compare the time for one sample, times the batch size, with
 a few milliseconds.
@@ -72,7 +72,7 @@ FAILURE = Failure(
         "Making a sample costs less than sending it, so starting the workers and moving the "
         "batches is all the work there is."
     ),
-    remedy=(
+    fix=(
         "Use no workers. Let the dataset make each batch with one indexing operation: use a "
         "BatchSampler as the sampler, with batch_size=None."
     ),

@@ -8,7 +8,7 @@ clean up. Python doesn't let a daemon start processes, because nothing would end
 daemon ends. So inside a worker there's no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no
 DataLoader with workers. Often a library starts the processes. `subprocess` isn't affected.
 
-Remedy: let the loader's workers be the only ones. Process each sample step by step, and use more
+Fix: let the loader's workers be the only ones. Process each sample step by step, and use more
 workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread` for
 where to make them).
 
@@ -75,7 +75,7 @@ FAILURE: Final = Failure(
         "Workers are daemons, and Python doesn't let a daemon start other processes with "
         "multiprocessing."
     ),
-    remedy="Use more workers in the loader, or threads, instead of a pool inside each worker.",
+    fix="Use more workers in the loader, or threads, instead of a pool inside each worker.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("AssertionError: daemonic processes are not allowed to have children",)),

@@ -18,7 +18,7 @@ dtype `object` grows like the list, and so does a pandas column of strings, unle
 main pickles the list, and each worker has its private copy before the first sample. A torch tensor
 isn't copied even then.
 
-Remedy: store the data without Python objects. All strings joined in one array of bytes, with an
+Fix: store the data without Python objects. All strings joined in one array of bytes, with an
 array of offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all
 strings are of similar length (`fixed_width`). A torch tensor is shared under every start method
 (`tensor`), and so are an Arrow table and a block of `multiprocessing.shared_memory`
@@ -86,7 +86,7 @@ FAILURE = Failure(
         "Reading a Python object writes its reference count, and a forked worker gets its own "
         "copy of every page that it writes to."
     ),
-    remedy=(
+    fix=(
         "Store names and records without Python objects: as packed bytes with offsets, a "
         "fixed-width array, a tensor, or Arrow."
     ),

@@ -16,7 +16,7 @@ Pillow opens a file by reading its header, and reads the pixels later. So a file
 opens without complaint and fails in `convert`, `resize`, or `numpy.asarray`. Gray, palette, and
 transparent images do load, but they fail later, in code that expects three channels.
 
-Remedy: look at every file once before the first epoch, the way the loader will. Keep what loads.
+Fix: look at every file once before the first epoch, the way the loader will. Keep what loads.
 Write down what doesn't, with the reason and the class, and show it. Name the path in every error
 that can still happen after that.
 
@@ -128,7 +128,7 @@ FAILURE = Failure(
         "A few files can't be decoded, or they decode to a different shape. One of them is enough "
         "to end the epoch."
     ),
-    remedy=(
+    fix=(
         "Load every file once, set aside the ones that fail along with the reason, and report how "
         "many you lost."
     ),

@@ -21,7 +21,7 @@ a batch, and what killed the worker is lost (see `lost_cause`). If tensors from 
 on their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
 (see `misleading_exit`). Nothing names the sample.
 
-Remedy: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the
+Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the
 cgroup's `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the
 sample, have each worker write every index to a file before it decodes, because the file stays
 whatever kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the
@@ -156,7 +156,7 @@ FAILURE = Failure(
         "The worker's process ended because of the OOM killer, a crash in native code, or an "
         "exit. The exit code says how it ended, but nothing says on which sample."
     ),
-    remedy=(
+    fix=(
         "Read the signal. If it's Killed, look for the OOM killer, and use less memory. Have each "
         "worker write the index to a file before it decodes, and enable faulthandler in "
         "worker_init_fn. Decode each file once in its own process, and set aside the ones that "

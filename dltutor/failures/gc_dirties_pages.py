@@ -11,7 +11,7 @@ strings and numbers. So each worker gets a copy of every page with such an objec
 forkserver, there's nothing to copy, because the objects came through a pipe and are private from
 the start.
 
-Remedy: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
+Fix: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
 that. The workers' copies stay frozen. Freezing doesn't help against reading (see `copy_on_read`),
 because reading writes reference counts.
@@ -101,7 +101,7 @@ FAILURE = Failure(
         "dicts, instances, but not strings or numbers), and a forked worker gets its own copy of "
         "every page that it writes to."
     ),
-    remedy=(
+    fix=(
         "Don't call gc.collect() in workers. Call gc.freeze() before main forks them, and "
         "gc.unfreeze() after that."
     ),

@@ -10,7 +10,7 @@ open. But torch makes this tensor only for the pickle, and frees it and closes i
 soon as the pickle is written. So the worker gets a number that refers to nothing, or to another
 file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
-Remedy: keep the seed, and make the generator where you use it. A generator for each sample, seeded
+Fix: keep the seed, and make the generator where you use it. A generator for each sample, seeded
 with seed and index, gives the same numbers with any number of workers, and never repeats them. A
 generator that fork copied gives every worker the same numbers (`repeated_randomness`).
 
@@ -80,7 +80,7 @@ FAILURE: Final = Failure(
         "torch pickles the state of a torch.Generator as a tensor, and frees that tensor before "
         "the worker gets it."
     ),
-    remedy="Keep the seed in the dataset, and make a generator for each sample.",
+    fix="Keep the seed in the dataset, and make a generator for each sample.",
     broken=broken,
     fixed=fixed,
     # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.

@@ -9,7 +9,7 @@ copy of main's memory, where the global was already filled. A worker started by 
 imports the module again and gets the value that the import gives it: None. Main sends the dataset
 to the worker, but not the global that the dataset reads, and nothing in the code shows that.
 
-Remedy: give the dataset what it reads as an attribute, so that it travels with the dataset. Pass
+Fix: give the dataset what it reads as an attribute, so that it travels with the dataset. Pass
 large arrays as torch tensors, because tensors go through shared memory, but main copies a numpy
 array or a list to each worker.
 
@@ -93,7 +93,7 @@ FAILURE: Final = Failure(
         "Main fills a module global. A worker that isn't forked imports the module again, and the "
         "global is empty there."
     ),
-    remedy="Pass the data to the dataset as an attribute. Pass large arrays as tensors.",
+    fix="Pass the data to the dataset as an attribute. Pass large arrays as tensors.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),

@@ -9,7 +9,7 @@ counters, one for each process, and you print the one that no process changed. A
 dataset (`self.replaced += 1`) behave the same. Fresh workers start from the main process's value in
 each epoch, so nothing adds up in the workers either.
 
-Remedy: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
+Fix: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
 up in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot
 for each process needs no lock, because no other process writes to the same slot, but the tensor has
 to be large enough for all workers. A `multiprocessing.Value` is one number for all processes. It
@@ -119,7 +119,7 @@ FAILURE = Failure(
     promise="same",
     symptoms=("a global variable changed in __getitem__ stays 0",),
     cause="Each worker has its own copy of the variable, but the main process prints its own copy.",
-    remedy="Return the fact with the sample, or count in a Value under its lock.",
+    fix="Return the fact with the sample, or count in a Value under its lock.",
     broken=broken,
     fixed=fixed,
     sign=Counts(MISSING),

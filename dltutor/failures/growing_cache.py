@@ -10,7 +10,7 @@ data each, then three quarters each, and soon twice the dataset is in memory, or
 times. What one worker has read doesn't help the other. `functools.lru_cache` without a `maxsize`
 does the same.
 
-Remedy: don't use a cache in the workers. Linux keeps the files that were read in its page cache,
+Fix: don't use a cache in the workers. Linux keeps the files that were read in its page cache,
 once for all processes, and gives that memory back when something else needs it. If decoding is the
 expensive part, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`),
 or, if it fits, into one tensor before the loader starts. A cache with a size limit is safe, but it
@@ -97,7 +97,7 @@ FAILURE = Failure(
         "Each worker has its own cache without a size limit, and it reads different samples in "
         "every epoch. In the end, each worker holds the whole dataset."
     ),
-    remedy=(
+    fix=(
         "Don't use a cache in the workers, because the operating system already caches files for "
         "all of them. Decode once, into a file that the workers map, or into one tensor before "
         "the loader starts."

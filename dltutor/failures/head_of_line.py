@@ -9,7 +9,7 @@ of work, because main hands out a new batch of indices only for each batch that 
 worker has made its `prefetch_factor` batches, it has nothing to do. The slowest sample sets the
 pace for everything.
 
-Remedy: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Main
+Fix: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Main
 delivers each batch when it's ready, and the batch's worker gets the next one. But then the order
 differs from run to run, and the samples that take long arrive later than they should, so a resumed
 or repeated run isn't the same. The batches behind a slow one in the same worker's queue still have
@@ -103,7 +103,7 @@ FAILURE = Failure(
         "By default, batches arrive in order. The ones that are ready wait for a slow one, and "
         "their workers get nothing new to do."
     ),
-    remedy=(
+    fix=(
         "Set in_order=False if the order doesn't matter. Otherwise, make all samples cost about "
         "the same."
     ),

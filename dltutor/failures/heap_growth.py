@@ -32,7 +32,7 @@ Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from r
 blocks have their own mappings for good. `malloc_trim` gives free pages back from the middle of the
 heap, too.
 
-Remedy: set the thresholds yourself, with `mallopt` in `worker_init_fn`, or for all processes with
+Fix: set the thresholds yourself, with `mallopt` in `worker_init_fn`, or for all processes with
 `MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts. Or preload jemalloc with
 `LD_PRELOAD`, or call `malloc_trim(0)` every few samples. If you know a sample's size, write into
 buffers that each worker allocates once. glibc 2.38 and later (Debian 13, Ubuntu 24.04) hardly shows
@@ -142,7 +142,7 @@ FAILURE = Failure(
         "glibc before 2.38 doesn't reuse the freed memory of large tensors, so a worker's heap "
         "grows until it has sent 128 of them."
     ),
-    remedy=(
+    fix=(
         "Call mallopt(M_MMAP_THRESHOLD) in worker_init_fn, or set MALLOC_MMAP_THRESHOLD_ in the "
         "environment. Or use the same buffers again."
     ),

@@ -16,7 +16,7 @@ The thread doesn't have to be yours. It may belong to a library that saves, repo
 talks to a cloud store. Python takes care of its own locks: `logging`, `threading`, and the standard
 streams make new ones in the child (`os.register_at_fork`).
 
-Remedy: a new lock alone isn't enough, because the thread may have left what the lock guards half
+Fix: a new lock alone isn't enough, because the thread may have left what the lock guards half
 changed. Keep the guarded data whole at every moment (build a new value, then assign it). Or make
 the lock and the data again in each worker, in `worker_init_fn`. Or hold the lock during the fork,
 as `logging` does with `os.register_at_fork`: call `lock.acquire` before the fork, and
@@ -139,7 +139,7 @@ FAILURE: Final = Failure(
         "the epoch doesn't start, without an error: a worker waits at a line that takes a lock",
     ),
     cause="fork copies a lock that a thread holds, but not the thread that would release it.",
-    remedy=(
+    fix=(
         "Give each worker a new lock, and new state for what it guards (worker_init_fn, "
         "os.register_at_fork), or don't fork."
     ),

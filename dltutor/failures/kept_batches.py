@@ -12,7 +12,7 @@ something keeps a view of it. A loss that never saw `backward()`, as in a valida
 because its graph keeps the batch and everything that the model computed from it. `backward()` frees
 what the graph has kept.
 
-Remedy: keep numbers with `.item()`, and copies with `.clone()`. Detach anything that has a graph
+Fix: keep numbers with `.item()`, and copies with `.clone()`. Detach anything that has a graph
 first, and validate under `torch.no_grad()`.
 
 Seen in: rabbityl/lepard#12 (a meter that kept losses and graphs), pytorch#973 (the descriptors).
@@ -78,9 +78,7 @@ FAILURE = Failure(
     promise="bounded",
     symptoms=("memory grows by a batch with every step, in the main process",),
     cause="A view of a batch, or a graph, keeps the whole batch in shared memory.",
-    remedy=(
-        "Keep numbers with .item() and copies with .clone(), and validate under torch.no_grad()."
-    ),
+    fix=("Keep numbers with .item() and copies with .clone(), and validate under torch.no_grad()."),
     broken=broken,
     fixed=fixed,
     sign=Costs(5),

@@ -10,7 +10,7 @@ workers find `self.file` set, don't open their own, and read at one shared posit
 `spawn` and `forkserver`, the same line ends the loader at the start: `TypeError: cannot pickle
 '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
 
-Remedy: remember which process opened the file, and open it again in any other process. Leave the
+Fix: remember which process opened the file, and open it again in any other process. Leave the
 file out of the pickle. When a worker closes its copy of the descriptor, the main process's own
 stays open. (Don't close an inherited database connection, because that ends main's session.)
 
@@ -96,7 +96,7 @@ FAILURE = Failure(
         "The main process drew a sample before the workers started, and they inherited its open "
         "file."
     ),
-    remedy="Key the handle by os.getpid(), and drop it in __getstate__.",
+    fix="Key the handle by os.getpid(), and drop it in __getstate__.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),

@@ -19,7 +19,7 @@ child's own: `can only test a child process`. This is noise, printed from `__del
 harm to the data. Any unfinished iterator that is garbage at a fork causes it. tqdm often gets the
 blame, because it's one of the things that hold an iterator.
 
-Remedy: in the worker, catch what may go wrong with a sample (as the fixed case does), so that the
+Fix: in the worker, catch what may go wrong with a sample (as the fixed case does), so that the
 loop ends by itself. If you have to catch a worker's error in the loop, log it and drop its
 traceback: `error.with_traceback(None)` frees the iterator right away, and the workers with it.
 
@@ -114,7 +114,7 @@ FAILURE = Failure(
         "other. So the workers live until the garbage collector runs, and it then waits 5 s for "
         "each."
     ),
-    remedy=(
+    fix=(
         "In the worker, catch what can go wrong with a sample. If you catch an error in the loop, "
         "drop its traceback: error.with_traceback(None)."
     ),

@@ -12,7 +12,7 @@ middle of a batch finishes it, and main waits for that, up to 5 s for each worke
 other. `persistent_workers=True` keeps the processes, but each step still begins a new epoch, and
 main first waits for everything that the workers prefetched, and throws it away.
 
-Remedy: make one iterator and take every batch from it. For a loop that counts steps, use a
+Fix: make one iterator and take every batch from it. For a loop that counts steps, use a
 generator that begins the next epoch when one ends: `while True: yield from loader`.
 
 Seen in: pytorch#1917, pytorch#9985 (processes were started faster than they ended).
@@ -83,7 +83,7 @@ FAILURE = Failure(
         "next(iter(loader)) begins a new epoch: it starts all workers, takes one batch, and ends "
         "them."
     ),
-    remedy="Make one iterator and take every batch from it.",
+    fix="Make one iterator and take every batch from it.",
     broken=broken,
     fixed=fixed,
     sign=Costs(4),

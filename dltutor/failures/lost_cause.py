@@ -10,7 +10,7 @@ nothing tells main. While torch waits for a batch, it checks every 5 s whether t
 alive, and raises an error that holds only what ended the wait, an empty queue. The same happens to
 a loop in any thread except the main one.
 
-Remedy: multiprocessing still knows the exit code. Remember the workers when the loop starts
+Fix: multiprocessing still knows the exit code. Remember the workers when the loop starts
 (`multiprocessing.active_children()`), and on such an error read the `exitcode` of each. A negative
 number is minus the signal: -9 is SIGKILL.
 
@@ -104,7 +104,7 @@ FAILURE = Failure(
         "Under forkserver, a worker isn't a child of the main process. Nothing tells main that "
         "the worker died, so torch's error holds an empty queue instead of the cause."
     ),
-    remedy=(
+    fix=(
         "Keep the list of workers when the loop starts. When the loop fails, read the exitcode of "
         "each."
     ),

@@ -17,7 +17,7 @@ with `message=` and the string. If the class doesn't take that argument, you see
 MyError.__init__() got an unexpected keyword argument 'message'`, and nothing about the original
 error.
 
-Remedy: let exceptions that leave a dataset take one argument, the message, and say everything in
+Fix: let exceptions that leave a dataset take one argument, the message, and say everything in
 it, because attributes don't travel. Then `except` matches, but you lose the whole batch. If the
 loop should go on, catch the error in the worker, where it still has its type, and return the reason
 with the batch. Then you lose only that sample.
@@ -108,7 +108,7 @@ FAILURE = Failure(
         "The main process rebuilds the exception from a single string. A class that needs more "
         "than one argument can't be rebuilt that way, so it becomes a RuntimeError."
     ),
-    remedy=(
+    fix=(
         "Raise exceptions that take a single string, or catch them in the worker and return the "
         "reason with the batch."
     ),

@@ -9,7 +9,7 @@ instead of `batch_size - 1`. Of 48 samples in batches of 16, you lose none witho
 two, and all 48 with four, because no worker has 16. The main process batches a map-style dataset,
 and drops once.
 
-Remedy: deal out whole batches instead of samples: let the dataset build them, and give the loader
+Fix: deal out whole batches instead of samples: let the dataset build them, and give the loader
 `batch_size=None`. Then the order doesn't depend on the number of workers either. This costs a pass
 over all samples in every worker: each worker does the cheap part (reading a line) for every sample,
 and the expensive part (decoding) only for its own. Or turn off `drop_last`, if the model accepts
@@ -83,7 +83,7 @@ FAILURE = Failure(
         "lose without",
     ),
     cause="The workers batch a stream, and each of them drops its own unfinished batch.",
-    remedy="Let the dataset build whole batches and deal those out, with batch_size=None.",
+    fix="Let the dataset build whole batches and deal those out, with batch_size=None.",
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCH),

@@ -13,7 +13,7 @@ dataset can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object`
 on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
 error instead of a hang (see `unpicklable_handle`).
 
-Remedy: make executors and threads once in each process that uses them, and leave them out of the
+Fix: make executors and threads once in each process that uses them, and leave them out of the
 pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread, so make the client in the worker,
 too, or don't fork.
 
@@ -99,7 +99,7 @@ FAILURE: Final = Failure(
         "`queue.get()`",
     ),
     cause="fork copies an executor or a queue, but not the thread that serves it.",
-    remedy="Start threads once in each process that uses them, and leave them out of the pickle.",
+    fix="Start threads once in each process that uses them, and leave them out of the pickle.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("mask.result()",)),

@@ -12,7 +12,7 @@ and can't report through torch, because it hasn't reached torch's worker loop. T
 `collate_fn`, a transform, or a `worker_init_fn` from a cell, and for a class defined below `if
 __name__ == "__main__":`. Under fork, the worker has main's memory, and with it the class.
 
-Remedy: put the class into a file (in a notebook `%%writefile squares.py`), and import it.
+Fix: put the class into a file (in a notebook `%%writefile squares.py`), and import it.
 
 Seen in: pytorch#87016, deep-person-reid#341, LibAUC#60.
 """
@@ -73,7 +73,7 @@ FAILURE: Final = Failure(
         "A pickle holds only the name of a class, and the worker's `__main__` has no class by "
         "that name."
     ),
-    remedy="Put the class, the transform, or the collate_fn into a file and import it.",
+    fix="Put the class, the transform, or the collate_fn into a file and import it.",
     broken=broken,
     fixed=fixed,
     # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.

@@ -18,7 +18,7 @@ that a forked worker died before main fetches anything, and then you see only th
 You can tell this from a file that's really missing, because there's no "Caught FileNotFoundError in
 DataLoader worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
 
-Remedy: look at stderr for the worker's last words. Turn the exit into an error where your code
+Fix: look at stderr for the worker's last words. Turn the exit into an error where your code
 calls `sys.exit`. If the call isn't in your code, catch SystemExit in the dataset and raise
 something with the sample's name. If you see the same errors after a worker died in another way (see
 `dead_worker`), look for what killed it first.
@@ -117,7 +117,7 @@ FAILURE = Failure(
         "sys.exit ends a worker normally. Main can't fetch the batches that it had sent anymore, "
         "because the socket that serves them is the file that wasn't found."
     ),
-    remedy="Look for the worker's last words on stderr. Turn the exit into an error that names the "
+    fix="Look for the worker's last words on stderr. Turn the exit into an error that names the "
     "sample.",
     broken=broken,
     fixed=fixed,

@@ -16,7 +16,7 @@ below `if __name__ == "__main__":` doesn't run again.
 Under fork, nothing runs again, so you don't miss the guard until the script meets macOS, Windows,
 or Python 3.14. A notebook has no file to run again, but it has the problem in `main_only_class`.
 
-Remedy: put imports, functions, and classes at the top level, and the rest in a `main()` that you
+Fix: put imports, functions, and classes at the top level, and the rest in a `main()` that you
 call below the guard. Then the workers don't load the data again either.
 
 Seen in: pytorchTutorial#3, ChineseNRE#41, C-3-Framework#30.
@@ -125,7 +125,7 @@ FAILURE: Final = Failure(
         "DataLoader worker (pid(s) 4711) exited unexpectedly",
     ),
     cause="A new worker runs the script again, including the loop, before it does anything else.",
-    remedy=(
+    fix=(
         'Put everything except imports, functions, and classes below `if __name__ == "__main__":`.'
     ),
     broken=broken,

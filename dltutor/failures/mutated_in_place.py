@@ -18,7 +18,7 @@ The effect depends on which process has the dataset, and for how long:
 Under `spawn` and `forkserver`, main doesn't copy a tensor to the workers but moves it to shared
 memory. So even fresh workers change the main process's tensor, and each other's.
 
-Remedy: make a new array with `x = self.data[i] * 2`, or call `.clone()` or `.copy()` before
+Fix: make a new array with `x = self.data[i] * 2`, or call `.clone()` or `.copy()` before
 transforms that you didn't write. In a test, ask for the same sample twice and compare.
 
 Seen in: pycls#21 (hidden by fresh workers, found with `num_workers=0`), vision#680, doctr#840.
@@ -89,7 +89,7 @@ FAILURE = Failure(
         "training with num_workers=0 gives a different result",
     ),
     cause="A sample is a view of the stored data, so an in-place operation changes both.",
-    remedy="Make a new array, or copy before an in-place operation.",
+    fix="Make a new array, or copy before an in-place operation.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH),

@@ -9,7 +9,7 @@ iterator, uses it up, and ends. When the outer loop asks for the next batch, the
 The inner loop rarely looks like one: it may be a validation on the training loader in the middle of
 an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
 
-Remedy: use a separate loader for each loop. They may share the dataset, and each has its own
+Fix: use a separate loader for each loop. They may share the dataset, and each has its own
 workers.
 
 Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators). We found no
@@ -69,7 +69,7 @@ FAILURE = Failure(
     symptoms=("the outer loop ends after its first batch",),
     cause="A loader with persistent workers has one iterator. The inner loop resets it and uses "
     "it up.",
-    remedy="Give each loop its own loader.",
+    fix="Give each loop its own loader.",
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCHES * (BATCHES - 1)),

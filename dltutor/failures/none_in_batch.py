@@ -12,7 +12,7 @@ tensor, comes from a worker. With `num_workers=0`, the same batch raises `TypeEr
 as element N in argument 0, but got NoneType`. A whole sample that is None, after a tuple, raises
 `TypeError: object of type 'NoneType' has no len()`.
 
-Remedy: decide before the epoch which samples exist (see `corrupt_images`). If you can't, drop the
+Fix: decide before the epoch which samples exist (see `corrupt_images`). If you can't, drop the
 missing ones in `collate_fn`, expect a batch with nothing left in it, and count.
 
 Seen in: pytorch#1137, pytorch#57429 (a `collate_fn` that filters everything), YOLOX#1523.
@@ -84,7 +84,7 @@ FAILURE = Failure(
         "dicts or lists; found <class 'NoneType'>",
     ),
     cause="A sample is None. The worker builds the batch before your loop could skip that sample.",
-    remedy=(
+    fix=(
         "Decide before the epoch which samples exist, or drop and count the missing ones in "
         "collate_fn."
     ),

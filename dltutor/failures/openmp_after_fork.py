@@ -13,7 +13,7 @@ built with GNU OpenMP). If main never ran a parallel operation, or runs its firs
 hangs. So the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start
 over after a fork.
 
-Remedy: leave a worker with its one thread, and use more workers instead. If a worker needs threads,
+Fix: leave a worker with its one thread, and use more workers instead. If a worker needs threads,
 use spawn or forkserver.
 
 Seen in: pytorch#45198 (OpenCV), pytorch#1838, pytorch#75147.
@@ -105,7 +105,7 @@ FAILURE: Final = Failure(
         "that works in main",
     ),
     cause="GNU OpenMP hands work to threads that main had, but that fork didn't copy.",
-    remedy="Leave each worker with the one thread that torch sets, or don't fork.",
+    fix="Leave each worker with the one thread that torch sets, or don't fork.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: standardized = (self.images[index] - self.mean)",)),

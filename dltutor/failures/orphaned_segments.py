@@ -18,7 +18,7 @@ the host's, with `--ipc=host`, stays.
 The managers lead their own sessions. So a signal to the process group of the run (`kill -9 -PGID`,
 Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
 
-Remedy: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or raise
+Fix: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or raise
 the limit. If it has to be `file_system`, look into `/dev/shm` before a run and remove what no
 process owns. The number after `torch_` is the pid of the process that made the file.
 
@@ -159,7 +159,7 @@ FAILURE = Failure(
         "With the sharing strategy file_system, the batches have names. torch_shm_manager removes "
         "them, but it was killed together with the run."
     ),
-    remedy=(
+    fix=(
         "Keep the sharing strategy file_descriptor, with fewer tensors alive. If you need "
         "file_system, clear /dev/shm before a run."
     ),

@@ -17,7 +17,7 @@ OpenBLAS (under numpy) and OpenCV start a thread for each core in each worker. I
 `os.cpu_count()` is also the wrong number, because it counts the machine's cores and not the ones
 that the container may use.
 
-Remedy: keep workers times threads at or below the number of cores. Leave the workers with torch's
+Fix: keep workers times threads at or below the number of cores. Leave the workers with torch's
 one thread, and tell the other libraries: set `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1`
 before Python starts, and call `cv2.setNumThreads(0)` in `worker_init_fn`. With more workers than
 cores, torch warns (`Our suggested max number of worker in current system is`). For workers that
@@ -127,7 +127,7 @@ FAILURE = Failure(
         "Each worker computes with as many threads as there are cores. The threads that wait spin "
         "on the cores that the others need."
     ),
-    remedy=(
+    fix=(
         "Use no more threads than cores, counting all workers: the one thread that torch gives "
         "each worker, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, and cv2.setNumThreads(0)."
     ),

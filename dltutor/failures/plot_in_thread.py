@@ -9,7 +9,7 @@ is held much of the time. A fork at such a moment copies the held lock into the 
 thread that would release it (`held_lock`). If the worker draws something for its sample, such as a
 spectrogram or a page of text, it waits forever.
 
-Remedy: draw in the main thread between batches, or draw the live chart in another process or in the
+Fix: draw in the main thread between batches, or draw the live chart in another process or in the
 browser. A dataset that renders doesn't have to use matplotlib: Pillow has no such lock. If you need
 both, start the workers with spawn or forkserver.
 
@@ -138,7 +138,7 @@ FAILURE: Final = Failure(
         "the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`",
     ),
     cause="A thread held matplotlib's only drawing lock when main forked the workers.",
-    remedy="Draw in the main thread between batches, or in another process.",
+    fix="Draw in the main thread between batches, or in another process.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: axes.figure.canvas.draw()",)),

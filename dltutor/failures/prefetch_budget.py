@@ -16,7 +16,7 @@ are in shared memory, including the batch that your loop holds. That's a limit, 
 a slow loop doesn't raise it. What counts is the type that travels: an image with one byte per value
 takes up four times as much once you've turned it into float32.
 
-Remedy: work the product out before you choose its factors. Keep `prefetch_factor=2`, the default,
+Fix: work the product out before you choose its factors. Keep `prefetch_factor=2`, the default,
 unless you see the loop wait. A larger factor only evens out batches that take unequal times. Send
 bytes and turn them into floats in the loop, where the model is.
 
@@ -98,7 +98,7 @@ FAILURE = Failure(
         "Each worker loads `prefetch_factor` batches ahead, and all of them stay in shared memory "
         "until the loop takes them."
     ),
-    remedy=(
+    fix=(
         "Work out num_workers * prefetch_factor * the bytes of a batch before you choose. Keep "
         "prefetch_factor=2, and send bytes instead of floats."
     ),

@@ -12,7 +12,7 @@ sample is larger than the average, that view needs more than the worker allocate
 about storage and doesn't mention shapes. Otherwise, the view fits, and you get the message from
 `torch.stack`. With shuffling, the message changes from run to run.
 
-Remedy: pad in a collate function and return the lengths too, or cut to one length in `__getitem__`.
+Fix: pad in a collate function and return the lengths too, or cut to one length in `__getitem__`.
 Whatever comes next takes the padding for data, so it needs the lengths or a mask.
 
 Seen in: BasicPBC#3 (both messages), anomalib#1855, litData#472, carla_garage#12.
@@ -95,7 +95,7 @@ FAILURE = Failure(
         "The samples of a batch differ in shape. In a worker, if the first sample is larger than "
         "the average, the batch fails earlier, with a different message."
     ),
-    remedy="Pad in a collate function and return the lengths too, or cut to one length.",
+    fix="Pad in a collate function and return the lengths too, or cut to one length.",
     broken=broken,
     fixed=fixed,
     sign=Says(

@@ -17,7 +17,7 @@ other ranks' gradients. So the samplers repeat the first indices until the numbe
 multiple of the number of ranks. These repeats do no harm in training, but in evaluation they're
 wrong, because they add up to `ranks - 1` samples.
 
-Remedy: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
+Fix: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
 out without padding, `range(rank, length, ranks)`, because an evaluation that gathers its results
 once at the end can handle shares of unequal length. An evaluation with collective calls in every
 step can't, so keep the padding and drop the duplicates when you gather. The sampler's
@@ -182,7 +182,7 @@ FAILURE = Failure(
         "The samplers of the ranks agree through the seed and the epoch, but your loop never told "
         "them the epoch. They also repeat samples to make the shares equal."
     ),
-    remedy="Call set_epoch before every epoch, and evaluate without padding.",
+    fix="Call set_epoch before every epoch, and evaluate without padding.",
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS - 1),

@@ -10,7 +10,7 @@ collector runs. The collector counts objects, not bytes: it runs after hundreds 
 kept, trees whose nodes know their parent, and callbacks that are bound methods of their owner make
 cycles, too.
 
-Remedy: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the
+Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the
 whole. This is the one case where `gc.collect()` helps, but for each sample, it walks over all
 objects.
 
@@ -122,7 +122,7 @@ FAILURE = Failure(
         "A sample holds its parts, and each part holds the sample. Only the garbage collector "
         "frees them, and it counts objects, not bytes."
     ),
-    remedy="Break the cycle: give the part only what it needs, or a weak reference to the whole.",
+    fix="Break the cycle: give the part only what it needs, or a weak reference to the whole.",
     broken=broken,
     fixed=fixed,
     sign=Costs(3),

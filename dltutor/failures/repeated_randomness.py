@@ -16,7 +16,7 @@ but still in lockstep.
 `worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm, because it replaces a
 seed that's new in each epoch with one that never changes.
 
-Remedy: make the generator in `__getitem__`, from a seed, the epoch, and the index:
+Fix: make the generator in `__getitem__`, from a seed, the epoch, and the index:
 `default_rng((seed, epoch, index))`, at a few tens of microseconds each. Then a sample doesn't
 depend on which worker draws it or on how many there are, and you can repeat a run with a different
 `num_workers`. The epoch has to reach the workers (see `stale_epoch`).
@@ -100,7 +100,7 @@ FAILURE = Failure(
         "Each worker gets a copy of your own generator, including its state, and torch reseeds "
         "only the global generators."
     ),
-    remedy="Make the generator in __getitem__, from a seed, the epoch, and the index.",
+    fix="Make the generator in __getitem__, from a seed, the epoch, and the index.",
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS * LENGTH * 3 // 4),

@@ -10,7 +10,7 @@ doesn't help much. It appears only if the dataset has a `__len__` and something 
 `len(loader)`, and it compares the number of batches that arrived with the number of samples that
 `__len__` promised. So with at least as many samples in a batch as workers, torch stays silent.
 
-Remedy: call `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file if
+Fix: call `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file if
 there are many (then each worker opens and reads only its own). On several machines, deal out by
 rank as well. The order of the samples changes with the number of workers.
 
@@ -92,7 +92,7 @@ FAILURE = Failure(
         "Each worker iterates its own copy of the dataset, and nothing has told it which part is "
         "its own."
     ),
-    remedy="Call get_worker_info() in __iter__, and take every n-th sample or file.",
+    fix="Call get_worker_info() in __iter__, and take every n-th sample or file.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH),

@@ -19,7 +19,7 @@ With `batch_size=8`, the worker builds the batch with `torch.stack`, which copie
 first reads all eight samples, so a batch holds the last sample eight times, with workers and
 without.
 
-Remedy: yield a copy, `buffer.clone()`, or read each sample into new memory. The same goes for a
+Fix: yield a copy, `buffer.clone()`, or read each sample into new memory. The same goes for a
 buffer that `__getitem__` keeps in `self`.
 
 Seen in: measured here. We found no public report.
@@ -91,7 +91,7 @@ FAILURE = Failure(
         "a sample holds the data of the next one",
     ),
     cause="A worker refills the buffer while the last sample in it is still on its way to you.",
-    remedy="Yield a copy of the buffer, or use new memory for each sample.",
+    fix="Yield a copy of the buffer, or use new memory for each sample.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 8),

@@ -12,7 +12,7 @@ A file can't be pickled, so `spawn` stops a dataset that holds one. A plain sock
 because multiprocessing hands its descriptor on. So workers share a client that keeps only a socket
 under every start method. A client that holds a lock, a buffered file, or TLS raises a `TypeError`.
 
-Remedy: keep the address in the dataset, and connect in the process that asks. Leave the connection
+Fix: keep the address in the dataset, and connect in the process that asks. Leave the connection
 out of the pickle. Well-kept clients (redis-py) check the pid themselves, so read whether your
 client does. This costs one connection for each worker, so mind the server's limit.
 
@@ -76,7 +76,7 @@ FAILURE = Failure(
         "All workers read their answers from the one connection that main opened before they "
         "started."
     ),
-    remedy="Keep the address in the dataset, and open a connection in each process that uses it.",
+    fix="Keep the address in the dataset, and open a connection in each process that uses it.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),

@@ -22,7 +22,7 @@ case, the disk takes 4 ms for a read, like a busy disk, so that every run loses 
 Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
 cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
 
-Remedy: open the file in the process that reads it, in `__getitem__` or `worker_init_fn`, not in
+Fix: open the file in the process that reads it, in `__getitem__` or `worker_init_fn`, not in
 `__init__` (and see `lazy_but_touched`). This costs one descriptor for each worker, and each worker
 reads an archive's table of contents once. For a plain file, `os.pread` is as good: it takes the
 position as an argument, so one descriptor serves all workers, but under `spawn` you still have to
@@ -149,7 +149,7 @@ FAILURE = Failure(
         "zipfile.BadZipFile: Bad magic number for file header",
     ),
     cause="All workers move the one read position of a file that main opened before the fork.",
-    remedy="Open the file in the process that reads it, or read a plain file with os.pread.",
+    fix="Open the file in the process that reads it, or read a plain file with os.pread.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),

@@ -22,7 +22,7 @@ Until 2.9, torch made the file without reserving its pages. The first write into
 available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reserves the pages
 (`posix_fallocate`, pytorch#161910), so you get an error instead.
 
-Remedy: in a container, make `/dev/shm` larger (`docker run --shm-size=8g`, or `--ipc=host`). The
+Fix: in a container, make `/dev/shm` larger (`docker run --shm-size=8g`, or `--ipc=host`). The
 loader needs the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and
 let the loop turn them into floats, which are four times as large. Lower `prefetch_factor` before
 `batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but its
@@ -124,7 +124,7 @@ FAILURE = Failure(
     cause=(
         "The batches on their way to main are in /dev/shm, and together they're larger than it is."
     ),
-    remedy=(
+    fix=(
         "Give the container a larger /dev/shm. Or need less of it: send bytes as bytes, and lower "
         "prefetch_factor."
     ),

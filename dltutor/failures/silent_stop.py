@@ -9,7 +9,7 @@ raises it inside the `__next__` of the loader's iterator. There, StopIteration m
 is over. (From a generator, StopIteration arrives as a RuntimeError, because of PEP 479.) For an
 IterableDataset, StopIteration means that this worker has no more samples.
 
-Remedy: look things up in a dict, which raises KeyError, or write `next(..., None)` and handle the
+Fix: look things up in a dict, which raises KeyError, or write `next(..., None)` and handle the
 None. Find samples without a label before the epoch. Count what the loop gets, and compare it with
 the length of the dataset.
 
@@ -107,7 +107,7 @@ FAILURE = Failure(
         "next() without a match raises StopIteration in `__getitem__`. Main raises it again in "
         "the loader's iterator, where it ends the loop."
     ),
-    remedy=(
+    fix=(
         "Look it up in a dict, or write next(..., None) and handle the None. Count what the loop "
         "gets."
     ),

@@ -8,7 +8,7 @@ so an attribute that you set before the epoch arrives by accident of timing. Per
 start once, so `dataset.set_epoch(1)` changes the main process's copy, which no worker reads.
 Samplers aren't affected, because they run in the main process.
 
-Remedy: keep the epoch in memory that all processes share. A tensor of one number will do:
+Fix: keep the epoch in memory that all processes share. A tensor of one number will do:
 `torch.tensor(0).share_memory_()`. Only the main process writes this tensor, so it needs no lock.
 Set the epoch before you iterate the loader, because the workers fetch ahead as soon as you do. A
 `multiprocessing.Value` from the start method's context does the same.
@@ -86,7 +86,7 @@ FAILURE = Failure(
     promise="same",
     symptoms=("set_epoch has no effect with persistent_workers=True",),
     cause="A persistent worker keeps the copy of the dataset that it started with.",
-    remedy="Keep the epoch in a shared tensor, and set it before you iterate the loader.",
+    fix="Keep the epoch in a shared tensor, and set it before you iterate the loader.",
     broken=broken,
     fixed=fixed,
     sign=Counts((EPOCHS - 1) * CLIPS),

@@ -12,7 +12,7 @@ one number or a million. With three tensors in a batch, you don't notice. With 1
 its own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested
 dicts of tensors, and lists of boxes.
 
-Remedy: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
+Fix: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
 take that as it is (`torch.nn.EmbeddingBag`, nested tensors). Otherwise, `torch.tensor_split` gives
 you the pieces back in the loop, as views, at almost no cost. Or pad to one rectangle.
 
@@ -68,7 +68,7 @@ FAILURE = Failure(
         "A worker sends each tensor of a batch on its own, with a shared memory segment and a "
         "file descriptor, however small the tensor is."
     ),
-    remedy="In collate_fn, pack what belongs together into one tensor with offsets.",
+    fix="In collate_fn, pack what belongs together into one tensor with offsets.",
     broken=broken,
     fixed=fixed,
     sign=Costs(4),

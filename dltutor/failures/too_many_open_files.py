@@ -17,7 +17,7 @@ One batch alone can be too much: a collate function that returns a list of 500 t
 descriptors on both sides. Then it's the worker that fails, in the thread that feeds its queue. The
 traceback goes to stderr, the batch is lost, and main waits forever.
 
-Remedy: keep a copy, `labels.clone()`, or what you want to know about the labels
+Fix: keep a copy, `labels.clone()`, or what you want to know about the labels
 (`labels.tolist()`), because a copy is in ordinary memory. Send few tensors: all sentences of a
 batch in one, with offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
 the message, the sharing strategy `file_system`, last (see `orphaned_segments`).
@@ -83,7 +83,7 @@ FAILURE = Failure(
         "Each tensor from a worker is an open file descriptor for as long as anything refers to "
         "it, and the loop keeps a tensor of every batch."
     ),
-    remedy="Keep copies (clone) instead of the tensors of a batch. Pack many tensors into one.",
+    fix="Keep copies (clone) instead of the tensors of a batch. Pack many tensors into one.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("Too many open files. Communication with the workers",)),

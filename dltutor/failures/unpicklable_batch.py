@@ -11,7 +11,7 @@ alive, so the main process sees no reason to stop waiting. Without workers nothi
 the same loop works. The default collate function rejects such objects, but your own function may
 let them through, and so does `batch_size=None`.
 
-Remedy: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
+Fix: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
 view into a list, and `detach()` what a model made. Test a batch in the main process, where that
 takes milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would
 print (only a tensor that requires grad passes this test). Give the loader a `timeout=`.
@@ -103,7 +103,7 @@ FAILURE = Failure(
         "A batch holds something that can't be pickled. The worker's queue thread prints the "
         "error and drops the batch, so the worker lives on and the main process waits."
     ),
-    remedy=(
+    fix=(
         "Return tensors, numbers, strings, lists, and dicts. Try to pickle one batch in the main "
         "process, and give the loader a timeout."
     ),

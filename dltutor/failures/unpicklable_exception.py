@@ -10,7 +10,7 @@ queue pickles the message after the worker has handed it over, so the thread pri
 and drops the message. The worker waits for more work, and the main process waits for the batch.
 With `num_workers=0`, the exception is raised as it should be.
 
-Remedy: define exception classes at module level. For a class that you can't change, catch the error
+Fix: define exception classes at module level. For a class that you can't change, catch the error
 in the worker and raise your own, or return the reason with the batch. Give the loader a `timeout=`:
 it turns an endless wait into `RuntimeError: DataLoader timed out`.
 
@@ -101,7 +101,7 @@ FAILURE = Failure(
         "The class of the exception can't be found by its name. The worker's queue thread fails "
         "to pickle it, prints that error, and drops the message."
     ),
-    remedy="Define exceptions at module level, and give the loader a timeout.",
+    fix="Define exceptions at module level, and give the loader a timeout.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("Can't pickle local object", "Can't get local object")),

@@ -19,7 +19,7 @@ open file, a lock, a generator, a connection) can't be pickled. So the same scri
 to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
 the default.
 
-Remedy: keep what says how to get the handle (a path, a query, a named function instead of a
+Fix: keep what says how to get the handle (a path, a query, a named function instead of a
 lambda), and open the handle in each process that uses it. Drop the handle in `__getstate__`, so
 that a dataset that was used before the epoch can travel, too. Keep the process id next to the
 handle, so that a forked worker also opens its own (see `lazy_but_touched`).
@@ -128,7 +128,7 @@ FAILURE: Final = Failure(
         "EOFError: Ran out of input",
     ),
     cause="The dataset travels to a new interpreter as a pickle, and a handle can't be pickled.",
-    remedy="Open the handle once in each process that uses it, and drop it in __getstate__.",
+    fix="Open the handle once in each process that uses it, and drop it in __getstate__.",
     broken=broken,
     fixed=fixed,
     sign=Says(

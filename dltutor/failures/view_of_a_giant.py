@@ -11,7 +11,7 @@ much as the recording that you cut it from, for as long as anything keeps the sa
 tensor is an attribute of the dataset, a forked worker moves all of it into shared memory with the
 first sample, once for each worker.
 
-Remedy: `clone()` the slice before you return it. In the loop, compare
+Fix: `clone()` the slice before you return it. In the loop, compare
 `sample.untyped_storage().nbytes()` with `sample.nbytes`: they should be equal.
 
 Seen in: measured here. We found no public report.
@@ -82,7 +82,7 @@ FAILURE = Failure(
         "A slice shares the storage of the tensor that you cut it from, and a worker sends the "
         "whole storage."
     ),
-    remedy="Return a clone() of the slice.",
+    fix="Return a clone() of the slice.",
     broken=broken,
     fixed=fixed,
     sign=Costs(10),

@@ -14,7 +14,7 @@ A stream's `__len__` is used only for `len(loader)`, that is, for progress bars 
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns if more samples
 arrive than `__len__` said, but not if fewer do.
 
-Remedy: keep one source of truth. Compute once which samples exist, and let `__len__` and
+Fix: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be
 there.
 
@@ -86,7 +86,7 @@ FAILURE = Failure(
         "The sampler believes __len__, but the dataset computed that number separately from what "
         "__getitem__ can return."
     ),
-    remedy="Compute once which samples exist, and let __len__ and __getitem__ both use that.",
+    fix="Compute once which samples exist, and let __len__ and __getitem__ both use that.",
     broken=broken,
     fixed=fixed,
     sign=Counts(WINDOWS // 2),

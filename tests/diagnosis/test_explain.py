@@ -13,7 +13,7 @@ from unseen_messages import ORDINARY, UNSEEN
 from dltutor import explain
 from dltutor.diagnosis.logs import plain
 from dltutor.diagnosis.messages import anchor, messages
-from dltutor.failures import CATALOGUE, FACTS, NAMES, Says
+from dltutor.failures import CATALOG, FACTS, NAMES, Says
 from notebooks import NOTEBOOKS, read
 
 START = NOTEBOOKS / "00-start-here.ipynb"
@@ -200,7 +200,7 @@ def test_a_text_that_is_none_of_these_names_nothing() -> None:
 
 
 def test_every_failure_mode_that_raises_is_found_by_its_own_symptoms() -> None:
-    for failure in CATALOGUE:
+    for failure in CATALOG:
         if isinstance(failure.sign, Says) and failure.sign.end == "raised":
             assert names(" / ".join(failure.symptoms))[0] == failure.name
 
@@ -320,6 +320,6 @@ def test_the_piece_that_is_looked_for_first_is_in_whatever_a_text_matches() -> N
 
 def test_every_failure_mode_that_ends_a_run_with_words_has_a_text() -> None:
     with_texts = {cause for message in messages() for cause in message.causes}
-    for failure in CATALOGUE:
+    for failure in CATALOG:
         if isinstance(failure.sign, Says):
             assert failure.name in with_texts, failure.name

@@ -41,7 +41,7 @@ from dltutor.diagnosis.probes.waits import Waits
 from dltutor.diagnosis.rules import RULES, collect
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
-from dltutor.failures import CATALOGUE, FACTS, PROMISES
+from dltutor.failures import CATALOG, FACTS, PROMISES
 from dltutor.tables import MB
 
 WELL = Measures("finished", batches=4, counted=(64,), finished=(True,))
@@ -384,7 +384,7 @@ NEAR: list[tuple[str, str, Evidence]] = [
 
 def fits(evidence: Evidence) -> dict[str, Finding]:
     """What fits, by name."""
-    found = {each.name: RULES[each.name](evidence) for each in CATALOGUE}
+    found = {each.name: RULES[each.name](evidence) for each in CATALOG}
     return {name: finding for name, finding in found.items() if finding}
 
 
@@ -400,7 +400,7 @@ def test_what_only_looks_like_it_does_not_fit(name: str, why: str, evidence: Evi
 
 
 def test_every_failure_mode_has_evidence_that_fits() -> None:
-    assert {name for name, _ in FITS} == {each.name for each in CATALOGUE}
+    assert {name for name, _ in FITS} == {each.name for each in CATALOG}
 
 
 def test_a_finding_is_in_words_of_the_loader() -> None:

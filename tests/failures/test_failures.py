@@ -1,4 +1,4 @@
-"""Every failure mode of the catalogue, under every start method."""
+"""Every failure mode of the catalog, under every start method."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from digests import Delivered, digest
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.reproduction import reproduce
-from dltutor.failures import CATALOGUE, FACTS, NAMES, START_METHODS, Costs, Facts, Failure
+from dltutor.failures import CATALOG, FACTS, NAMES, START_METHODS, Costs, Facts, Failure
 from dltutor.failures.tools.facts import read_facts
 from dltutor.observation import Observation, observe
 
-every_failure = pytest.mark.parametrize("failure", CATALOGUE, ids=lambda failure: failure.name)
+every_failure = pytest.mark.parametrize("failure", CATALOG, ids=lambda failure: failure.name)
 
 
 def under(shows: bool) -> pytest.MarkDecorator:
@@ -35,7 +35,7 @@ def under(shows: bool) -> pytest.MarkDecorator:
                 id=f"{failure.name}-{method}",
                 marks=pytest.mark.thorough if is_thorough(failure, method) else (),
             )
-            for failure in CATALOGUE
+            for failure in CATALOG
             for method in START_METHODS
             if (method in failure.start_methods) == shows
         ],
@@ -153,7 +153,7 @@ LOSE_A_WORKER = ("dead_worker", "lost_cause")
     "failure",
     [
         failure
-        for failure in CATALOGUE
+        for failure in CATALOG
         if is_written_down(failure) and failure.name not in LOSE_A_WORKER
     ],
     ids=lambda failure: failure.name,
@@ -189,7 +189,7 @@ def test_without_workers_most_do_not_show(failure: Failure) -> None:
 def test_without_workers_the_broken_dataset_gives_the_same_samples_as_the_fixed_one(
     name: str,
 ) -> None:
-    failure = CATALOGUE[NAMES.index(name)]
+    failure = CATALOG[NAMES.index(name)]
     delivered = Delivered(failure.ordered)
     delivered(failure.broken(workers=0).loader)
     assert delivered.all() == delivered_alone(failure)
@@ -207,7 +207,7 @@ DIED_OF = {
 @pytest.mark.parametrize("name", DIED_OF)
 def test_what_a_spawned_worker_died_of_is_on_its_stderr_and_not_in_main(name: str) -> None:
     reason = DIED_OF[name]
-    case = CATALOGUE[NAMES.index(name)].broken(workers=1, start_method="spawn")
+    case = CATALOG[NAMES.index(name)].broken(workers=1, start_method="spawn")
     seen = observe(case.loader, consume=case.consume)
     assert (seen.end, [worker.exitcode for worker in seen.workers]) == ("worker died", [1])
     assert re.search(reason, " ".join(seen.stderr.split()))
@@ -216,19 +216,19 @@ def test_what_a_spawned_worker_died_of_is_on_its_stderr_and_not_in_main(name: st
 
 @every_failure
 def test_every_field_of_a_failure_is_filled(failure: Failure) -> None:
-    texts = [failure.name, failure.lesson, failure.cause, failure.remedy, *failure.symptoms]
+    texts = [failure.name, failure.lesson, failure.cause, failure.fix, *failure.symptoms]
     assert all(text and text == text.strip() for text in texts) and failure.symptoms
     assert failure.name.isidentifier()
     assert failure.lesson.isdigit() and len(failure.lesson) == 2
     assert set(failure.start_methods) <= set(START_METHODS) and failure.start_methods
-    assert all(field.endswith(".") for field in (failure.cause, failure.remedy))
+    assert all(field.endswith(".") for field in (failure.cause, failure.fix))
 
 
 @pytest.mark.parametrize("facts", FACTS, ids=lambda facts: facts.name)
 def test_the_facts_that_are_read_without_importing_it_are_those_of_the_failure(
     facts: Facts,
 ) -> None:
-    failure = CATALOGUE[NAMES.index(facts.name)]
+    failure = CATALOG[NAMES.index(facts.name)]
     assert asdict(facts) == {field.name: getattr(failure, field.name) for field in fields(Facts)}
 
 
@@ -250,7 +250,7 @@ def test_the_module_of_a_failure_is_its_reference_page(failure: Failure) -> None
     module = import_module(f"dltutor.failures.{failure.name}")
     assert module.FAILURE is failure
     told = " ".join(module.__doc__.replace("`", "").split())
-    for word in ("Symptom: ", "Remedy: ", "Seen in: "):
+    for word in ("Symptom: ", "Fix: ", "Seen in: "):
         assert word in told
     for text in failure.symptoms:
         assert text.replace("`", "").partition(": ")[0] in told
@@ -262,7 +262,7 @@ def test_a_case_takes_workers_and_start_method(failure: Failure, make: str) -> N
     makes = getattr(failure, make)
     assert makes.__kwdefaults__.items() >= {("workers", 2), ("start_method", "fork")}
     loader = makes(workers=3, start_method="spawn").loader
-    if loader.num_workers == 0:  # where the remedy is not to have workers
+    if loader.num_workers == 0:  # where the fix is not to have workers
         assert make == "fixed"
         return
     assert loader.num_workers == 3
@@ -270,9 +270,9 @@ def test_a_case_takes_workers_and_start_method(failure: Failure, make: str) -> N
 
 
 def test_names_are_unique_and_in_the_order_of_the_lessons() -> None:
-    assert tuple(failure.name for failure in CATALOGUE) == NAMES
+    assert tuple(failure.name for failure in CATALOG) == NAMES
     assert len(set(NAMES)) == len(NAMES)
-    assert [f.lesson for f in CATALOGUE] == sorted(f.lesson for f in CATALOGUE)
+    assert [f.lesson for f in CATALOG] == sorted(f.lesson for f in CATALOG)
 
 
 def test_the_digest_of_a_batch_sees_a_difference() -> None:

@@ -94,7 +94,7 @@ def test_a_folder_has_its_ticket_its_records_and_a_job(incident: Incident, tmp_p
 
 
 @each_incident
-def test_its_causes_are_of_the_catalogue_and_its_places_in_its_files(
+def test_its_causes_are_of_the_catalog_and_its_places_in_its_files(
     incident: Incident, tmp_path: Path
 ) -> None:
     incident.lay_out(tmp_path / "it")
@@ -141,7 +141,7 @@ def test_the_four_lines_that_count_show_blocks_that_arrive_twice(tmp_path: Path)
         assert set(names["times"].values()) == seen
 
 
-def test_the_list_of_causes_has_the_whole_catalogue() -> None:
+def test_the_list_of_causes_has_the_whole_catalog() -> None:
     listed = " ".join(names for _, names in causes().rows).replace("\n", " ")
     assert set(listed.replace(",", " ").split()) == set(NAMES)
 

@@ -1,4 +1,4 @@
-"""The cheat sheet has every failure mode, and is the one that the catalogue makes."""
+"""The cheat sheet has every failure mode, and is the one that the catalog makes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import cheatsheet
 import pytest
 
-from dltutor.failures import CATALOGUE
+from dltutor.failures import CATALOG
 
 
 def test_the_cheat_sheet_is_current() -> None:
@@ -19,7 +19,7 @@ def test_every_failure_mode_has_one_row_of_five_cells() -> None:
     rows = [row for row in rows if not row.startswith(("| you see", "| ---"))]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 6 for row in rows)
     names = [re.search(r"\[`(\w+)`\]", row.rpartition(" | ")[2]) for row in rows]
-    assert sorted(name[1] for name in names if name) == sorted(f.name for f in CATALOGUE)
+    assert sorted(name[1] for name in names if name) == sorted(f.name for f in CATALOG)
 
 
 def test_its_links_lead_to_files() -> None:

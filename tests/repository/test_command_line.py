@@ -15,16 +15,16 @@ from fresh_interpreter import run_fresh
 
 import dltutor
 from dltutor.__main__ import main
-from dltutor.failures import CATALOGUE, FACTS
+from dltutor.failures import CATALOG, FACTS
 
 
 def test_list_names_every_failure_mode(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines] == [[f.lesson, f.name] for f in CATALOGUE]
+    assert [line.split()[:2] for line in lines] == [[f.lesson, f.name] for f in CATALOG]
 
 
-def test_explain_tells_lesson_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_tells_lesson_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "OSError: image file is", "truncated (11 bytes not processed)"]) == 0
     told = capsys.readouterr().out
     for words in ("corrupt_images (lesson 01)", "why ", "do ", "dltutor show corrupt_images"):
@@ -136,12 +136,12 @@ def test_list_takes_one_lesson(capsys: pytest.CaptureFixture[str]) -> None:
         assert told.out == "" and f"(01 to 13), got {lesson!r}" in told.err
 
 
-def test_the_catalogue_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_catalog_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [each["name"] for each in listed] == [facts.name for facts in FACTS]
     assert listed[0]["symptoms"] == list(FACTS[0].symptoms)
-    assert set(listed[0]) == {"name", "lesson", "promise", "symptoms", "cause", "remedy"}
+    assert set(listed[0]) == {"name", "lesson", "promise", "symptoms", "cause", "fix"}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])

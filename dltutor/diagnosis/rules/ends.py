@@ -254,10 +254,10 @@ def unpicklable_handle(evidence: Evidence) -> Finding | None:
     if alone is not None and alone.well:
         said += f". Without workers, it delivered {alone.batches} batches"
     paths = ", ".join(f"`{each}`" for each, _, _ in travel.cannot)
-    return Finding("shown", f"{said}.", paths, _remedy_for(path, kind, error))
+    return Finding("shown", f"{said}.", paths, _fix_for(path, kind, error))
 
 
-def _remedy_for(path: str, kind: str, error: str) -> str:
+def _fix_for(path: str, kind: str, error: str) -> str:
     # `kind` is a class, "lambda", or "function NAME".
     if kind == "lambda" or kind.startswith("function"):
         return f"Replace `{path}` with a named function that a module defines."

@@ -38,7 +38,7 @@ class Facts:
         promise: The promise that the failure mode breaks.
         symptoms: What you see, with each symptom in the words you'd type into a search engine.
         cause: Why the failure happens, in one or two sentences.
-        remedy: What to do at work, in one or two sentences.
+        fix: What to do at work, in one or two sentences.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Facts:
     promise: Promise
     symptoms: tuple[str, ...]
     cause: str
-    remedy: str
+    fix: str
 
 
 def read_facts(name: str) -> Facts:

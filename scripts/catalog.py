@@ -1,6 +1,6 @@
 """Run failure modes repeatedly, with every start method, and print how often each one failed.
 
-    python scripts/catalogue.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
+    python scripts/catalog.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 
 With `--load`, one busy process per core runs at the same time. A run fails if the broken case
 doesn't show its sign next to the fixed one, or if the sign shows under a start method that the

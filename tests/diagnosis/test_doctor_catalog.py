@@ -8,7 +8,7 @@ from __future__ import annotations
 import doctor
 import pytest
 
-from dltutor.failures import CATALOGUE, Failure
+from dltutor.failures import CATALOG, Failure
 
 #: One that raises and one that is silently wrong. Each takes two interpreters and two visits.
 EACH_TIME = ("corrupt_images", "repeated_stream")
@@ -19,7 +19,7 @@ EACH_TIME = ("corrupt_images", "repeated_stream")
     "failure",
     [
         pytest.param(each, marks=() if each.name in EACH_TIME else pytest.mark.thorough)
-        for each in CATALOGUE
+        for each in CATALOG
     ],
     ids=lambda each: each.name,
 )
