@@ -143,8 +143,8 @@ def reseeds(**loader: Any) -> Evidence:
 def kept(again: str = "vwxy", **others: Any) -> Evidence:
     """Workers that stay deliver four samples again, and another seed gives other samples."""
     runs = {"reseeded": run("vwxy"), "repeated": run(again), "alone": run("ijklmn", "ijklmn")}
-    stays = replace(PARTS, persistent=True)
-    return ill(run("abcdef", "abcdgh"), **{"parts": stays} | runs | others)
+    apart = {"parts": replace(PARTS, persistent=True), "fetched": Fetched(looked=16)}
+    return ill(run("abcdef", "abcdgh"), **apart | runs | others)
 
 
 # The promise, what breaks it, and what is near and breaks none.
@@ -309,6 +309,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         kept(),
         kept("vwxz"),  # the samples differ with the same seed, too, like a process's pid
         kept(parts=PARTS),
+        kept(fetched=Fetched(looked=16, together=True)),
         kept(reseeded=run("ijkl"), repeated=run("ijkl")),
     ),
     "one field of one worker an epoch later": (

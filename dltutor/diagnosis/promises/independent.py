@@ -148,9 +148,11 @@ def _by_worker(drawn: Sequence[str], size: int, count: int) -> list[tuple[str, .
 def kept(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that draw random numbers once for each sample, and keep the sample."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
-    once, again = evidence.reseeded, evidence.repeated
+    once, again, fetched = evidence.reseeded, evidence.repeated, evidence.fetched
     if not parts.persistent or samples is None or samples.random or samples.joined:
         return
+    if fetched is None or fetched.together:
+        return  # the seed may decide only which samples are padded together
     if evidence.alone is None or once is None or again is None or not all(run.drawn[:2]):
         return
     # A sample that holds a process's pid differs from run to run with the same seed, too.
