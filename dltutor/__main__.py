@@ -165,7 +165,7 @@ def _explain(chosen: argparse.Namespace) -> int:
     except NotReadable as error:
         return _refuse(str(error))
     if not log.strip():
-        print("There is nothing to explain: give an error message, a file, or a log on stdin.")
+        print("There's nothing to explain. Give an error message, a file, or a log on stdin.")
         return 1
     matches = explain(log)
     if not matches:

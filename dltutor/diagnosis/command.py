@@ -159,7 +159,12 @@ def _time_import(target: str, loop: partial[object] | None, limit: float) -> tup
             "`if __name__ == '__main__':`"
         )
     if ended.stopped:
-        raise NoLoader(f"making the loader was stopped, because it used too much {ended.stopped}")
+        why = {
+            "memory": "it used too much memory",
+            "processes": "it started too many processes",
+            "handlers": "a function that was registered to run at a fork didn't return",
+        }
+        raise NoLoader(f"making the loader was stopped, because {why[ended.stopped]}")
     raise NoLoader(f"making the loader ended its process with exit code {ended.status}")
 
 

@@ -136,7 +136,7 @@ class Diagnosis:
             )
         if self.untried:
             steps.append(
-                "Give it more time, so that it gets through all questions: `deadline=120`."
+                "Give the doctor more time, so that it can answer all questions: `deadline=120`."
             )
         steps.append(
             "Watch a longer run. `dltutor.observe(loader, live=True, deadline=600)` shows what "

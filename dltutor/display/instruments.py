@@ -160,7 +160,7 @@ class Monitor:
     """A chart of this process and everything that it starts, which `monitor` makes."""
 
     def __init__(self) -> None:
-        self._screen = Screen("This kernel", window=_MONITORED, alone=True)
+        self._screen = Screen("This notebook", window=_MONITORED, alone=True)
         self._recorder = Recorder(
             period=_MONITOR_PERIOD, listeners=self._screen.listeners, roles=WorkerNames()
         )

@@ -86,7 +86,7 @@ class Throughput:
         if len(self.speeds) == 1:
             return f"Only {best} was measured, so there's nothing to compare it with."
         if self.unfinished:
-            return f"Take {self.take} of those that were measured."
+            return f"Take {self.take}, the best of the numbers that were measured."
         if self.take == best == self.speeds[-1].workers > 0:
             return f"Take {best}, the most that was tried. If samples wait for I/O, try more."
         if self.take == best:
@@ -114,7 +114,7 @@ class Throughput:
 
     def _missing(self) -> list[str]:
         reasons = (
-            (self.too_short, "An epoch has too few batches for them."),
+            (self.too_short, "An epoch has too few batches for that many workers."),
             (self.unfinished, "The deadline passed first. Use a longer deadline or fewer counts."),
         )
         return [

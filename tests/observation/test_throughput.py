@@ -140,7 +140,7 @@ def test_what_was_measured_is_kept_when_the_deadline_comes() -> None:
     for told in (str(found), found._repr_html_()):
         assert "Only 0 was measured" in told and "Not measured: 2, 4." in told
         assert "take this" not in told
-    assert "Take 2 of those" in replace(speeds(w0=(100,), w2=(190,)), unfinished=(4,)).why
+    assert "Take 2" in replace(speeds(w0=(100,), w2=(190,)), unfinished=(4,)).why
 
 
 def test_with_little_time_there_are_fewer_runs() -> None:

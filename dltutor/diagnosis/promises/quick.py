@@ -211,11 +211,13 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
             "the expensive ones."
         )
         fix = "Mix the order in which the sampler deals out cheap and expensive batches."
-    shares = [f"W{number} {100 * sum(each) / 2:.0f}" for number, each in enumerate(run.idle)]
+    shares = [
+        f"W{number} for {100 * sum(each) / 2:.0f} percent" for number, each in enumerate(run.idle)
+    ]
     yield Finding(
         "shown",
-        f"In an epoch the loop waited {duration(run.waited_for)} for batches. Of that time, the "
-        f"workers had nothing left to do for: {', '.join(shares)} percent.",
+        f"In an epoch, the loop waited {duration(run.waited_for)} for batches. Of that time, some "
+        f"workers had nothing left to do: {', '.join(shares)}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
         fix,
         cause=cause,
