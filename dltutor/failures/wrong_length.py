@@ -11,8 +11,8 @@ ends early and is too short to be stacked unless it's alone in its batch, or, wi
 silently a sample that was already there.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
-schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if something called
-`len(loader)` and more batches arrive than `__len__` promised samples.
+schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if
+something called `len(loader)` and more batches arrive than `__len__` promised samples.
 
 Fix: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be
