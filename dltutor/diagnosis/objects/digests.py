@@ -87,12 +87,12 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
     found = list(leaves(batch))
     if any(rows(leaf) != count for _, leaf in found):
         return {}
-    return {path: [digest(leaf[row]) for row in range(count)] for path, leaf in found}
+    return {path: _rows(leaf) for path, leaf in found}
 
 
 def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a digest of each sample, given the digests that `split_fields` returns."""
-    return [digest(each) for each in zip(*fields.values(), strict=True)]
+    return [_short("".join(each).encode()) for each in zip(*fields.values(), strict=True)]
 
 
 def size(thing: Any) -> int:
@@ -110,6 +110,21 @@ def rows(leaf: Any) -> int:
     """Return the length of a tensor's or array's first dimension, or -1 for anything else."""
     size = attribute(leaf, "shape")
     return int(size[0]) if is_a(size, tuple) and size else -1
+
+
+def _rows(leaf: Any) -> list[str]:
+    # Return a digest of each row. Hashing the rows of one array is ten times as fast as taking each
+    # row's digest, and a loop's batches shouldn't have to wait.
+    with suppress(Exception):  # a tensor that numpy can't hold
+        array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
+        if array.dtype != object:
+            kind = f"{array.dtype}{array.shape[1:]}".encode()
+            return [_short(kind, np.ascontiguousarray(row).tobytes()) for row in array]
+    return [digest(row) for row in leaf]
+
+
+def _short(*parts: bytes) -> str:
+    return hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
 
 
 def _attributes_hold_data(thing: Any) -> bool:
