@@ -6,19 +6,36 @@ Only the pytest that `notebook_runs.validate` starts loads it, with `-p nbval_ke
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Generator
 from queue import Empty
 from typing import Any
 
+import nbval.kernel
 import nbval.plugin
 import pytest
+from jupyter_client.manager import KernelManager
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell
 from tag_promises import broken_promises
 
 IDLE_TIMEOUT = 30
 """Seconds for a kernel's `idle` to follow its reply. nbval's 5 is too short on a busy machine."""
+
+
+class PrivateSockets(KernelManager):
+    """Talks to its kernel through files in a folder of its own.
+
+    TCP ports are chosen before the kernel starts, and while it imports its modules, another process
+    may take one. The kernel then dies with "Address already in use".
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.folder = tempfile.mkdtemp(prefix="kernel-")
+        # The path is absolute, because the kernel starts in the notebook's folder.
+        super().__init__(transport="ipc", ip=os.path.join(self.folder, "ipc"), **options)
 
 
 class LearnersKernel(RunningKernel):
@@ -52,9 +69,11 @@ class LearnersKernel(RunningKernel):
         # that would have unlinked its semaphores.
         self.kc.stop_channels()
         self.km.shutdown_kernel(now=False)
+        shutil.rmtree(self.km.folder, ignore_errors=True)
 
 
 nbval.plugin.RunningKernel = LearnersKernel
+nbval.kernel.KernelManager = PrivateSockets
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

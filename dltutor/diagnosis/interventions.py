@@ -83,6 +83,15 @@ def _seeded_once(evidence: Evidence) -> bool:
     return alone is not None and reseeded is not None and alone.lacks(reseeded) > 0
 
 
+def _may_change_batches(evidence: Evidence) -> bool:
+    # Return whether your loop may change batches in place, and so what arrives later.
+    samples = evidence.samples
+    if not evidence.parts.loop or samples is None or samples.random or samples.joined:
+        return False
+    found = with_workers(evidence)
+    return evidence.run.well and found is not None and found.any
+
+
 def _resumed(evidence: Evidence) -> bool:
     # Return whether an iteration went on after another had restarted the iterator that both use.
     run = evidence.run
@@ -99,7 +108,7 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
         return False
     if run.end == "raised":
         return run.raised is not None
-    if evidence.parts.stream and run.lacks(alone):
+    if evidence.parts.stream and (run.lacks(alone) or run.lengths != alone.lengths):
         return True
     return run.well and not samples.random and not samples.again and alone.lacks(run) > 0
 
@@ -250,6 +259,15 @@ INTERVENTIONS: Final = (
         _decided_by_seed,
         {},
         **_ONE_SEED,
+    ),
+    _run(
+        "copied",
+        "Do the same samples arrive if the loop gets a copy of each batch?",
+        14.0,
+        _may_change_batches,
+        {},
+        options=(partial(_at_most, 6.0), _epochs_to_run),
+        copies=True,
     ),
     _run(
         "not_kept",

@@ -33,6 +33,7 @@ from dltutor.diagnosis.probes import copies, fetched, leftovers, recomputed, reo
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
+from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Subject, Unanswered
@@ -403,6 +404,87 @@ def test_a_sampler_that_sets_the_global_generator() -> None:
     assert not ask(fetched, Rows(), sampler=Reseeds(anew=True), generator=own).seeds
 
 
+class Scaled(np.ndarray[Any, Any]):
+    """An array that knows its scale, also when it's pickled, or only here."""
+
+    scale = 1.0
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.scale = getattr(other, "scale", 1.0)
+
+
+class Kept(Scaled):
+    def __reduce__(self) -> Any:
+        return scaled, (np.asarray(self), self.scale, Kept)
+
+
+def scaled(numbers: Any, scale: float, kind: Any) -> Any:
+    array = np.asarray(numbers).view(kind)
+    array.scale = scale
+    return array
+
+
+class Scales(Rows):
+    """Arrays of a class, or tensors with an attribute."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __getitem__(self, index: int) -> Any:
+        if self.kind:
+            return scaled([index], 0.5, self.kind)
+        row: Any = torch.tensor([index])
+        row.scale = 0.5
+        return row
+
+
+def test_attributes_that_get_lost_on_the_way_to_main() -> None:
+    assert ask(fetched, Scales(Scaled), collate_fn=as_it_is).lost[:1] == (("[0]", "scale"),)
+    assert ask(fetched, Scales(None), collate_fn=as_it_is).lost[:1] == (("[0]", "scale"),)
+    assert ask(fetched, Scales(Kept), collate_fn=as_it_is).lost == ()
+    assert ask(fetched, Scales(None)).lost == ()  # the batch is a new tensor
+
+
+class Standing(Rows):
+    """Samples are parts of one tensor in shared memory."""
+
+    def __init__(self) -> None:
+        self.all = torch.arange(64.0).reshape(32, 2).share_memory_()
+
+    def __getitem__(self, index: int) -> Any:
+        return self.all[index]
+
+
+def adds_one(loader: Any) -> None:
+    for _ in range(2):
+        for row in loader:
+            row += 1
+
+
+def test_a_loop_that_changes_batches_in_place_and_one_that_gets_copies() -> None:
+    def asked(copies: bool) -> list[bool]:
+        loader = DataLoader(Standing(), batch_size=None, num_workers=2, **FORK)
+        found = runner.run(Subject(loader, adds_one, 1, PATIENCE), copies=copies, epochs=1)
+        return [found.finished == (True, True), found.passes[0] == found.passes[1]]
+
+    assert in_fork(lambda: asked(copies=True), PATIENCE) == [True, True]
+    assert in_fork(lambda: asked(copies=False), PATIENCE) == [True, False]
+
+
+class Lazy(Rows):
+    """Makes its generator when the first sample is drawn."""
+
+    rng: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        self.rng = self.rng or np.random.default_rng(3)
+        return super().__getitem__(index) + self.rng.random()
+
+
+def test_a_generator_that_the_first_sample_makes_is_held_like_any_other() -> None:
+    assert ask(reordered, Lazy()).differ == 0
+
+
 class Whole(Rows):
     """Makes whole batches, which hold the rows that were asked for, or the next ones."""
 
@@ -432,6 +514,7 @@ def test_a_field_is_compared_by_itself_if_batches_can_be_taken_apart() -> None:
     assert {*fields} == {"['row']", "['noise']"} and len(set(fields["['row']"])) == 3
     assert digests.joined(fields) == digests.split(batch, 3)
     assert digests.split_fields({**batch, "name": "a"}, 3) == {}
+    assert len(set(digests.split_fields({**batch, "name": ["a", "b", "a"]}, 3)["['name']"])) == 2
     assert digests.split_fields(batch, 2) == {}
 
 

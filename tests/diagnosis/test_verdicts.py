@@ -129,6 +129,13 @@ GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samp
 SEEDED = run("abc", state="the same")
 
 
+def in_new_interpreters(forked: str) -> Evidence:
+    """Spawned workers deliver other samples in each epoch, and forked ones these."""
+    parts = replace(SPAWN, persistent=True)
+    spawned, alone = run("efgh", "ijkl"), run("abcd", "abcd")
+    return ill(spawned, alone=alone, reseeded=run("abcd"), forked=run(forked), parts=parts)
+
+
 def reseeds(**loader: Any) -> Evidence:
     """A sampler sets the global generator, and the first epoch's workers were started before."""
     return ill(
@@ -192,6 +199,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "complete",
         stream(run("abcd", "efgh"), run("ijklqr", "mnopst")),
         stream(run("abcd", "efgh"), run("ijkl", "mnop")),
+        stream(run("abcd", "efgh"), run("ijkl", "mnop"), forked=run("qrstuv")),
     ),
     "other counts each time": (
         "complete",
@@ -282,6 +290,23 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "same",
         stream(run("abcax"), run("abcbc"), reseeded=run("abcbc")),
         stream(run("abcab"), run("abcbc"), reseeded=run("abcbc")),  # longer than the data
+    ),
+    "the loop changes batches in place": (
+        "same",
+        ill(copied=run("124")),
+        ill(copied=RUN),
+        ill(copied=run("124", end="hung")),
+    ),
+    "an attribute is lost on the way": (
+        "same",
+        ill(fetched=Fetched(lost=(("[0]", "scale"),))),
+        ill(fetched=Fetched()),
+        ill(fetched=Fetched(lost=(("[0]", "scale"),)), parts=replace(PARTS, workers=0)),
+    ),
+    "only in new interpreters, and new in each epoch": (
+        "same",
+        in_new_interpreters(forked="abcd"),
+        in_new_interpreters(forked="ijkl"),  # the samples are random there, too
     ),
     # independent
     "shuffled alike": (

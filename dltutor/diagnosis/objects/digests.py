@@ -81,13 +81,13 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
         count: The number of samples in the batch.
 
     Returns:
-        For each tensor or array in the batch, one digest per row. Empty if the batch holds anything
-        else, or if a tensor or array has another number of rows.
+        For each tensor, array, or list of strings in the batch, one digest per row. Empty if the
+        batch holds anything else, or if one of these has another number of rows.
     """
-    found = list(leaves(batch))
-    if any(rows(leaf) != count for _, leaf in found):
+    found = list(_columns(batch, count))
+    if any(column is None for _, column in found):
         return {}
-    return {path: _rows(leaf) for path, leaf in found}
+    return {path: _rows(column) for path, column in found}
 
 
 def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
@@ -112,12 +112,29 @@ def rows(leaf: Any) -> int:
     return int(size[0]) if is_a(size, tuple) and size else -1
 
 
+def _columns(
+    thing: Any, count: int, path: str = "", depth: int = _DEEP
+) -> Iterator[tuple[str, Any]]:
+    # Yield each part that has one row per sample, or None for a part that hasn't, with paths.
+    if rows(thing) == count or (foreign.length(thing) == count and _are_strings(thing)):
+        yield path, thing
+    elif depth == 0 or (parts := parts_of(thing)) is None:
+        yield path, None
+    else:
+        for name, part in parts:
+            yield from _columns(part, count, f"{path}[{foreign.text(name)}]", depth - 1)
+
+
+def _are_strings(thing: Any) -> bool:
+    return is_a(thing, list) and all(is_a(each, str) for _, each in foreign.elements(thing))
+
+
 def _rows(leaf: Any) -> list[str]:
     # Return a digest of each row. Hashing the rows of one array is ten times as fast as taking each
     # row's digest, and a loop's batches shouldn't have to wait.
     with suppress(Exception):  # a tensor that numpy can't hold
         array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
-        if array.dtype != object:
+        if array.dtype != object and not is_a(leaf, list):
             kind = f"{array.dtype}{array.shape[1:]}".encode()
             return [_short(kind, np.ascontiguousarray(row).tobytes()) for row in array]
     return [digest(row) for row in leaf]

@@ -9,9 +9,10 @@ times.
 from __future__ import annotations
 
 import copy
+import pickle
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -27,7 +28,7 @@ from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
-from dltutor.observation.foreign import attribute, elements, is_a, kind_of
+from dltutor.observation.foreign import attribute, attributes_of, elements, is_a, kind_of
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
@@ -36,6 +37,7 @@ _BATCHES: Final = 4
 _FOR: Final = 4.0  # seconds to compare batches
 _LONG: Final = 1.0  # seconds per batch; above this, drawing a batch three times takes too long
 _MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
+_FEW: Final = 4  # the most lost attributes to record
 _ROWS: Final = 128  # the most samples in a batch to tell apart
 _SHUFFLES: Final = (
     *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
@@ -57,6 +59,8 @@ class Fetched:
             samples that have the field, samples].
         crossed: Fields with rows in a different order than in the first field, each as [field,
             first field].
+        lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
+            value when a worker sends the batch, each as [path of the array, attribute].
         overwritten: Whether a batch changes when the collate function makes another one.
         together: Whether samples in a batch differ from those in batches of one, as with padding.
         reused: Whether the sampler changes a batch of indices after dealing it out.
@@ -73,6 +77,7 @@ class Fetched:
     ragged: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
     overwritten: bool = False
     together: bool = False
     reused: bool = False
@@ -104,6 +109,7 @@ def ask(subject: Subject) -> Fetched:
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
     crossed: dict[str, str] = {}
+    lost: dict[tuple[str, str], None] = {}
     together = overwritten = False
     for keys in batches:
         if time.monotonic() > until:
@@ -113,6 +119,7 @@ def ask(subject: Subject) -> Fetched:
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
+            lost |= dict.fromkeys(_lost(held))
             # Join as many samples as before, because a buffer may depend on the batch size.
             subject.inner.collate_fn(samples[::-1])
             overwritten = overwritten or digest(held) != digest(batch)
@@ -131,6 +138,7 @@ def ask(subject: Subject) -> Fetched:
         ragged=tuple((name, *found) for name, found in ragged.items()),
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
+        lost=tuple(lost)[:_FEW],
         overwritten=overwritten,
         together=together,
         reused=reused,
@@ -232,6 +240,18 @@ def _fields(
             dropped.setdefault(name, (count, len(samples)))
         elif rows(came[name]) == count:
             ragged.setdefault(name, (count, len(samples)))
+
+
+def _lost(batch: Any) -> Iterator[tuple[str, str]]:
+    # torch sends a tensor without its attributes, and numpy an array without those of its class.
+    for path, leaf in leaves(batch):
+        if type(leaf) is torch.Tensor:
+            yield from ((path, name) for name in attributes_of(leaf))
+        elif is_a(leaf, np.ndarray) and type(leaf) is not np.ndarray:
+            sent = attributes_of(pickle.loads(pickle.dumps(leaf)))
+            for name, value in attributes_of(leaf).items():
+                if name not in sent or digest(sent[name]) != digest(value):
+                    yield path, name
 
 
 def _together(alone: list[Any], batch: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -127,7 +128,10 @@ class _Drawn:
 
 
 def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: bool) -> _Drawn:
-    pins, before = Pins(dataset), _sizes(dataset) if look else {}
+    before = _sizes(dataset) if look else {}
+    with suppress(Exception):  # a dataset may make a generator when it draws its first sample
+        dataset[next(iter(seeds))]
+    pins = Pins(dataset)
     found: dict[Any, str] = {}
     seconds, until = 0.0, time.monotonic() + _LONGEST
     for key in keys:

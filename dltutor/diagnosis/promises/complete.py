@@ -27,15 +27,29 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
         return  # the stream's length is random, or the same in both runs
     first, second = ours
     came = f"both have {first}" if first == second else f"they have {first} and {second}"
+    said = (
+        f"Without workers, two epochs have {theirs[0]} samples each. With {parts.workers} workers, "
+        f"{came}."
+    )
+    forked = evidence.forked
+    if forked is not None and forked.finished[:1] == (True,) and forked.counted[0] == theirs[0]:
+        yield Finding(
+            "shown",
+            f"{said} With forked workers, it's {theirs[0]}, too.",
+            parts.where,
+            "Divide by what all processes agree on: a position, or `zlib.crc32` of a name.",
+            cause="What divides the stream depends on something that differs between new "
+            "interpreters, such as `hash()` of a string, `id()`, or the order of a set.",
+            promise="complete",
+        )
+        return
     yield Finding(
         "shown",
-        f"Without workers, two epochs have {theirs[0]} samples each. With {parts.workers} workers, "
-        f"{came}.",
+        said,
         parts.where,
         "Count what each worker delivers, and compare it with what there is. Look for what ends an "
         "iteration early: `zip` stops at the shortest, `next()` without a default ends a generator "
-        "or raises StopIteration, and `drop_last` drops the end of each worker's share. Spawned "
-        "workers don't agree on `hash()` of a string, so don't divide by that.",
+        "or raises StopIteration, and `drop_last` drops the end of each worker's share.",
         cause="Each worker iterates its own copy of the dataset, and how many samples that gives "
         "depends on how many workers there are. Some samples are lost, or arrive more than once.",
         promise="complete",

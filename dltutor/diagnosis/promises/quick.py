@@ -9,7 +9,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.probes.workerless import LOST, NO_GAIN, SLOWER
 from dltutor.diagnosis.words import duration
-from dltutor.tables import size
+from dltutor.tables import MB, size
 
 _KB: Final = 1024
 _REREAD: Final = 3  # times the bytes of all files that the drawn samples are in
@@ -42,8 +42,8 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
     each, times = samples.read / samples.looked, samples.read / samples.of_files
     if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
         return
-    if samples.typical < _COSTLY:
-        return  # the operating system has the files in memory
+    if each < MB and samples.typical < _COSTLY:
+        return  # it isn't much, and the operating system has the files in memory
     yield Finding(
         "shown",
         f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "

@@ -65,6 +65,49 @@ def fields(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def lost(evidence: Evidence) -> Iterator[Finding]:
+    """Find attributes of arrays and tensors that don't get through to main."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.lost or not parts.workers:
+        return
+    path, name = fetched.lost[0]
+    yield Finding(
+        "shown",
+        f"`batch{path}` has an attribute `{name}`. If a worker makes the batch, the attribute "
+        "doesn't reach your loop, or it has another value there.",
+        f"collate_fn={parts.collate}" if parts.collate else parts.where,
+        "Return the value beside the tensor or array, as a field of the sample. Or define "
+        "`__reduce__` in the array's class, so that the attribute is pickled with it.",
+        cause="A worker sends a tensor as its storage, and pickles an array as its numbers. "
+        "Attributes that were set on it aren't part of either.",
+        promise="same",
+    )
+
+
+def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
+    """Find a loop that changes batches in place, and with them what the dataset keeps."""
+    run, copied = evidence.run, evidence.copied
+    if copied is None or not copied.well:
+        return
+    for epoch in range(len(copied.passes)):
+        found = between(run, copied, epoch, in_order=True)
+        if found is None or not found.any:
+            continue
+        yield Finding(
+            "shown",
+            f"In epoch {epoch}, {found.more} of {found.came} {found.unit} come out differently "
+            "than if your loop gets a copy of each batch.",
+            evidence.parts.where,
+            "In your loop, compute a new tensor instead of changing the batch in place "
+            "(`x = x - x.mean()` instead of `x -= x.mean()`). Or have the dataset return copies.",
+            cause="Your loop changes batches in place. A batch is in memory that main shares with "
+            "the worker, so if a sample is part of something that the dataset keeps, later samples "
+            "change with it.",
+            promise="same",
+        )
+        return
+
+
 def crossed(evidence: Evidence) -> Iterator[Finding]:
     """Find fields of a batch whose rows belong to different samples."""
     fetched, parts = evidence.fetched, evidence.parts
@@ -170,14 +213,13 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "calls `iter()` on it twice when there are workers.",
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
-    forked, alone = evidence.forked, evidence.alone
-    if parts.stream and forked is not None and alone is not None and forked.covers(alone):
+    if _only_forked(evidence):
+        what = "What divides the stream" if parts.stream else "A sample"
         return (
             parts.where,
-            "Forked workers deliver every sample. What divides the stream depends on something "
-            "that differs between new interpreters, such as `hash()` of a string, `id()`, or the "
-            "order of a set.",
-            "Divide by what all processes agree on: a position, or `zlib.crc32` of a name.",
+            f"Forked workers deliver main's samples. {what} depends on something that differs "
+            "between new interpreters, such as `hash()` of a string, `id()`, or a set's order.",
+            "Use what all processes agree on: a position, or `zlib.crc32` of a name.",
         )
     if parts.stream:
         return (
@@ -201,7 +243,7 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     fetched, parts = evidence.fetched, evidence.parts
     if found.epoch and not parts.ordered and (fetched is None or fetched.together):
         return False  # in another order, samples are padded or batched differently
-    if not found.epoch and _random_in_workers(evidence.run):
+    if not found.epoch and _random_in_workers(evidence.run) and not _only_forked(evidence):
         return False
     if alone is not None and reseeded is not None and not found.epoch:
         # If the loop itself sets the seed, a run with another seed shows nothing.
@@ -212,6 +254,12 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
             return not difference.any
     plain = samples is not None and not (samples.random or samples.again or samples.joined)
     return plain and samples is not None and samples.looked > 0 and not evidence.parts.stream
+
+
+def _only_forked(evidence: Evidence) -> bool:
+    # Return whether forked workers deliver what main does. They're only tried if others don't.
+    forked, alone = evidence.forked, evidence.alone
+    return forked is not None and alone is not None and forked.covers(alone)
 
 
 def _random_in_workers(run: Measures) -> bool:

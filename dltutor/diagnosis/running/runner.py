@@ -39,6 +39,7 @@ def run(
     content: bool = True,
     epochs: int | None = None,
     own_loop: bool = False,
+    copies: bool = False,
     seed: int | None = None,
     set_epochs: bool = False,
 ) -> Measures:
@@ -52,6 +53,7 @@ def run(
         content: Whether to take digests of what arrives.
         epochs: How many epochs to run. If None, `subject.epochs`.
         own_loop: Whether to use a plain loop even if there's a training loop.
+        copies: Whether to give the loop a copy of each batch.
         set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
         seed: The seed for `Subject.seed`. If None, nothing is seeded.
     """
@@ -63,7 +65,7 @@ def run(
             patience = max(STARTING, subject.seconds / 2)  # more with a longer deadline
     patience = _patience(subject, patience)
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
-    watch = Watch(subject, seconds, content)
+    watch = Watch(subject, seconds, content, copies)
     loop = subject.loop
     state: dict[str, Any] = {"result": None, "enough": False, "epochs_told": 0, "asked": False}
 

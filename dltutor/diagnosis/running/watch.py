@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import multiprocessing
 import os
@@ -43,11 +44,15 @@ class Watch:
         subject: The loader.
         seconds: After how many seconds to end the run by raising Enough.
         content: Whether to take digests of batches and samples.
+        copies: Whether the loop gets a copy of each batch.
     """
 
-    def __init__(self, subject: Subject, seconds: float, content: bool) -> None:
+    def __init__(
+        self, subject: Subject, seconds: float, content: bool, copies: bool = False
+    ) -> None:
         self.subject = subject
         self.content = content
+        self.copies = copies
         self.until = time.monotonic() + seconds
         self.least = seconds / 2  # seconds after the first batch, because workers may start slowly
         self.passes: list[list[str]] = []
@@ -274,7 +279,8 @@ class _Watched(Counted):
     def __next__(self) -> Any:
         self._watch.ask(self._number)
         try:
-            return super().__next__()
+            batch = super().__next__()
         except StopIteration:
             self._watch.end(self._number)
             raise
+        return copy.deepcopy(batch) if self._watch.copies else batch
