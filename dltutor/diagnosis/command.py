@@ -138,7 +138,7 @@ def _time_import(target: str, loop: partial[object] | None, limit: float) -> tup
             return {"refused": str(error)}
         try:
             loader = found() if makes_loaders(found) else found
-        except BaseException as error:  # even SystemExit
+        except BaseException as error:  # even SystemExit, to report it
             return {"refused": f"{target} raised {type(error).__name__}: {error}"[:400]}
         try:
             check_loader(loader)

@@ -204,7 +204,7 @@ class Examination:
                 loader = self.make()
             except CannotRun as error:
                 return {"cannot": str(error)}
-            except BaseException as error:  # even SystemExit
+            except BaseException as error:  # even SystemExit, to report why there's no loader
                 return {"unmade": said(error)[:400]}
             try:
                 took = time.monotonic() - began

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.data.readings import SPOILT, make_readings
+from dltutor.failures.data.readings import SPOILED, make_readings
 from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Sample = tuple[torch.Tensor, str]
@@ -92,7 +92,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 @cache
 def _paths() -> Sequence[Path]:
     paths = make_readings()
-    labeled = [path for number, path in enumerate(paths) if number != SPOILT]
+    labeled = [path for number, path in enumerate(paths) if number != SPOILED]
     with (paths[0].parent / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows((path.name, f"kind {i % 3}") for i, path in enumerate(labeled))
     return paths

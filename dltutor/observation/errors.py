@@ -145,7 +145,7 @@ def _notes_of(error: BaseException) -> tuple[str, ...]:
 
 def _lost_contact(error: BaseException) -> bool:
     # If a worker is gone, main gets a ConnectionResetError, a FileNotFoundError for a socket, or an
-    # EOFError (pytorch#28950). With the sharing strategy file_system, main gets a RuntimeError for
+    # EOFError (pytorch#28950). With the file_system sharing strategy, main gets a RuntimeError for
     # a segment that is gone.
     if not is_a(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
         return False

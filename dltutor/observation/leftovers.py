@@ -24,7 +24,7 @@ from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
-# With the sharing strategy file_system, torch talks to these managers for as long as this process
+# With the file_system sharing strategy, torch talks to these managers for as long as this process
 # is alive. Without the managers, every later loader raises "Broken pipe". The managers end by
 # themselves.
 _STAYS: Final = b"torch_shm_manager"

@@ -34,10 +34,11 @@ class Sized(Dataset[Any]):
 
 
 class Samples(Sized):
-    """A dataset whose samples a function makes from their indices.
+    """A dataset that calls a function to make each sample from its index.
 
     Args:
-        get: The function of the index, at a module's top level unless the workers are forked.
+        get: Takes an index and returns a sample. Unless the workers are forked, define it at a
+            module's top level, so that it can be pickled.
         length: The number of samples (default 4).
     """
 

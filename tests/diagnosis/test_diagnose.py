@@ -125,7 +125,7 @@ class Rooms:
         return 48
 
     def __getitem__(self, index):
-        if index == 29 and os.environ.get("SPOILT"):
+        if index == 29 and os.environ.get("SPOILED"):
             raise KeyError("no label for room 29")
         return index
 
@@ -162,7 +162,7 @@ def test_the_command_has_an_exit_code_for_each_outcome(
 ) -> None:
     assert main(["diagnose", f"{building}:loader"]) == 0
     assert "nothing found" in capsys.readouterr().out
-    monkeypatch.setenv("SPOILT", "1")
+    monkeypatch.setenv("SPOILED", "1")
     html = building.with_suffix(".html")
     command = ["diagnose", f"{building}:make", "--consume", "train", "--html", str(html), "--json"]
     assert main(command) == 1

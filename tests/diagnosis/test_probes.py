@@ -464,7 +464,9 @@ def adds_one(loader: Any) -> None:
 def test_a_loop_that_changes_batches_in_place_and_one_that_gets_copies() -> None:
     def asked(copies: bool) -> list[bool]:
         loader = DataLoader(Standing(), batch_size=None, num_workers=2, **FORK)
-        found = runner.run(Subject(loader, adds_one, 1, PATIENCE), copies=copies, epochs=1)
+        found = runner.run(
+            Subject(loader, adds_one, 1, PATIENCE), seconds=PATIENCE, copies=copies, epochs=1
+        )
         return [found.finished == (True, True), found.passes[0] == found.passes[1]]
 
     assert in_fork(lambda: asked(copies=True), PATIENCE) == [True, True]

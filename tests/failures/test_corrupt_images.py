@@ -67,7 +67,7 @@ def test_the_broken_dataset_fails_on_every_unusable_file_and_misjudges_other_mod
 
 
 def test_damage_that_pillow_calls_a_syntax_error_is_set_aside_too(tmp_path: Path) -> None:
-    make_images(tmp_path, per_class=4, spoilt=False)
+    make_images(tmp_path, per_class=4, spoiled=False)
     [path] = [path for path in (tmp_path / "circle").glob("*.png")]
     damaged = bytearray(path.read_bytes())
     length = damaged.index(b"IDAT") - 4
@@ -81,7 +81,7 @@ def test_damage_that_pillow_calls_a_syntax_error_is_set_aside_too(tmp_path: Path
 
 
 def test_a_file_that_goes_bad_after_the_look_is_named_with_its_index(tmp_path: Path) -> None:
-    make_images(tmp_path, per_class=1, spoilt=False)
+    make_images(tmp_path, per_class=1, spoiled=False)
     verified = VerifiedImages(tmp_path)
     index, path = next((i, path) for i, (path, _) in enumerate(verified.listed) if "square" in path)
     (tmp_path / path).write_bytes(b"")

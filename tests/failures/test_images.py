@@ -1,4 +1,4 @@
-"""The folder of images is the same every time, and each spoilt file is spoilt as it is named."""
+"""The folder of images is the same every time, and each spoiled file is spoiled as it is named."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def files(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def spoilt(folder: Path, name: str) -> Path:
+def spoiled(folder: Path, name: str) -> Path:
     [path] = [path for path, _ in listed(folder) if path.endswith(f"/{name}")]
     return folder / path
 
 
-def test_every_class_has_as_many_healthy_images_and_each_spoilt_kind_is_listed_once(
+def test_every_class_has_as_many_healthy_images_and_each_spoiled_kind_is_listed_once(
     folder: Path,
 ) -> None:
     healthy = [(path, label) for path, label in listed(folder) if Path(path).name not in SPOILERS]
@@ -76,10 +76,10 @@ def test_the_same_seed_gives_the_same_files_also_where_there_are_some(tmp_path: 
         ("bomb.png", Image.DecompressionBombError),
     ],
 )
-def test_a_spoilt_file_fails_as_its_name_says(
+def test_a_spoiled_file_fails_as_its_name_says(
     folder: Path, name: str, error: type[Exception]
 ) -> None:
-    with pytest.raises(error) as raised, Image.open(spoilt(folder, name)) as image:
+    with pytest.raises(error) as raised, Image.open(spoiled(folder, name)) as image:
         image.load()
     assert type(raised.value) is error
 
@@ -88,17 +88,17 @@ def test_a_spoilt_file_fails_as_its_name_says(
     ("name", "mode"), [("gray.jpg", "L"), ("palette.png", "P"), ("transparent.png", "RGBA")]
 )
 def test_an_image_of_another_mode_loads_in_that_mode(folder: Path, name: str, mode: str) -> None:
-    with Image.open(spoilt(folder, name)) as image:
+    with Image.open(spoiled(folder, name)) as image:
         image.load()
         assert image.mode == mode
 
 
 def test_the_bomb_is_small(folder: Path) -> None:
-    assert spoilt(folder, "bomb.png").stat().st_size < 10_000
+    assert spoiled(folder, "bomb.png").stat().st_size < 10_000
 
 
 def test_who_is_not_root_may_not_read_the_file_without_permission(folder: Path) -> None:
-    path = spoilt(folder, "no-permission.jpg")
+    path = spoiled(folder, "no-permission.jpg")
     assert stat.S_IMODE(path.stat().st_mode) == 0
     child = os.fork()
     if child == 0:  # an unprivileged process: root may read everything
@@ -116,7 +116,7 @@ def test_who_is_not_root_may_not_read_the_file_without_permission(folder: Path) 
 
 
 def test_a_folder_can_be_all_healthy(tmp_path: Path) -> None:
-    folder = make_images(tmp_path, per_class=2, spoilt=False)
+    folder = make_images(tmp_path, per_class=2, spoiled=False)
     assert len(listed(folder)) == 6
     assert not {Path(path).name for path, _ in listed(folder)} & SPOILERS.keys()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltutor.failures import silent_stop
-from dltutor.failures.data.readings import SPOILT
+from dltutor.failures.data.readings import SPOILED
 from dltutor.failures.silent_stop import LabeledReadings, VerifiedReadings
 
 
@@ -15,6 +15,6 @@ def test_the_sample_itself_raises_and_is_known_before_the_epoch() -> None:
     )
     assert isinstance(broken, LabeledReadings) and isinstance(fixed, VerifiedReadings)
     with pytest.raises(StopIteration):
-        broken[SPOILT]
+        broken[SPOILED]
     assert [path.name for path in fixed.unlabeled] == ["009.json"]
     assert len(fixed) == len(broken) - 1

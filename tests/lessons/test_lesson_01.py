@@ -179,10 +179,10 @@ def test_a_flipped_bit_passes_a_look_in_a_jpeg_and_not_in_a_png() -> None:
         whole, right, rng = file.getvalue(), np.array(Image.open(file), int), random.Random(0)
         told: Counter[str] = Counter()
         for _ in range(50):
-            spoilt = bytearray(whole)
-            spoilt[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+            spoiled = bytearray(whole)
+            spoiled[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
             try:
-                worst = np.abs(np.array(Image.open(BytesIO(spoilt)), int) - right).max()
+                worst = np.abs(np.array(Image.open(BytesIO(spoiled)), int) - right).max()
                 told["wrong" if worst > 40 else "close"] += 1
             except Exception:
                 told["raised"] += 1

@@ -84,10 +84,12 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
         For each tensor, array, or list of strings in the batch, one digest per row. Empty if the
         batch holds anything else, or if one of these has another number of rows.
     """
-    found = list(_columns(batch, count))
-    if any(column is None for _, column in found):
-        return {}
-    return {path: _rows(column) for path, column in found}
+    found = {}
+    for path, column in _columns(batch, count):
+        if column is None:
+            return {}
+        found[path] = column
+    return {path: _rows(column) for path, column in found.items()}
 
 
 def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
@@ -109,17 +111,17 @@ def size(thing: Any) -> int:
 def rows(leaf: Any) -> int:
     """Return the length of a tensor's or array's first dimension, or -1 for anything else."""
     size = attribute(leaf, "shape")
-    return int(size[0]) if is_a(size, tuple) and size else -1
+    return size[0] if is_a(size, tuple) and size and is_a(size[0], int) else -1
 
 
 def _columns(
     thing: Any, count: int, path: str = "", depth: int = _DEEP
 ) -> Iterator[tuple[str, Any]]:
     # Yield each part that has one row per sample, or None for a part that hasn't, with paths.
-    if rows(thing) == count or (foreign.length(thing) == count and _are_strings(thing)):
+    if _are_strings(thing) and foreign.length(thing) == count:
         yield path, thing
     elif depth == 0 or (parts := parts_of(thing)) is None:
-        yield path, None
+        yield path, thing if rows(thing) == count else None
     else:
         for name, part in parts:
             yield from _columns(part, count, f"{path}[{foreign.text(name)}]", depth - 1)

@@ -51,7 +51,7 @@ class Ahead:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether prefetch_factor is above the default and the batches are many megabytes."""
+    """Return whether a prefetch_factor above the default keeps 16 MB or more of batches ahead."""
     if not evidence.run.well:
         return False
     parts, run = evidence.parts, evidence.run

@@ -46,17 +46,17 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
 
 
 def make_images(
-    folder: str | Path | None = None, *, per_class: int = 16, spoilt: bool = True, seed: int = 14
+    folder: str | Path | None = None, *, per_class: int = 16, spoiled: bool = True, seed: int = 14
 ) -> Path:
     """Fill a folder with images and a list of them, `labels.csv`, with one `path,class` per line.
 
-    With `spoilt`, one of the listed files doesn't exist, as if it had been deleted.
+    With `spoiled`, one of the listed files doesn't exist, as if it had been deleted.
 
     Args:
         folder: The folder to fill, created if it's missing. If None (the default), it's a new
             temporary folder that Python removes at exit.
         per_class: The number of healthy images in each class (default 16).
-        spoilt: Whether to add one file of each kind in `SPOILERS` (default True).
+        spoiled: Whether to add one file of each kind in `SPOILERS` (default True).
         seed: The same seed gives the same files, byte for byte (default 14).
 
     Returns:
@@ -72,13 +72,13 @@ def make_images(
         folder = own_folder()
     root = Path(folder)
     try:
-        _write(root, per_class, spoilt, np.random.default_rng(seed))
+        _write(root, per_class, spoiled, np.random.default_rng(seed))
     except OSError as error:
         raise OSError(f"folder must be writable, got {str(root)!r}: {error}") from error
     return root
 
 
-def _write(root: Path, per_class: int, spoilt: bool, rng: np.random.Generator) -> None:
+def _write(root: Path, per_class: int, spoiled: bool, rng: np.random.Generator) -> None:
     listed: list[tuple[str, str]] = []
     for shape in CLASSES:
         (root / shape).mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _write(root: Path, per_class: int, spoilt: bool, rng: np.random.Generator) -
             path = f"{shape}/{i:03}.{'png' if i % 4 == 3 else 'jpg'}"
             draw(shape, rng).save(root / path)
             listed.append((path, shape))
-    for i, (name, spoil) in enumerate(SPOILERS.items() if spoilt else ()):
+    for i, (name, spoil) in enumerate(SPOILERS.items() if spoiled else ()):
         shape = CLASSES[i % len(CLASSES)]
         path = f"{shape}/{name}"
         (root / path).unlink(missing_ok=True)

@@ -12,15 +12,16 @@ import numpy as np
 from dltutor.failures.tools import own_folder
 
 COUNT: Final = 16
-SPOILT: Final = 9  # the number of the bad reading
+SPOILED: Final = 9  # the number of the bad reading
 
 
 @cache
-def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
+def make_readings(spoiled: str | None = None) -> tuple[Path, ...]:
     """Write 16 readings to a temporary folder that Python removes at exit.
 
     Args:
-        spoilt: The content of file number `SPOILT`. If None (the default), it's a good reading.
+        spoiled: What to write to file number `SPOILED` instead of a good reading. If None (the
+            default), all readings are good.
 
     Returns:
         The files, in order. Each holds three `values` and a `label`.
@@ -30,8 +31,8 @@ def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
     for number, path in enumerate(paths):
         reading = {"values": [number / 4, number / 2, float(number)], "label": number % 3}
         path.write_text(json.dumps(reading))
-    if spoilt is not None:
-        paths[SPOILT].write_text(spoilt)
+    if spoiled is not None:
+        paths[SPOILED].write_text(spoiled)
     return paths
 
 

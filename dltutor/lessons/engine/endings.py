@@ -34,13 +34,14 @@ def run_loader(
     """Run an answer's dataset in a loader, and return how the run ended.
 
     Args:
-        dataset: The dataset.
-        loop: Takes the loader in each epoch. If None, the run takes the batches and drops them.
+        dataset: The dataset that the answer made.
+        loop: A function to call with the loader in each epoch. If None (the default), the run takes
+            the batches and drops them.
         workers: Number of workers.
         within: Time limit in seconds for all epochs together.
-        method: The workers' start method. A class from a cell needs "fork", unless the grader has
-            called `send_cells`.
-        epochs: Number of epochs.
+        method: The workers' start method (default "fork"). A class from a cell needs "fork", unless
+            the grader has called `send_cells`.
+        epochs: Number of epochs (default 1).
         options: More arguments for the DataLoader.
 
     Raises:

@@ -112,10 +112,10 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     if forked.end == "finished":
         here, came = arrivals(dataset, folder.identify, workers=0, epochs=2, **how)
         runs[0] = here, came == (tuple(samples),) * 2
-    spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
+    spoiled = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
     with theirs(), deadline(_SECONDS):
         later = _later(dataset, folder, samples)
-    return Evidence(folder, quarantined, samples, error, runs, spoilt, dtypes, later)
+    return Evidence(folder, quarantined, samples, error, runs, spoiled, dtypes, later)
 
 
 def _later(dataset: Any, folder: Folder, samples: Sequence[Identified]) -> Fault | None:

@@ -57,7 +57,7 @@ def _pickle(path: Path, reading: Values) -> None:
 
 
 # The recorder at the worn machines ran out of disk space, so each unusable file is labeled "worn".
-SPOILT_READINGS: Final = (
+SPOILED_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),
     Kind(lambda path, _: path.write_text("no answer"), "a log", "damaged", label="worn"),
@@ -71,14 +71,14 @@ SPOILT_READINGS: Final = (
 @cache
 def make_readings() -> Path:
     """Write the lesson's folder of readings, some of them bad, and return its path."""
-    kinds = (*SPOILT_READINGS, *[Kind(np.save)] * 36)
+    kinds = (*SPOILED_READINGS, *[Kind(np.save)] * 36)
     return fill(own_folder(), 9, kinds, STATES, record, np.load).root
 
 
 def fresh_readings(root: Path, seed: int) -> Folder:
     """Fill an empty folder with readings whose contents and order differ from the lesson's."""
     kinds = (
-        *SPOILT_READINGS,
+        *SPOILED_READINGS,
         Kind(lambda to, x: np.save(to, x.T), "128 steps x 3 axes", "damaged", label="broken"),
         Kind(lambda to, x: np.save(to, np.pad(x, ((0, 0), (0, 72)))), "3 axes x 200", "damaged"),
         Kind(lambda to, x: np.save(to, x[None]), "a recording of shape (1, 3, 128)", "damaged"),

@@ -31,7 +31,7 @@ _KINDS: Final = 4
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write photos with a ramp in two directions, each with its own tint and one of four labels."""
+    """Write photos with one of four labels. Each gets brighter down and right, and has a tint."""
     random = np.random.default_rng(seed)
     down, right = np.mgrid[:_SIDE, :_SIDE] * _STEP
     tints = random.permutation(_PHOTOS)

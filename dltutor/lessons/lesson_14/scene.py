@@ -14,7 +14,7 @@ from typing import Any, Final
 from dltutor.lessons.engine import words
 
 REPOS: Final = Path(__file__).parent / "repos"
-_SEED: Final = 3  # the seed for a folder's data, and for the data behind the folder's records
+_SEED: Final = 3  # the seed for a folder's data; train.log and monitor.txt are of the same data
 
 _on_path: set[str] = set()
 
@@ -60,7 +60,7 @@ class Incident:
         return tuple(words.lesson("14")[self.name]["shortest"])
 
     def lay_out(self, folder: Path) -> None:
-        """Make the incident's folder, with the data behind its records."""
+        """Make the incident's folder, with the data behind its train.log and monitor.txt."""
         shutil.copytree(REPOS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
         ticket = folder / "TICKET.md"
         ticket.write_text(f"### {self.title}\n\n{ticket.read_text()}")

@@ -33,7 +33,10 @@ _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Do the Task with these fields, and write two lines: the child's pid, and the Report."""
+    """Run the Task that has these fields, and report on stdout, in lines of JSON.
+
+    Write the child's pid as soon as the child starts, and the Report as the last line.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()
