@@ -24,7 +24,7 @@ from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.probes.waits import causes
 from dltutor.diagnosis.running import when_to_fork
 from dltutor.diagnosis.running.subject import Loop, Mark, Subject, Unanswered
-from dltutor.observation import sandbox
+from dltutor.observation import own_mappings, sandbox
 from dltutor.observation.foreign import said
 from dltutor.observation.sandbox import Ended
 from dltutor.observation.texts import signal_name
@@ -207,6 +207,7 @@ class Examination:
             except BaseException as error:  # even SystemExit, to report why there's no loader
                 return {"unmade": said(error)[:400]}
             try:
+                own_mappings.make_private()  # also what `make` has mapped
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
                 subject = Subject(loader, self.loop, self.epochs, rest, mark, evidence, threads)

@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from dltutor.observation import mapped_files, own_files, stacks
+from dltutor.observation import own_files, own_mappings, stacks
 from dltutor.observation.cut_connections import CutConnections
 from dltutor.observation.interrupts import interrupts_held
 from dltutor.observation.sandboxed import Folders, sandboxed_process, send
@@ -175,7 +175,6 @@ class _Run:
     ends: tuple[int, ...] = ()  # our ends of three pipes: messages, exit status, output
     positions: dict[int, int] = field(init=False)  # of open files, before the fork
     shared: list[int] = field(default_factory=list)  # files whose positions the sandbox shares
-    mapped: mapped_files.Contents = field(init=False)  # files mapped for writing, before the fork
     until: float = 0.0
     rss_at_last_pss: float = 0.0
     has_result: bool = False
@@ -185,7 +184,6 @@ class _Run:
         notebook = os.getpid()
         self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
         self.positions = own_files.positions()
-        self.mapped = mapped_files.contents()
         before_fork()
         guard = _fork()
         if guard == 0:
@@ -206,6 +204,7 @@ class _Run:
         os.setsid()
         processes.adopt_orphans(True)
         send(messages, {"shared": own_files.open_again()})
+        own_mappings.make_private()
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -265,7 +264,6 @@ class _Run:
         """End all processes in the run, and read the rest of their output."""
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
-        mapped_files.put_back(self.mapped)
         output = self.ends[2]
         os.set_blocking(output, False)
         with suppress(OSError):

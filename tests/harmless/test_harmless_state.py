@@ -123,18 +123,34 @@ class InPlace(Dataset[torch.Tensor]):
         return torch.tensor(row)
 
 
+@pytest.mark.parametrize("by_function", [False, True])
 def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_is_found(
-    tmp_path: Path, nothing_left_behind: Left
+    by_function: bool, tmp_path: Path, nothing_left_behind: Left
 ) -> None:
     path = tmp_path / "rows"
     np.arange(1.0, 65.0, dtype=np.float32).tofile(path)
     before = path.read_bytes()
-    rows = np.memmap(path, np.float32, "r+", shape=(32, 2))
-    loader: Any = DataLoader(
-        InPlace(rows), batch_size=4, num_workers=2, multiprocessing_context="fork"
-    )
-    assert [each.name for each in diagnose(loader, deadline=60).findings] == ["mutated_in_place"]
-    assert path.read_bytes() == before and rows.tobytes() == before
+
+    def make() -> Any:
+        rows = np.memmap(path, np.float32, "r+", shape=(32, 2))
+        loader: Any = DataLoader(
+            InPlace(rows), batch_size=4, num_workers=2, multiprocessing_context="fork"
+        )
+        return loader
+
+    found = diagnose(make if by_function else make(), deadline=60).findings
+    assert [each.name for each in found] == ["mutated_in_place"]
+    assert path.read_bytes() == before
+
+
+def test_what_processes_share_in_memory_stays_shared_in_the_sandbox() -> None:
+    counted = torch.zeros(1).share_memory_()
+
+    def work(begin: Callable[[], None]) -> float:
+        forks.in_fork(lambda: counted.add_(1) is counted, 10)
+        return float(counted)
+
+    assert sandbox.run(work, at_most=20).result == 1.0
 
 
 def test_each_experiment_and_each_attempt_in_it_begin_where_the_first_began(

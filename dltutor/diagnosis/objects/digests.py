@@ -132,8 +132,8 @@ def _are_strings(thing: Any) -> bool:
 
 
 def _rows(leaf: Any) -> list[str]:
-    # Return a digest of each row. Hashing the rows of one array is ten times as fast as taking each
-    # row's digest, and a loop's batches shouldn't have to wait.
+    # Return a digest of each row. Hash the rows of one array, because a digest of each row takes
+    # longer, and a loop shouldn't have to wait for its batches.
     with suppress(Exception):  # a tensor that numpy can't hold
         array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
         if array.dtype != object and not is_a(leaf, list):

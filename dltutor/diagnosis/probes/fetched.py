@@ -245,13 +245,15 @@ def _fields(
 def _lost(batch: Any) -> Iterator[tuple[str, str]]:
     # torch sends a tensor without its attributes, and numpy an array without those of its class.
     for path, leaf in leaves(batch):
-        if type(leaf) is torch.Tensor:
-            yield from ((path, name) for name in attributes_of(leaf))
-        elif is_a(leaf, np.ndarray) and type(leaf) is not np.ndarray:
-            sent = attributes_of(pickle.loads(pickle.dumps(leaf)))
-            for name, value in attributes_of(leaf).items():
-                if name not in sent or digest(sent[name]) != digest(value):
-                    yield path, name
+        sent: dict[str, Any] = {}
+        if is_a(leaf, np.ndarray) and type(leaf) is not np.ndarray:
+            with suppress(Exception):  # other experiments look for what can't be pickled
+                sent = attributes_of(pickle.loads(pickle.dumps(leaf)))
+        elif type(leaf) is not torch.Tensor:
+            continue
+        for name, value in attributes_of(leaf).items():
+            if not name.startswith("_") and digest(sent.get(name)) != digest(value):
+                yield path, name
 
 
 def _together(alone: list[Any], batch: Any) -> bool:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from dltutor.diagnosis.running.subject import Unanswered
-from dltutor.observation import mapped_files, own_files
+from dltutor.observation import own_files
 from dltutor.observation.foreign import said
 from dltutor.system.processes import end, known
 
@@ -47,7 +47,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
         NoAnswer: One of the functions raised, died, or took longer.
     """
     until = time.monotonic() + seconds
-    positions, mapped = own_files.positions(), mapped_files.contents()
+    positions = own_files.positions()
     begun: list[tuple[int, int]] = []
     try:
         for work in works:
@@ -57,7 +57,6 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
         # Also end the forks' children, because these may hold what the next fork needs.
         end(*(known(pid) for pid, _ in begun))
         own_files.put_back(positions)
-        mapped_files.put_back(mapped)
     return [_answer(each) for each in received]
 
 
