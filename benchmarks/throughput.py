@@ -47,7 +47,7 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
 
     Args:
         how: "plain", "observe", "live", or "stand-in" for a chart connected to a Wire.
-        kind: Which loader, as for `make_loader`.
+        kind: The kind of loader: "cheap", "jpeg", or "wait", as in `make_loader`.
         workers: The number of workers.
         seconds: How long the loop counts batches.
 
@@ -97,7 +97,7 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
         where: "script" or "kernel".
         kind: Which loader.
         workers: The loader's number of workers.
-        how: The way, as for `once`. "plain" compares the plain loop with itself one round later.
+        how: What to run, as in `once`. "plain" compares the plain loop with itself one round later.
         found: What `rounds` returned.
     """
     plain, ours = found["plain"], found[how]

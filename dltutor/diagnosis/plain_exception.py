@@ -26,7 +26,8 @@ def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
         return []
     without = alone is not None and alone.end == run.end and alone.kind in (run.kind, run.raised)
     anyhow = without or raising(evidence, "sample", "collate", "sampler") is not None
-    # If your code raises without workers, too, only a finding that's shown explains the exception.
+    # If your code also raises the exception without workers, only a finding whose certainty is
+    # "shown" can explain it.
     if any(each.ended and (each.shown or not anyhow) for each in others):
         return []
     if not anyhow and any(each.shown and each.promise in _WRONG for each in others):

@@ -34,7 +34,7 @@ LENGTH = 64
 
 
 class Events(IterableDataset[int]):
-    """Events of a log, one JSON object on each line."""
+    """Events from a log file that has one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

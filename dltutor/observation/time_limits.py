@@ -58,7 +58,7 @@ class deadline:  # lowercase because it's a context manager, like contextlib.sup
         self.passed = False
 
     def stop(self) -> None:
-        """Don't raise anymore, even though the block continues."""
+        """Turn off the deadline for the rest of the block."""
         self._on = False
 
     def __enter__(self) -> None:

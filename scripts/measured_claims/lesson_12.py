@@ -98,7 +98,7 @@ def tail() -> Facts:
 
 def same_seed() -> Facts:
     drawn = []
-    for _ in range(2):  # as on two ranks
+    for _ in range(2):  # each pass stands in for a rank, and both ranks set the same seed
         torch.manual_seed(0)
         drawn.append(census(_draws()))
     return {"same": (drawn[0] & drawn[1]).total()}

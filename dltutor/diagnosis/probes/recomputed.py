@@ -91,7 +91,7 @@ def ask(subject: Subject) -> Recomputed:
             returned = [each for _, each in found]
             calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
     if drawn < _LEAST or len(contents) < drawn:
-        return Recomputed(drawn)  # equal samples may need equal work
+        return Recomputed(drawn)  # for equal samples, a call may well return the same
     repeated = [
         (sum(took for took, _, _ in found) / total, site, found[0][2])
         for site, found in calls.items()

@@ -75,7 +75,7 @@ class Lookout:
         self._held_before = set(_held([os.getpid()]))
 
     def ignore_running(self) -> None:
-        """Don't count the processes that descend from this process now."""
+        """Leave this process's current descendants out of later measurements."""
         self._others = self._reader.descendants([os.getpid()])
 
     def look(self, workers: set[int]) -> Usage:

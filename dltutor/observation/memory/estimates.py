@@ -54,7 +54,7 @@ class Estimate:
         self._begins_read = False  # whether the first open sample has USS and PSS
 
     def forget_open(self) -> None:
-        """Don't correct earlier samples anymore, because a process has started or ended."""
+        """Leave earlier samples as they are from now on, because a process has started or ended."""
         self._open.clear()
         self._begins_read = False
 

@@ -1,4 +1,4 @@
-"""Pickle a dataset as for a worker that isn't forked, and find what can't be pickled.
+"""Pickle a dataset the way torch does for a spawned worker, and find what can't be pickled.
 
 Leave out arrays and tensors, because they can be pickled and may be large. Count any tensors that
 exist only for the pickle.
