@@ -6,6 +6,7 @@ import ctypes
 import gc
 import mmap
 import os
+import time
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -19,7 +20,8 @@ from torch.utils.data import get_worker_info
 
 from dltutor import check, confine
 from dltutor.failures import copy_on_read
-from dltutor.lessons.engine.memory import loader_of_nothing, room
+from dltutor.lessons.engine.memory import Empty, loader_of_nothing, room
+from dltutor.lessons.lesson_10 import fix
 
 # Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
 
@@ -91,6 +93,23 @@ def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
 
     monkeypatch.setattr(ForkingPickler, "dumps", dumps)
     result = check(exercise, answer())
+    assert result.outcome.value == "Correct", result
+
+
+def test_a_worker_that_starts_late_is_not_taken_for_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    note_start, held = fix._Growth.note_start, []
+
+    def late(growth: Any, worker: int) -> None:
+        info = get_worker_info()
+        if worker == 3 and info is not None and not isinstance(info.dataset, Empty):
+            held.append(np.ones(60 * _MB, np.uint8))
+            time.sleep(1.5)
+        note_start(growth, worker)
+
+    monkeypatch.setattr(fix._Growth, "note_start", late)
+    result = check("10.fix", lesson_10.RIGHT_ANSWERS["10.fix"]["no cache"]())
     assert result.outcome.value == "Correct", result
 
 

@@ -26,6 +26,7 @@ from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.memory import Empty, beyond, finished
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_yet
 from dltutor.lessons.engine.running import made, theirs
+from dltutor.observation import torch_internals
 from dltutor.system import processes
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
@@ -139,7 +140,9 @@ def _run(
         shuffle(order)
         came, indices = dict[int, float](), iter(order)
         brought.append(came)
-        for number, batch in enumerate(loader):
+        iterator = iter(loader)
+        growth.workers = {each.pid for each in torch_internals.workers_of(iterator)}
+        for number, batch in enumerate(iterator):
             tensor = torch.is_tensor(batch)
             if not tensor or (batch.dtype, batch.ndim) != (torch.float32, 1):
                 odd.append(f"{batch.dtype}, {tuple(batch.shape)}" if tensor else shown(batch))
@@ -170,6 +173,7 @@ class _Growth:
         gc.freeze()  # a later collection would copy pages that main shares with the notebook
         self.pids = torch.zeros(4, dtype=torch.int64).share_memory_()
         self.starts = torch.zeros(4).share_memory_()  # MB of each worker before its first sample
+        self.workers: set[int | None] = set()  # also those that haven't called `note_start` yet
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 
@@ -184,7 +188,7 @@ class _Growth:
 
     def _sizes(self) -> dict[str, float]:
         workers = {*self.pids.tolist()} - {0}
-        others = processes.descendants(os.getpid()) - workers
+        others = processes.descendants(os.getpid()) - workers - self.workers
         grown = _held(workers) - float(self.starts.sum())
         return {
             # Count shared pages, too, because a worker from the previous run may still share them.
