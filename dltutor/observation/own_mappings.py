@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import Final
 
 _EXCHANGE: Final = ("/dev/", "/memfd:")
-_FIXED: Final = 0x10  # MAP_FIXED of mman.h: replace what is mapped at this address
+_NO_RESERVE: Final = 0x4000  # MAP_NORESERVE on x86 and ARM: a file may be larger than memory
+_IN_PLACE_OF: Final = 3  # MREMAP_MAYMOVE | MREMAP_FIXED of mman.h
 
 
 def make_private() -> None:
@@ -24,15 +25,23 @@ def make_private() -> None:
     The addresses stay, so arrays don't notice. From now on, what this process and its children
     write stays in their own memory.
     """
-    map_ = ctypes.CDLL(None).mmap
-    map_.restype = ctypes.c_void_p
-    map_.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    for start, size, offset, path in _mappings():
+    mappings = _mappings()
+    if not mappings:
+        return
+    libc = ctypes.CDLL(None)
+    address, size_t, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes = [address, size_t, number, number, number, ctypes.c_long]
+    libc.mremap.argtypes = [address, size_t, size_t, number, address]
+    libc.mmap.restype = libc.mremap.restype = ctypes.c_ssize_t
+    rights, how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _NO_RESERVE
+    for start, size, offset, path in mappings:
         with suppress(OSError):
             file = os.open(path, os.O_RDONLY)
-            rights, how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _FIXED
-            map_(start, size, rights, how, file, offset)
+            # Map the file elsewhere first. If that fails, the shared mapping is still in place.
+            private = libc.mmap(None, size, rights, how, file, offset)
             os.close(file)
+            if private != -1:
+                libc.mremap(private, size, size, _IN_PLACE_OF, start)
 
 
 def _mappings() -> list[tuple[int, int, int, str]]:
