@@ -33,3 +33,12 @@ def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
     if not looked:
         return f"Can't tell, because no {noun} could be compared."
     return f"{some} of {looked} {plural} {ill}." if some else f"All {looked} {plural} {well}."
+
+
+def by_interpreter(what: str) -> tuple[str, str]:
+    """Return the cause and the fix of something that differs only between new interpreters."""
+    return (
+        f"{what} depends on something that differs between new interpreters, such as `hash()` of a "
+        "string, `id()`, or a set's order.",
+        "Use what all processes agree on: a position, or `zlib.crc32` of a name.",
+    )

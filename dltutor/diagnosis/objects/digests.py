@@ -134,9 +134,11 @@ def _are_strings(thing: Any) -> bool:
 def _rows(leaf: Any) -> list[str]:
     # Return a digest of each row. Hash the rows of one array, because a digest of each row takes
     # longer, and a loop shouldn't have to wait for its batches.
+    if is_a(leaf, list):
+        return [digest(row) for row in leaf]
     with suppress(Exception):  # a tensor that numpy can't hold
         array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
-        if array.dtype != object and not is_a(leaf, list):
+        if array.dtype != object:
             kind = f"{array.dtype}{array.shape[1:]}".encode()
             return [_short(kind, np.ascontiguousarray(row).tobytes()) for row in array]
     return [digest(row) for row in leaf]

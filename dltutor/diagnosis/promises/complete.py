@@ -8,6 +8,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.words import by_interpreter
 
 _FEW: Final = 4  # if samples aren't random, at least this many of them repeat for each new one
 
@@ -31,29 +32,20 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
         f"Without workers, two epochs have {theirs[0]} samples each. With {parts.workers} workers, "
         f"{came}."
     )
-    forked = evidence.forked
-    if forked is not None and forked.finished[:1] == (True,) and forked.counted[0] == theirs[0]:
-        yield Finding(
-            "shown",
-            f"{said} With forked workers, it's {theirs[0]}, too.",
-            parts.where,
-            "Divide by what all processes agree on: a position, or `zlib.crc32` of a name.",
-            cause="What divides the stream depends on something that differs between new "
-            "interpreters, such as `hash()` of a string, `id()`, or the order of a set.",
-            promise="complete",
-        )
-        return
-    yield Finding(
-        "shown",
-        said,
-        parts.where,
+    cause = (
+        "Each worker iterates its own copy of the dataset, and how many samples that gives depends "
+        "on how many workers there are. Some samples are lost, or arrive more than once."
+    )
+    fix = (
         "Count what each worker delivers, and compare it with what there is. Look for what ends an "
         "iteration early: `zip` stops at the shortest, `next()` without a default ends a generator "
-        "or raises StopIteration, and `drop_last` drops the end of each worker's share.",
-        cause="Each worker iterates its own copy of the dataset, and how many samples that gives "
-        "depends on how many workers there are. Some samples are lost, or arrive more than once.",
-        promise="complete",
+        "or raises StopIteration, and `drop_last` drops the end of each worker's share."
     )
+    forked = evidence.forked
+    if forked is not None and forked.finished[:1] == (True,) and forked.counted[0] == theirs[0]:
+        said += f" With forked workers, it's {theirs[0]}, too."
+        cause, fix = by_interpreter("What divides the stream")
+    yield Finding("shown", said, parts.where, fix, cause=cause, promise="complete")
 
 
 def skipped(evidence: Evidence) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from dltutor.diagnosis.difference import (
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Certainty, Finding
 from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.words import by_interpreter
 from dltutor.failures import Promise
 
 
@@ -214,13 +215,8 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
     if _only_forked(evidence):
-        what = "What divides the stream" if parts.stream else "A sample"
-        return (
-            parts.where,
-            f"Forked workers deliver main's samples. {what} depends on something that differs "
-            "between new interpreters, such as `hash()` of a string, `id()`, or a set's order.",
-            "Use what all processes agree on: a position, or `zlib.crc32` of a name.",
-        )
+        cause, fix = by_interpreter("What divides the stream" if parts.stream else "A sample")
+        return parts.where, f"Forked workers deliver main's samples. {cause}", fix
     if parts.stream:
         return (
             parts.where,
