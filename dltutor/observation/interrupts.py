@@ -7,6 +7,7 @@ dies during a transfer, torch's signal handler runs only after the transfer.
 from __future__ import annotations
 
 import _thread
+import _weakrefset
 import os
 import selectors
 import signal
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import popen_fork
@@ -29,6 +31,7 @@ PUT_OFF_AT_MOST: Final = 3.0
 
 _SOON: Final = 0.005  # seconds until a signal that was put off is sent again
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
+_CALLBACKS: Final = (weakref.__file__, _weakrefset.__file__)
 
 
 class Interrupts:
@@ -82,14 +85,17 @@ def in_plumbing(frame: FrameType | None) -> bool:
     """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
     The handler shouldn't raise there, because a descriptor or the exception itself would be lost.
-    For example, Python only prints an exception in `__del__` or in a function that runs at a fork.
-    Code that passes batches includes torch's search for the reason why no batch arrives, which
-    opens temporary files.
+    For example, Python only prints an exception in `__del__`, in a function that runs at a fork, or
+    when a WeakSet removes an object. Code that passes batches includes torch's search for the
+    reason why no batch arrives, which opens temporary files.
     """
-    if frame is None or frame.f_code.co_filename == selectors.__file__:  # main waits for a batch
+    if frame is None:
         return False
+    innermost = frame.f_code
+    if innermost.co_filename == selectors.__file__ and innermost.co_name == "select":
+        return False  # main waits for a batch
     files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
-    if popen_fork.__file__ in files:
+    if popen_fork.__file__ in files or innermost.co_filename in _CALLBACKS:
         return True
     for file in files:
         if is_yours(file):

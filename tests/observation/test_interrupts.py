@@ -5,13 +5,16 @@ And the notice of a worker's death waits where it would do harm, and comes.
 
 from __future__ import annotations
 
+import _weakrefset
 import multiprocessing
 import os
+import selectors
 import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import queues, reduction
 from typing import Any
 
@@ -241,6 +244,32 @@ def test_main_is_in_the_plumbing_in_a_blocking_read_of_multiprocessing() -> None
     assert True in held_at(receive)
 
 
+def as_if_in(file: str, name: str) -> Callable[[Callable[[], object]], None]:
+    """Return a function of that name and file, which calls what it is given."""
+    names: dict[str, Any] = {}
+    exec(compile(f"def {name}(work):\n    work()\n", file, "exec"), names)
+    function: Callable[[Callable[[], object]], None] = names[name]
+    return function
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "held"),
+    [
+        # Interrupted there, the selector would keep a descriptor until the next gc.
+        (selectors.__file__, "close", True),
+        (selectors.__file__, "select", False),
+        (_weakrefset.__file__, "_remove", True),  # Python would only print the exception
+    ],
+)
+def test_main_can_be_interrupted_while_it_waits_for_a_batch_but_not_right_before_or_after(
+    file: str, name: str, held: bool
+) -> None:
+    here = as_if_in(file, name)
+    receive = as_if_in(reduction.__file__, "receive")
+    ring_here = partial(here, partial(signal.raise_signal, signal.SIGUSR1))
+    assert held_at(partial(receive, ring_here)) == [held]
+
+
 def test_what_came_while_held_is_raised_where_it_is_let_through_or_at_the_end() -> None:
     reached = []
     with pytest.raises(KeyboardInterrupt), interrupts_held() as interrupts:
@@ -341,8 +370,6 @@ def test_elsewhere_the_notice_comes_at_once_also_if_it_is_arranged_twice(
 @pytest.mark.parametrize("file", [queues.__file__, tempfile.__file__])
 def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None:
     # A frame that is in multiprocessing, or where torch looks for free descriptors.
-    names: dict[str, object] = {}
-    exec(compile("def transfer(work):\n    work()\n", file, "exec"), names)
     during: list[int] = []
 
     def work() -> None:
@@ -352,7 +379,7 @@ def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None
 
     # The innermost frame that is anybody's decides: `work` must not count as the learner's.
     work.__code__ = work.__code__.replace(co_filename=file)
-    names["transfer"](work)  # type: ignore[operator]
+    as_if_in(file, "transfer")(work)
     assert during == [0]
     until = time.monotonic() + 10
     while not told and time.monotonic() < until:
