@@ -120,7 +120,6 @@ def test_main_stays_small_when_it_collects() -> None:
         import gc
         from dataclasses import replace
 
-        from dltutor import observe
         from dltutor.lessons.lesson_10 import material
 
         def collect(batch):
@@ -129,7 +128,7 @@ def test_main_stays_small_when_it_collects() -> None:
 
         def grown(keep):
             job = replace(material.make_jobs()["C"], keep=keep, epochs=4)
-            seen = observe(job.loader(), consume=job.train, deadline=60)
+            seen = material.observe_memory(job.loader(), consume=job.train)
             assert seen.ok, seen
             return material.grown(seen, "main", "uss")
 

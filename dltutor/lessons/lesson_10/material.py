@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.data.readings import shared_recordings
 from dltutor.observation import Observation
+from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.process_curves import Field, Floats
 from dltutor.observation.observing import observe
 from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings, which make one epoch
 _LENGTH: Final = 200_000  # numbers in each recording
-_FIRST_STEP: Final = 0.8  # seconds to wait at first, so that we measure every process once
+_READ: Final = 10.0  # the most seconds to wait until the memory of every process was read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
 _EARLY: Final = 0.25  # nor if the first reading is later in the run than this, because D levels off
@@ -37,6 +39,9 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "fds"),
 )
 _LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies (see `Job.loader`)
+_all_read = threading.Event()  # since the second batch of the observed run, or no run is observed
+_all_read.set()
+
 _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each sample": "C"}
 
 
@@ -113,7 +118,7 @@ class Job:
                     kept.append(self.keep(batch))
                     if len(kept) == 2:
                         gc.freeze()  # a collection would copy pages that main and the workers share
-                        time.sleep(_FIRST_STEP)
+                        _all_read.wait(_READ)  # to know how much memory each had before
                     time.sleep(self.step)
         finally:
             gc.unfreeze()
@@ -123,9 +128,9 @@ def make_jobs() -> dict[str, Job]:
     """Return the four jobs, by their letters."""
     paths = shared_recordings(_FILES, _LENGTH)
     return {
-        "A": Job(growing_cache.CachedRecordings(paths), epochs=5, step=0.025),
-        "B": Job(Subset(kept_batches.Images(), range(_FILES)), _view, step=0.012),
-        "C": Job(reference_cycle.Recordings(paths), epochs=8, step=0.015),
+        "A": Job(growing_cache.CachedRecordings(paths), epochs=5, step=0.035),
+        "B": Job(Subset(kept_batches.Images(), range(_FILES)), _view, step=0.015),
+        "C": Job(reference_cycle.Recordings(paths), epochs=8, step=0.019),
         "D": Job(JobD(paths), epochs=6, step=0.008, batch_size=1, method="forkserver"),
     }
 
@@ -149,7 +154,22 @@ def observe_memory(
         consume: The loop, such as a job's `train`. By default, it drops the batches.
         deadline: Seconds that the run may take.
     """
-    return observe(loader, consume=consume, deadline=deadline, memory="often")
+    _all_read.clear()
+    try:
+        return observe(
+            loader,
+            consume=consume,
+            deadline=deadline,
+            memory="often",
+            listeners=[_note_reading],
+        )
+    finally:
+        _all_read.set()
+
+
+def _note_reading(moment: Moment) -> None:
+    if moment.batches >= 2 and all(each.uss is not None for each in moment.processes.values()):
+        _all_read.set()
 
 
 def grown(seen: Observation, role: str, of: Field) -> float:
