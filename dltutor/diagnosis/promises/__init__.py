@@ -50,7 +50,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if "bounded" not in explained:
         found += _each(evidence, bounded.opened, bounded.held, bounded.copied, bounded.grows)
     if "clean" not in explained:
-        found += _each(evidence, clean.left)
+        found += _each(evidence, clean.processes, clean.workers, clean.threads)
+        found += _each(evidence, clean.temporary_files, clean.by_samples)
     found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle, quick.confined)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, quick.scattered, quick.recomputed, quick.redone, quick.uneven)

@@ -9,68 +9,88 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 
 
-def left(evidence: Evidence) -> Iterator[Finding]:
-    """Find what workers or samples start or make, and then leave behind."""
-    samples, parts, run = evidence.samples, evidence.parts, evidence.run
-    if run.left:
-        processes = "process that a worker" if run.left == 1 else "processes that workers"
-        yield Finding(
-            "shown",
-            f"{run.left} {processes} had started kept running after the epoch, when all workers "
-            "had exited.",
-            f"worker_init_fn={parts.init}" if parts.init else parts.where,
-            "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
-            "exitpriority=10)`, or have the child exit when its standard input closes.",
-            cause="Before Python 3.13, a worker exits without running `atexit` functions, and a "
-            "child process that nothing else ends keeps running without it.",
-            promise="clean",
-        )
-    workers = evidence.leftover
-    if (
-        workers is not None
-        and workers.again > workers.alive
-        and not (workers.freed or workers.held)
-    ):
-        yield Finding(
-            "shown",
-            f"{workers.alive} workers were still running after your loop had returned, and "
-            f"{workers.again} after it had run once more.",
-            parts.where if parts.loader == "DataLoader" else parts.loader,
-            "When the loop stops early, end what holds the iterator: a reader thread with an "
-            "`Event` that it checks, a generator with `finally`.",
-            cause="Something that keeps running still holds their iterator, for example a thread "
-            "that reads ahead and waits for room in its queue.",
-            promise="clean",
-        )
-    if workers is not None and len(workers.threads) > 2:
-        _, *counts = workers.threads  # the loop's first run may start a pool
-        steps = [after - before for before, after in pairwise(counts)]
-        if min(steps) >= 0 and sum(steps) >= len(steps):
-            yield Finding(
-                "shown",
-                "Each time the loader was iterated, the workers that stay had more threads: "
-                f"{', '.join(map(str, workers.threads))}, all workers together.",
-                parts.where,
-                "End the thread when the iteration ends, even if the loop leaves early: use `try: "
-                "... finally:` around the `yield`, set an `Event` there, and have the thread look "
-                "at it.",
-                cause="A worker starts a thread for each iteration. That thread goes on waiting, "
-                "for example for room in a queue, and keeps what it has read.",
-                promise="clean",
-            )
+def processes(evidence: Evidence) -> Iterator[Finding]:
+    """Find processes that a worker starts and leaves running."""
+    run, parts = evidence.run, evidence.parts
+    if not run.left:
+        return
+    started = "process that a worker" if run.left == 1 else "processes that workers"
+    yield Finding(
+        "shown",
+        f"{run.left} {started} had started kept running after the epoch, when all workers had "
+        "exited.",
+        f"worker_init_fn={parts.init}" if parts.init else parts.where,
+        "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
+        "exitpriority=10)`, or have the child exit when its standard input closes.",
+        cause="Before Python 3.13, a worker exits without running `atexit` functions, and a "
+        "child process that nothing else ends keeps running without it.",
+        promise="clean",
+    )
+
+
+def workers(evidence: Evidence) -> Iterator[Finding]:
+    """Find a loop that leaves more workers running each time that it runs."""
+    left, parts = evidence.leftover, evidence.parts
+    if left is None or left.again <= left.alive or left.freed or left.held:
+        return
+    yield Finding(
+        "shown",
+        f"{left.alive} workers were still running after your loop had returned, and "
+        f"{left.again} after it had run once more.",
+        parts.where if parts.loader == "DataLoader" else parts.loader,
+        "When the loop stops early, end what holds the iterator: a reader thread with an "
+        "`Event` that it checks, a generator with `finally`.",
+        cause="Something that keeps running still holds their iterator, for example a thread "
+        "that reads ahead and waits for room in its queue.",
+        promise="clean",
+    )
+
+
+def threads(evidence: Evidence) -> Iterator[Finding]:
+    """Find workers that stay and have more threads after each iteration."""
+    workers, parts = evidence.leftover, evidence.parts
+    if workers is None or len(workers.threads) < 3:
+        return
+    _, *counts = workers.threads  # the loop's first run may start a pool
+    steps = [after - before for before, after in pairwise(counts)]
+    if min(steps) < 0 or sum(steps) < len(steps):
+        return
+    yield Finding(
+        "shown",
+        "Each time the loader was iterated, the workers that stay had more threads: "
+        f"{', '.join(map(str, workers.threads))}, all workers together.",
+        parts.where,
+        "End the thread when the iteration ends, even if the loop leaves early: use `try: "
+        "... finally:` around the `yield`, set an `Event` there, and have the thread look "
+        "at it.",
+        cause="A worker starts a thread for each iteration. That thread goes on waiting, "
+        "for example for room in a queue, and keeps what it has read.",
+        promise="clean",
+    )
+
+
+def temporary_files(evidence: Evidence) -> Iterator[Finding]:
+    """Find new workers that leave temporary files in each epoch."""
+    run, parts = evidence.run, evidence.parts
     first, second = (*run.temporary, 0, 0)[:2]
-    if parts.workers and not parts.persistent and second - first >= parts.workers:
-        yield Finding(
-            "shown",
-            f"The second epoch, with new workers, left {second - first} more temporary files or "
-            "folders than the first one had.",
-            parts.where,
-            "Make the folder in the main process, once. Or remove it in the worker with "
-            "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
-            cause="Before Python 3.13, a worker exits without running `atexit` functions or the "
-            "finalizers of what it still holds, so nothing removes what it made.",
-            promise="clean",
-        )
+    if not parts.workers or parts.persistent or second - first < parts.workers:
+        return
+    yield Finding(
+        "shown",
+        f"The second epoch, with new workers, left {second - first} more temporary files or "
+        "folders than the first one had.",
+        parts.where,
+        "Make the folder in the main process, once. Or remove it in the worker with "
+        "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
+        cause="Before Python 3.13, a worker exits without running `atexit` functions or the "
+        "finalizers of what it still holds, so nothing removes what it made.",
+        promise="clean",
+    )
+
+
+def by_samples(evidence: Evidence) -> Iterator[Finding]:
+    """Find what samples start or make, and leave behind, in the main process."""
+    samples, parts = evidence.samples, evidence.parts
     for what, count, draws in (samples.left or ()) if samples is not None else ():
         yield Finding(
             "shown",
