@@ -43,7 +43,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
     )
     forked = evidence.forked
     if forked is not None and forked.finished[:1] == (True,) and forked.counted[0] == theirs[0]:
-        said += f" With forked workers, it's {theirs[0]}, too."
+        said += f" With forked workers, an epoch has {theirs[0]}."
         cause, fix = by_interpreter("What divides the stream")
     yield Finding("shown", said, parts.where, fix, cause=cause, promise="complete")
 
@@ -198,7 +198,7 @@ def _used_up(evidence: Evidence) -> Finding:
         "shown",
         f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
-        "Make a new one at the start of `__iter__`.",
+        "Make a new generator, iterator, or file at the start of each `__iter__`.",
         cause="One epoch uses up something that the next one needs, such as a generator, an "
         "iterator, or an open file that was read to its end.",
         promise="complete",

@@ -45,7 +45,7 @@ def breaks_off(evidence: Evidence) -> Iterator[Finding]:
     if codes:
         said += f" Exit codes: {', '.join(codes)}."
     if alone is not None:
-        how = "finishes" if alone.well else f"ends like this, too: {alone.error or alone.end}"
+        how = "finishes" if alone.well else f"also ends early: {alone.error or alone.end}"
         said += f" Without workers, the loop {how}."
     if words := run.said.strip().splitlines():
         said += f" The last message on stderr: {words[-1][:160]!r}."
@@ -107,7 +107,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     if drawn is not None:
         said += f" A sample takes {duration(drawn.typical)} in the main process."
     if alone is not None:
-        how = "runs fine" if alone.well else f"{alone.end} too"
+        how = "finishes" if alone.well else f"doesn't finish either ({alone.end})"
         said += f" Without workers, the loop {how}."
     if words := run.said.strip().splitlines():
         said += f" The last message on stderr: {words[-1][:160]!r}."

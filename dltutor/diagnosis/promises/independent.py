@@ -46,7 +46,7 @@ def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
         "If only a part of the sample should stay the same, draw that from a separate generator, "
         "such as `torch.Generator().manual_seed(index)` or `np.random.default_rng(index)`.",
         cause="Each sample seeds it with something like its index. Whatever the sample draws after "
-        "that is the same in every epoch, and other code in the process is seeded, too.",
+        "that is the same in every epoch, and so is what other code in the process draws.",
         promise="independent",
     )
 

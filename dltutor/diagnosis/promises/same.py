@@ -77,8 +77,8 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
         f"`batch{path}` has an attribute `{name}`. If a worker makes the batch, the attribute "
         "doesn't reach your loop, or it has another value there.",
         f"collate_fn={parts.collate}" if parts.collate else parts.where,
-        "Return the value beside the tensor or array, as a field of the sample. Or define "
-        "`__reduce__` in the array's class, so that the attribute is pickled with it.",
+        "Return the value as a field of the sample, next to the tensor or array. Or define "
+        "`__reduce__` in the array's class, so that the attribute is pickled with the array.",
         cause="A worker sends a tensor as its storage, and pickles an array as its numbers. "
         "Attributes that were set on it aren't part of either.",
         promise="same",

@@ -27,8 +27,8 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
         f"took {duration(by_tensor)}. With each batch in one message, it took "
         f"{duration(in_one)}.",
         f"collate_fn={parts.collate}" if parts.collate else parts.where,
-        f"Pack what {maker} puts into many tensors into one tensor with offsets for each kind of "
-        "thing. In the loop, torch.tensor_split gives you the pieces back.",
+        f"Have {maker} join the tensors of each kind into one, and return the offsets with it. "
+        "In the loop, torch.tensor_split gives you the pieces back.",
     )
 
 
