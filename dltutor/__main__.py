@@ -1,4 +1,4 @@
-"""Find out what broke a DataLoader, reproduce it, look it up, and learn why."""
+"""Find out what broke a DataLoader, reproduce the failure, and learn why it happens."""
 
 from __future__ import annotations
 

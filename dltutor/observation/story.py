@@ -92,4 +92,4 @@ def _tail(text: str, lines: int = 12) -> str:
     kept = text.splitlines()
     if len(kept) <= lines:
         return text
-    return "\n".join([f"({len(kept) - lines} lines before)", *kept[-lines:]])
+    return "\n".join([f"({len(kept) - lines} earlier lines)", *kept[-lines:]])

@@ -131,7 +131,7 @@ def how_many_workers(
     if not speeds and unfinished:
         raise CannotMeasure(
             f"with {unfinished[0]} workers, no run finished by the deadline of {deadline:.3g} s. "
-            "Use a longer one, or see with observe(loader) where it hangs"
+            "Use a longer deadline, or call observe(loader) to see where the loader hangs"
         )
     if not speeds:
         raise CannotMeasure("an epoch has fewer than two batches, so there's nothing to measure")

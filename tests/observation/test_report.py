@@ -143,7 +143,7 @@ def test_the_story_of_a_run_is_the_same_each_time(end: str) -> None:
 
 def test_of_a_long_stderr_the_end_is_shown() -> None:
     story = str(observation(stderr="".join(f"line {i}\n" for i in range(40))))
-    assert "(28 lines before)" in story and "line 28" in story and "line 39" in story
+    assert "(28 earlier lines)" in story and "line 28" in story and "line 39" in story
     assert "line 27" not in story
 
 

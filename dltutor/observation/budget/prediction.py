@@ -157,13 +157,13 @@ class Prediction:
             (
                 "shared memory",
                 f"{size(one.shared)}: {one.waiting + 1} batches, {one.waiting} ahead "
-                f"and 1 in the loop; for a moment {size(one.peak_shared)}, when the loop gets its "
-                f"next; {_limit('/dev/shm', self.machine.shm)}",
+                f"and 1 in the loop; {size(one.peak_shared)} for a moment, while the loop takes "
+                f"the next one; {_limit('/dev/shm', self.machine.shm)}",
             ),
             (
                 "memory",
                 f"{size(self.total)}: main {size(this.main)}, {workers}, "
-                + (f"what they share {size(this.once)}, " if this.once else "")
+                + (f"shared by all {size(this.once)}, " if this.once else "")
                 + f"samples of unfinished batches {size(self.samples)}, "
                 f"batches {size(one.shared)}; {_limit('memory', self.memory_limit)}",
             ),

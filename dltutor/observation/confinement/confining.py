@@ -114,10 +114,10 @@ def _refusal(task: Task, limit: str, why: str) -> str:
     if limit == "shm" and task.shm is not None:
         return (
             f"shm: this machine doesn't permit the child its own /dev/shm of {size(task.shm)} "
-            f"({why}). It needs root with CAP_SYS_ADMIN, or user namespaces. Most containers "
-            f"have neither"
+            f"({why}). It needs root with CAP_SYS_ADMIN, or user namespaces, and most containers "
+            "have neither of them"
         )
     if limit == "open_files":
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        return f"open_files: {task.open_files} isn't permitted here ({why}). At most {most} is"
+        return f"open_files: {task.open_files} isn't permitted here ({why}). The most is {most}"
     return f"the child interpreter couldn't be started: {why}"

@@ -123,7 +123,7 @@ def timeline_of(
         available=_column(moment.available for moment in moments),
         cgroup=_column(moment.cgroup for moment in moments),
         processes=tuple(_life(role, moments) for role in roles),
-        limits=limits or Bounds(),
+        limits=limits,
         notes=notes,
     )
 
@@ -189,8 +189,8 @@ def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
         yield f"memory {size(task.memory)}: {how}"
         if workers:
             yield (
-                f"workers first: +{FIRST_CHOICE} on each worker's oom_score_adj, as if the "
-                "whole limit were its own"
+                f"workers first: +{FIRST_CHOICE} on each worker's oom_score_adj, so that Linux "
+                "kills a worker before main"
             )
     elif task.memory is not None:
         yield (
