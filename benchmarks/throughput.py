@@ -43,7 +43,7 @@ def on_the_wire() -> None:
 
 
 def once(how: str, kind: str, workers: int, seconds: float) -> Run:
-    """Run one loader once.
+    """Run one loader once, and measure its speed.
 
     Args:
         how: "plain", "observe", "live", or "stand-in" for a chart connected to a Wire.
@@ -95,15 +95,15 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
 
     Args:
         where: "script" or "kernel".
-        kind: Which loader.
+        kind: The kind of loader, a key of `KINDS`.
         workers: The loader's number of workers.
-        how: What to run, as in `once`. "plain" compares the plain loop with itself one round later.
-        found: What `rounds` returned.
+        how: One of the ways to run in `once`. "plain" compares each plain run with the next one.
+        found: The results from `rounds`.
     """
     plain, ours = found["plain"], found[how]
     head = [f"{KINDS[kind]}, {workers} workers", where]
     rate = spread(plain["rate"], "{:.0f}")
-    if how == "plain":  # to show the noise
+    if how == "plain":  # to show how much equal runs differ
         again = ratio(plain["rate"][1:], plain["rate"][:-1])
         return [*head, "the plain loop again", rate, again, "", ""]
     waits = (
@@ -120,7 +120,7 @@ def epoch(how: str, kind: str, batches: int) -> Run:
 
     Args:
         how: "plain" or "observe".
-        kind: Which loader.
+        kind: "cheap", "jpeg", or "wait".
         batches: The number of batches in the epoch.
 
     Returns:
@@ -158,7 +158,7 @@ def pairs(count: int, seconds: float) -> Table:
         loop = Loop(min(seconds, 1.0))
         loop(make_loader(kind, 2))
         batches = max(2, round(loop.rate * seconds))
-        epoch("observe", kind, 2)  # to do the imports
+        epoch("observe", kind, 2)  # so that the timed epochs don't include imports
         variants = {
             how: partial(epoch, how.split()[0], kind, batches)
             for how in ("plain", "observe", "plain again")
@@ -194,7 +194,7 @@ def pairs(count: int, seconds: float) -> Table:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the tables."""
+    """Yield the tables for throughput and for pairs of epochs."""
     count, seconds = (2, 0.3) if quick else (7, 3.0)
     kinds, numbers = (["cheap"], [2]) if quick else (list(KINDS), [2, 8])
     rows = []

@@ -75,7 +75,7 @@ def keep(rows: list[dict[str, Any]]) -> None:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """Render the page with all saved answers, in one line per failure mode."""
+    """Render the page with all saved answers, one line per failure mode."""
     from dltutor.failures import NAMES
 
     rows = []
@@ -170,11 +170,11 @@ def one(name: str, kind: str, method: str) -> int:
     print()
     print(json.dumps({"found": found, "took": seconds, "report": str(diagnosis)}))
     sys.stdout.flush()
-    os._exit(0)  # don't wait for what a broken case leaves in this interpreter
+    os._exit(0)  # because a broken case may leave threads that would keep Python from exiting
 
 
 def print_row(each: dict[str, Any], *, short: bool) -> None:
-    """Print one line about a row, and the row's report unless `short`."""
+    """Print one line about a row, and its report. If `short`, print a report only after a crash."""
     right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
     sign = "ok " if right else "---"
     took = f"{each.get('took', each['seconds']):.1f} s"
@@ -195,7 +195,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def figures(rows: list[dict[str, Any]]) -> list[str]:
-    """Say in how many runs broken cases got the right name first and fixed cases no finding."""
+    """Return how often the doctor was right, as one line each for broken and fixed cases."""
     lines = []
     for kind in ("broken", "fixed"):
         of = [each for each in rows if each["kind"] == kind]

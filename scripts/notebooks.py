@@ -91,7 +91,7 @@ def read(path: Path) -> NotebookNode:
 
 @contextmanager
 def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
-    """Yield a kernel's environment variables, which are this process's except for new folders.
+    """Yield environment variables for a notebook kernel: this process's, but with new folders.
 
     Args:
         strict: Whether `check` raises unless the answer is correct, as in a solved twin.
@@ -111,7 +111,7 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
 
 
 def execute(path: Path) -> NotebookNode:
-    """Run a twin in a new kernel and in the twin's folder, as Jupyter does, and return it tidied.
+    """Run a twin in a new kernel in the twin's folder, and return the tidied notebook.
 
     Raises:
         Unfit: A cell failed, or has an output that must not be saved.

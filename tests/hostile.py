@@ -191,7 +191,7 @@ ERRORS: Final[dict[str, type[Exception]]] = {
         *((each, property(_refuse)) for each in ("__class__", "args", "__notes__", "__cause__")),
     )
 }
-"""Exception classes that raise in one of their own methods or properties, by its name."""
+"""Exception classes, by the name of the method or property that raises when you use it."""
 
 
 def every() -> list[Any]:

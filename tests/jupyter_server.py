@@ -23,9 +23,9 @@ import websocket
 def server(
     command: Sequence[str], *, folder: Path, environment: Mapping[str, str], state: Path
 ) -> Iterator[dict[str, Any]]:
-    """Run a command that starts a Jupyter server, and yield the content of its jpserver file."""
+    """Run a command that starts a Jupyter server, and yield the server's address and token."""
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
-    # Two servers that start at the same moment would both pick the first port.
+    # Pick a port here, because two servers that start at the same moment would pick the same one.
     own["JUPYTER_PORT"] = str(_free_port())
     state.mkdir(exist_ok=True)
     log = state / "server.log"
@@ -113,7 +113,7 @@ def _execute(line: websocket.WebSocket, code: str) -> str:
     while True:
         answer = line.recv()
         if isinstance(answer, bytes):
-            continue  # a message of the live chart
+            continue  # a binary message, which the live chart sends
         message = json.loads(answer)
         if message["parent_header"].get("msg_id") != header["msg_id"]:
             continue

@@ -1,4 +1,4 @@
-"""Rules for every notebook. A rule is a function that yields one sentence per breach."""
+"""Check the rules for notebooks. Each rule is a function that yields a sentence per breach."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE_BYTES = 500_000
 WORDS = 1500
 CODE_LINES = 140
 CELLS = 50
-IMPORTS = 5  # in its first code cell
+IMPORTS = 5  # import lines in the first code cell
 
 _CHECK = re.compile(r"(?m)^[^#\n]*(?<!def )(?<![\w.])check\(")
 _SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:home|root|Users)/[\w.-]+")
@@ -40,7 +40,7 @@ _UNWANTED = re.compile(
 
 
 def relative_links(cell: NotebookNode) -> list[str]:
-    """Return the relative paths that a text cell links to or shows."""
+    """Return the relative paths that a markdown cell links to or shows."""
     return _LINK.findall(cell.source) if cell.cell_type == "markdown" else []
 
 
