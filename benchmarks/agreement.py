@@ -68,7 +68,7 @@ def dense() -> Tape:
 
 
 def names_loader(megabytes: int) -> DataLoader[int]:
-    """Make a loader for `Names` of a size in MB, with two forked workers."""
+    """Make a loader with two forked workers for `megabytes` MB of names."""
     return DataLoader(
         Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
     )
@@ -91,7 +91,10 @@ class Held:
         time.sleep(1.0)
 
     def figures(self) -> Figures:
-        """Return total PSS in bytes from `observe` and smem (0 without smem), and our helper's."""
+        """Return our total PSS, smem's total PSS, and the PSS of our helper alone, in bytes.
+
+        If smem isn't installed, its total is 0.
+        """
         time.sleep(0.7)  # so that the last sample no longer includes an earlier call's smem
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]

@@ -85,7 +85,7 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
 
 
 def one(gigabytes: float, count: int, seconds: float) -> list[str]:
-    """Measure one row of the table: a list of this size, shared by `count` forked workers."""
+    """Measure one row of the table: `gigabytes` GB of strings that `count` forked workers share."""
     held = [f"{number:0400}" for number in range(int(gigabytes * 1e9) // _STRING)]
     with workers(count):
         sampling = Sampler(Proc(), os.getpid(), memory_period=1e9, memory_budget=1)

@@ -26,7 +26,7 @@ class Kernel:
         self.seen: Callable[[Message], None] = lambda message: None  # gets every output message
 
     def run(self, code: str, timeout: float = 600) -> None:
-        """Run a cell.
+        """Run a cell, and wait until it has finished.
 
         Args:
             code: The cell's source.

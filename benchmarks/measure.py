@@ -24,7 +24,7 @@ class Table:
 
     Args:
         title: The heading above the table.
-        columns: The names of the columns.
+        columns: The column heads, as Markdown.
         rows: Each row's cells, as Markdown.
         note: A paragraph below the table, on how to read the table (default: none).
     """
@@ -45,7 +45,7 @@ def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
 
     Args:
         variants: The functions to run, by name.
-        rounds: The number of rounds.
+        rounds: How many times to run each variant.
 
     Returns:
         What each variant returned, by name, with one value per round.
@@ -165,7 +165,7 @@ def write(name: str, text: str) -> None:
 
     Args:
         name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.
-        text: The new text.
+        text: The Markdown to put between the markers.
 
     Raises:
         ValueError: README.md has no such markers.

@@ -45,7 +45,7 @@ def imports(rounds: int) -> Table:
 
 
 def memory(how: str, seconds: float) -> list[float]:
-    """Run a loop, and return this process's USS in MB before the workers end, and at the end.
+    """Run a loop, and return this process's USS in MB before its workers end and afterward.
 
     Args:
         how: "plain", "observe", or "live".
@@ -113,9 +113,9 @@ began
 
 
 def charts(rounds: int) -> Table:
-    """Measure how long the live chart's first row takes from the call to the client."""
+    """Measure how long after a call to `observe` the client has the chart's first row."""
     with kernel() as notebook:
-        # Leave out the time for imports that earlier cells of a lesson make.
+        # Import these first, because in a lesson, earlier cells have already imported them.
         notebook.run("import start, dltutor.display.instruments")
         waits = [_first_row(notebook) for _ in range(rounds)]
     return Table(

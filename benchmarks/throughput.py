@@ -38,7 +38,7 @@ class Wire(BaseComm):
 
 
 def on_the_wire() -> None:
-    """Connect every widget made from now on to a Wire."""
+    """Connect every widget made from now on to a Wire, because a script has no browser."""
     comm.create_comm = Wire
 
 
@@ -86,12 +86,12 @@ def rounds(
 
 
 def by_name(runs: list[Run]) -> dict[str, list[float]]:
-    """Transpose runs into lists of numbers by name."""
+    """Turn a list of runs into a list of numbers for each name."""
     return {name: [run[name] for run in runs] for name in runs[0]}
 
 
 def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) -> list[str]:
-    """Make a row of the table, which compares one way with the plain loop.
+    """Make a row of the table, which compares one way to run a loader with the plain loop.
 
     Args:
         where: "script" or "kernel".
@@ -116,7 +116,7 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
 
 
 def epoch(how: str, kind: str, batches: int) -> Run:
-    """Run one epoch of a loader with two workers.
+    """Run one epoch of a loader with two workers, and measure its speed and CPU time.
 
     Args:
         how: "plain" or "observe".

@@ -82,7 +82,7 @@ def run(
 
     Args:
         command: The program and its arguments.
-        environment: The command's whole environment. The processes are those with its DLTUTOR_HOME.
+        environment: The whole environment, whose DLTUTOR_HOME identifies the command's processes.
         folder: The command's working folder.
         limited: Whether to set limits (default True).
         measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,
@@ -166,7 +166,7 @@ def _one_core() -> Iterator[Path | None]:
 
 
 def main() -> int:
-    """Measure the notebooks that the command line names. Return 0 if each succeeds and fits."""
+    """Measure the notebooks that the command line names. Return 0 if all succeed and none is too big."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     help_text = "lesson numbers, such as 01 (default: all, and write benchmarks/notebooks.md)"
     parser.add_argument("lessons", nargs="*", help=help_text)

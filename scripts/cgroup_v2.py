@@ -1,7 +1,7 @@
 """Run the tests of `confine` under cgroup version 2, on Debian's Linux in a virtual machine.
 
 `python scripts/cgroup_v2.py` downloads Debian's Linux, boots it in QEMU, and runs
-`test_cgroup_v2.py` and `test_cgroups.py` from `tests/system` in this guest. The guest can read this
+`test_cgroup_v2.py` and `test_cgroups.py` from `tests/system` in the guest. The guest can read this
 machine's files, including this interpreter's environment, but can't write them. The script needs
 Debian (for `apt-get download`), the package qemu-system-x86, and a few minutes, but neither root
 nor KVM. `make test` doesn't run the script.
@@ -25,7 +25,7 @@ TESTS: Final = ("tests/system/test_cgroup_v2.py", "tests/system/test_cgroups.py"
 QEMU: Final = "qemu-system-x86_64"
 PACKAGES: Final = ("busybox-static",)  # the script downloads these in addition to Linux itself
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
-SWAP: Final = 256 << 20  # bytes of swap, so that the tests notice if a limited group swaps instead
+SWAP: Final = 256 << 20  # bytes of swap, so that the tests notice if a group at its memory limit swaps
 SECONDS: Final = 2400  # the most seconds that the virtual machine may run
 
 # The guest's init script, for busybox's shell. This machine's files are mounted at /host.

@@ -93,7 +93,7 @@ class Words(Formatter):
     """
 
     def format_field(self, value: Any, spec: str) -> str:
-        """Format one fact."""
+        """Format one fact for its placeholder."""
         if isinstance(value, bool):
             return spec.split("|")[not value]
         if isinstance(value, dict):
@@ -164,7 +164,7 @@ def _one(lesson: str, number: int) -> None:
 
 
 def entry(claim: Claim, found: Measured) -> str:
-    """Render a claim for the page."""
+    """Render a claim and its measured outcome as Markdown."""
     return (
         f"### {claim.text}\n\n"
         f"- **Source**: {claim.source}.\n"

@@ -29,7 +29,7 @@ from typing import Any, Final
 BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
 KEPT: Final = BENCHMARK.with_suffix(".json")
 METHODS: Final = ("fork", "spawn", "forkserver")
-LONGEST: Final = 150  # the most seconds for one case
+LONGEST: Final = 150  # the most seconds that the diagnosis of one case may take
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def keep(rows: list[dict[str, Any]]) -> None:
-    """Replace the saved answers for these cases, and rewrite the page."""
+    """Replace the saved answers for the cases in these rows, and rewrite the page."""
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for each in rows:
         key = f"{each['name']} {each['kind']} {each['method']}"

@@ -33,10 +33,10 @@ def watch(
 
     Args:
         command: The program and its arguments.
-        environment: The command's whole environment. The processes are those with its DLTUTOR_HOME.
+        environment: The whole environment, whose DLTUTOR_HOME identifies the command's processes.
         folder: The command's working folder.
-        group: The cgroup to move into before starting the command. If None, stay in the old one.
-        output: The file for the command's stdout and stderr. If None, it inherits this process's.
+        group: The cgroup to move into before starting the command. If None, don't change cgroups.
+        output: The file for the command's stdout and stderr. If None, the command inherits ours.
         deadline: Seconds until `watch` ends the command.
         grace: Seconds for the command's processes to exit after the command has.
         measured: Whether to read PSS. If not, `pss` is 0.

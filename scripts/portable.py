@@ -52,7 +52,7 @@ def shorten(text: str, home: str, temporary: str) -> str:
 
 
 def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
-    """Shorten every string in a notebook's outputs."""
+    """Apply `shorten` to every string in a notebook's outputs, except images."""
 
     def short(value: object) -> object:
         return shorten(value, home, temporary) if isinstance(value, str) else value
@@ -69,7 +69,7 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each output not fit to save, and each cell that should have raised."""
+    """Yield a sentence for each output not fit to save, and each cell that should have failed."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:

@@ -16,7 +16,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_browser() -> str | None:
-    """Return the path of the installed Chromium, or None."""
+    """Return the path of Chromium or Chrome, or None if neither is installed."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -28,10 +28,10 @@ def jupyter(folder: Path) -> Iterator[str]:
     the user's.
     """
     state = folder / ".jupyter"
-    # If PYTEST_CURRENT_TEST is set, ipykernel doesn't capture descriptors 1 and 2.
+    # Drop PYTEST_CURRENT_TEST, because ipykernel doesn't capture descriptors 1 and 2 if it's set.
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     environment["IPYTHONDIR"] = str(folder / ".ipython")
-    # Make this import fail for the reason that no_address_grammars.py gives.
+    # Make the server start faster. no_address_grammars.py says why this import is slow.
     code = "import sys; sys.modules['rfc3987_syntax'] = None; "
     code += "from jupyterlab.labapp import main; main()"
     command = [sys.executable, "-c", code, "--no-browser", "--allow-root"]

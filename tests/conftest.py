@@ -71,7 +71,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """Unfreeze the heap for a test that counts frozen objects, and collect garbage first."""
+    """Unfreeze all objects for a test that counts frozen ones, and collect garbage first."""
     gc.unfreeze()
     gc.collect()
     yield
@@ -106,9 +106,9 @@ class Belongings:
         )
 
     def more_than(self, before: Belongings) -> list[str]:
-        """Return one line for each resource that wasn't there before."""
+        """Return one line for each resource that this process has and `before` doesn't list."""
         lines = [f"process {self.children[pid]}" for pid in self.children.keys() - before.children]
-        # A call may replace one descriptor by another, so only a larger count shows a leak.
+        # A call may close one descriptor and open another, so only a larger count shows a leak.
         if len(self.descriptors) > len(before.descriptors):
             new = self.descriptors.keys() - before.descriptors
             lines += [f"descriptor {fd} -> {self.descriptors[fd]}" for fd in sorted(new)]
@@ -198,9 +198,9 @@ def _file(name: str) -> tuple[int, int] | None:
 
 @pytest.fixture
 def nothing_left_behind() -> Iterator[Callable[..., None]]:
-    """Yield a function that fails the test if it left anything behind, and call it after the test.
+    """Yield a function that fails the test if anything was left behind, and call it after the test.
 
-    It counts child processes, open descriptors, names in /dev/shm, and threads. Python's resource
+    The function counts child processes, open descriptors, names in /dev/shm, and threads. Python's resource
     tracker and fork server never end, so the fixture starts both before the first count.
     """
     resource_tracker.ensure_running()

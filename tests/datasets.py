@@ -72,7 +72,7 @@ def shared_memory_open() -> set[str]:
     """Return the targets of main's open descriptors for torch's shared memory."""
     found = set()
     for number in os.listdir("/dev/fd"):
-        with suppress(OSError):  # the descriptor has been closed since, such as listdir's own
+        with suppress(OSError):  # the descriptor is closed by now, such as listdir's own
             found.add(os.readlink(f"/dev/fd/{number}"))
     return {target for target in found if "/torch_" in target}
 
@@ -148,10 +148,10 @@ def leave_at_once() -> None:
 def deadline_passes() -> int:
     """Make main's deadline pass within 0.5 s, and return how many seconds to sleep in the meantime.
 
-    The deadline passes only once a test has come this far, so no test has to guess how long to set.
+    The run itself triggers the deadline, so no test has to guess how long the run takes to get here.
     """
     main = multiprocessing.parent_process()
-    if main is None:  # no workers
+    if main is None:  # this is main, because the loader has no workers
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
         # After 0.5 s, this worker waits forever, and main and the others have nothing left to do.

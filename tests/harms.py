@@ -23,7 +23,7 @@ from dltutor.lessons.lesson_14 import Report
 
 @dataclass(frozen=True)
 class Harm:
-    """A kind of harm.
+    """A kind of harm that an answer can do.
 
     Args:
         do: A function that does the harm.
@@ -78,7 +78,7 @@ HARMS: dict[str, Harm] = {
     "kills its parent": Harm(signal_parent(signal.SIGKILL)),
     "sleeps": Harm(lambda: time.sleep(600)),
     "retries under a bare except": Harm(swallow_everything),
-    "leaves a process": Harm(start_a_stray, fatal=False),  # the check may end the process
+    "leaves a process": Harm(start_a_stray, fatal=False),  # the check may end that process itself
     "leaves threads": Harm(start_threads, fatal=False),
     "fills memory": Harm(keep_allocating),
     "changes everything": Harm(change_everything, fatal=False),
@@ -169,7 +169,7 @@ def with_class_replaced(answer: Path, folder: Path, by: str, *arguments: str) ->
     """Copy a learner's file, let a function replace its class, and return the path of the copy.
 
     Args:
-        answer: The file, with one class named My....
+        answer: The path of the file, which has one class whose name begins with My.
         folder: Where to write the copy.
         by: The name of a function in this module or in `slips`, which takes the class and the
             arguments.

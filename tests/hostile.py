@@ -1,7 +1,7 @@
-"""Objects that raise or recurse when you use them, in a module that every process can import.
+"""Make objects that raise or recurse when used, in a module that every process can import.
 
-`HOSTILE` makes one of each kind. A dataset may hold one of them and work well, as long as its code
-never uses it.
+`HOSTILE` makes one of each kind. A dataset can hold such an object and work well, as long as the
+dataset's code never uses the object.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class _Meta(type):
 
 
 class Lazy(types.ModuleType):
-    """A lazy module, whose import fails on the first attribute access."""
+    """A lazily imported module, whose import fails when code first reads an attribute."""
 
     def __getattribute__(self, name: str) -> Any:
         raise Refused(name)
 
 
 def lazy() -> types.ModuleType:
-    """Make a Lazy module."""
+    """Make a module that raises whenever code reads an attribute."""
     return Lazy("hostile_lazy")
 
 
@@ -124,7 +124,7 @@ def deep(levels: int = 100_000) -> Any:
 
 
 class Node:
-    """A link of a chain."""
+    """An object in a chain, which holds the next object."""
 
     __slots__ = ("next", "value")
 

@@ -71,7 +71,7 @@ def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict
 def fetch(
     server: dict[str, Any], path: str, body: object = None, method: str | None = None
 ) -> tuple[str, str]:
-    """Send a request, and return the address after redirects and the response."""
+    """Send a request, and return the final address, after redirects, and the response's body."""
     request = urllib.request.Request(
         server["url"] + path,
         headers={"Authorization": f"token {server['token']}"},
@@ -83,7 +83,7 @@ def fetch(
 
 
 def run_to_first_check(server: dict[str, Any], notebook: str) -> str:
-    """Run a notebook's cells on the server, and return the output of its first check."""
+    """Run a notebook's cells up to its first check, and return the output of that check."""
     cells = json.loads(fetch(server, f"api/contents/{notebook}")[1])["content"]["cells"]
     wanted = {"path": notebook, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     session = json.loads(fetch(server, "api/sessions", wanted)[1])

@@ -45,7 +45,7 @@ def relative_links(cell: NotebookNode) -> list[str]:
 
 
 def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
-    """Check the metadata, the tags, and the length of cells, in either kind of notebook."""
+    """Check the metadata, tags, and cell lengths of a solved twin or a learner's file."""
     if notebook.metadata != METADATA:
         yield "its metadata isn't exactly the kernel's name and the language's"
     for cell in notebook.cells:
@@ -88,7 +88,7 @@ def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
-    """Check that links within the notebook lead to headings, with JupyterLab's anchors."""
+    """Check that links within a notebook lead to headings, by the anchors that JupyterLab makes."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = re.findall(r"(?m)^#{1,6} +(.+?) *$", text)
     anchors = {re.sub(r"[`*]", "", each).replace(" ", "-") for each in headings}

@@ -20,7 +20,7 @@ def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str
 
     Args:
         notebook: The path of the notebook.
-        solved: Whether it's a solved twin, whose outputs are compared with the saved ones
+        solved: Whether the notebook is a solved twin, whose outputs must match the saved ones
             (`--nbval`). If not, it's a learner's file, which must run unchanged and solve nothing
             (`--nbval-lax`). If the saved outputs are from a different Python version, nbval
             doesn't compare them, but each check must still be Correct.

@@ -17,7 +17,7 @@ def own_exercise(monkeypatch: pytest.MonkeyPatch, grader: Grader[Any], **says: s
     """Add "00.own" to the exercises for the rest of a test.
 
     Args:
-        monkeypatch: Removes the exercise after the test.
+        monkeypatch: The test's fixture, which removes the exercise after the test.
         grader: The function that grades an answer.
         says: The messages, by outcome code. The default for "correct" is "Yes."
     """

@@ -33,7 +33,7 @@ _register = os.register_at_fork
 
 
 def hear_of_fork_hooks() -> None:
-    """From now on, note in `hooks` whatever is registered with `os.register_at_fork`."""
+    """Record every later call to `os.register_at_fork` in `hooks`."""
 
     def register(**which: Any) -> None:
         hooks.append(which)
@@ -43,7 +43,7 @@ def hear_of_fork_hooks() -> None:
 
 
 def state() -> dict[str, Any]:
-    """Return the state of this process, by name."""
+    """Return random states, signal handlers, and other state of this process, by name."""
     numpy_state: Any = np.random.get_state(legacy=False)
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)
@@ -128,7 +128,7 @@ def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _only(one: Any, other: Any) -> str:
-    # Return the beginning of `one`, without items that are the same in `other` if both are dicts.
+    # Return the beginning of `one` as a string. From a dict, leave out items that `other` also has.
     if isinstance(one, dict):
         one = {key: value for key, value in one.items() if other.get(key, other) != value}
     return repr(one)[:300]

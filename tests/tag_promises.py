@@ -1,4 +1,4 @@
-"""Check what the tags of a cell promise about its outputs."""
+"""Check that a cell's outputs keep the promises of the cell's tags."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def broken_promises(
     """Yield a sentence for each promise of a cell's tags that the outputs break.
 
     Args:
-        cell: The cell, for its tags.
+        cell: The notebook cell, which has the tags.
         outputs: The cell's outputs, saved or from a new run.
         solved: Whether the notebook is a solved twin, and not a learner's file.
     """

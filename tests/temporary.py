@@ -1,8 +1,8 @@
 """Give the tests their own temporary folder, and fail if they leave anything in it.
 
-Without this pytest plugin, they'd leave it in the user's `/tmp`. The plugin checks after the test
-processes have exited, because these remove some files only then. A run without `-n` has no such
-processes, so the plugin doesn't check.
+Without this pytest plugin, tests would leave files in the user's `/tmp`. The plugin checks after
+the test processes have exited, because they remove some files only then. A run without `-n` has no
+such processes, so the plugin doesn't check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN = "DLTUTOR_TESTS_TMP"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if OWN not in os.environ:
-        # Leave pytest's own folders where they were, or the paths of sockets would be too long.
+        # Leave pytest's folders where they are, because in ours, socket paths would be too long.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[OWN] = tempfile.mkdtemp(prefix="dlt-")
         # Remove the folder after multiprocessing has removed its own files from it.

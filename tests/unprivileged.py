@@ -73,5 +73,5 @@ def _opened(hidden: str) -> list[str]:
 
 
 def _closed(path: Path) -> Path | None:
-    """Return the outermost folder on the way to a path that other users may not enter, or None."""
+    """Return the outermost folder in a path that other users can't enter, or None if they can."""
     return next((p for p in (*reversed(path.parents), path) if not p.stat().st_mode & 0o001), None)

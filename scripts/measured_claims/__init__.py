@@ -25,7 +25,7 @@ class CannotMeasure(Exception):
 
 
 class Sized(Dataset[Any]):
-    """A dataset with `length` samples, which a subclass defines."""
+    """A dataset with `length` samples. A subclass defines the samples."""
 
     length = 4
 

@@ -65,7 +65,7 @@ class Loaded(Sized):
 
 
 class InSharedMemory(Loaded):
-    """A dataset that holds a table in shared memory as an array, so that its pickle has a copy."""
+    """A dataset with an array in shared memory. Pickling the dataset copies the array."""
 
     def __init__(self, name: str, shape: tuple[int, int]) -> None:
         self.memory = SharedMemory(name)

@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 def _in_a_terminal(stdin: str, method: str) -> str:
-    # Return what a terminal shows when you type an expression, and then `c`.
+    # Return what a terminal shows when you type an expression into pdb, and then `c`.
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "asks.py"
         script.write_text(_ASKS.format(stdin=stdin, method=method))

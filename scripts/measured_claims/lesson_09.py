@@ -173,7 +173,7 @@ def _stays(name: str) -> bool:
 
 
 def removed_by_another(option: str = "") -> bool:
-    """Return whether another interpreter removes a block by attaching to it and exiting.
+    """Return whether another interpreter removes our shared memory when it attaches and exits.
 
     Args:
         option: Further arguments for `SharedMemory`, as source code that begins with a comma.

@@ -66,7 +66,7 @@ def _warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
     # Return the number of samples in an epoch, and how often torch warns that they're too many.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        len(loader)  # torch warns only once a progress bar or other code asks for the length
+        len(loader)  # because torch doesn't warn unless something asks for the length
         samples = sum(len(batch) for batch in loader)
     return samples, sum("Length of IterableDataset" in str(each.message) for each in caught)
 
