@@ -58,7 +58,7 @@ NOT_INHERITED = (
 
 
 class Unfit(Exception):
-    """Raised for a twin that must not be saved. Each argument is a sentence that says where and why."""
+    """Raised for a twin that must not be saved. Each argument is a sentence with where and why."""
 
 
 def twins(folder: Path = NOTEBOOKS) -> list[Path]:

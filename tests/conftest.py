@@ -200,8 +200,8 @@ def _file(name: str) -> tuple[int, int] | None:
 def nothing_left_behind() -> Iterator[Callable[..., None]]:
     """Yield a function that fails the test if anything was left behind, and call it after the test.
 
-    The function counts child processes, open descriptors, names in /dev/shm, and threads. Python's resource
-    tracker and fork server never end, so the fixture starts both before the first count.
+    The function counts child processes, open descriptors, /dev/shm names, and threads. Python's
+    resource tracker and fork server never end, so the fixture starts both before the first count.
     """
     resource_tracker.ensure_running()
     forkserver.ensure_running()

@@ -148,7 +148,7 @@ def leave_at_once() -> None:
 def deadline_passes() -> int:
     """Make main's deadline pass within 0.5 s, and return how many seconds to sleep in the meantime.
 
-    The run itself triggers the deadline, so no test has to guess how long the run takes to get here.
+    The run itself triggers the deadline, so no test has to guess how long the run needs until here.
     """
     main = multiprocessing.parent_process()
     if main is None:  # this is main, because the loader has no workers

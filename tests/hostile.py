@@ -200,7 +200,7 @@ def every() -> list[Any]:
 
 
 def modules() -> dict[str, Any]:
-    """Make entries for `sys.modules` that are hostile, or aren't modules at all, by name."""
+    """Make entries for `sys.modules`, by name, that are hostile or aren't modules at all."""
     return {
         "hostile_lazy": lazy(),
         "hostile_optional": optional(),

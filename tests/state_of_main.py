@@ -118,7 +118,7 @@ def _subreaper() -> bool:
 
 
 def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the entries that changed, with the beginning of the old and of the new value."""
+    """Return the entries of `before` that have changed, with the beginnings of both values."""
     now = state()
     return {
         name: (_only(was, now[name]), _only(now[name], was))

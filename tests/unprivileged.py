@@ -73,5 +73,5 @@ def _opened(hidden: str) -> list[str]:
 
 
 def _closed(path: Path) -> Path | None:
-    """Return the outermost folder in a path that other users can't enter, or None if they can."""
+    """Return the outermost folder on a path that keeps other users out, or None if none does."""
     return next((p for p in (*reversed(path.parents), path) if not p.stat().st_mode & 0o001), None)

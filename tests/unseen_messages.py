@@ -393,7 +393,7 @@ UNSEEN: list[tuple[str, str]] = [
         "unavailable",
         "oversubscribed",
     ),
-    # Several messages in one log, of which the cause must win over its consequences.
+    # In a log with several messages, the cause must win over its consequences.
     (
         "UserWarning: This DataLoader will create 16 worker processes in total.\n"
         "huggingface/tokenizers: The current process just got forked, after parallelism has already\n"
