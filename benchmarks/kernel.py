@@ -80,4 +80,4 @@ def kernel() -> Iterator[Kernel]:
         yield here
     finally:
         client.stop_channels()
-        manager.shutdown_kernel()  # the manager also removes its temporary files
+        manager.shutdown_kernel()  # this also removes the kernel's connection file

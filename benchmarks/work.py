@@ -120,7 +120,7 @@ class Loop:
 
 @contextmanager
 def psutil_thread() -> Iterator[None]:
-    """Run a thread that reads PSS and USS of all processes with psutil, as a simple monitor."""
+    """Run a thread that reads PSS and USS of all processes with psutil, like a simple monitor."""
     over = threading.Event()
 
     def look() -> None:

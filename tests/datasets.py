@@ -61,7 +61,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader[Any]:
-    """Make a loader with batches of 2 and 2 workers, unless `options` say otherwise."""
+    """Make a loader with 2 workers and batches of 2, unless `options` say otherwise."""
     options = {"batch_size": 2, "num_workers": 2} | options
     return DataLoader(
         dataset, multiprocessing_context=start_method if options["num_workers"] else None, **options

@@ -50,7 +50,7 @@ def state() -> dict[str, Any]:
     umask = os.umask(0)
     os.umask(umask)
     main = sys.modules["__main__"]
-    folder = Path(tempfile.gettempdir())  # first, because Python looks for this folder only once
+    folder = Path(tempfile.gettempdir())  # first, because this may set `tempfile.tempdir`
     return {
         "random": random.getstate(),
         "numpy": (numpy_state["state"]["key"].tolist(), numpy_state["state"]["pos"]),
