@@ -1,4 +1,4 @@
-"""Print the doctor's confusion matrix for the broken and fixed cases of all failure modes.
+"""Run the doctor on the broken and fixed cases of all failure modes, and count right answers.
 
     python scripts/doctor.py                      # all cases, about 40 minutes
     python scripts/doctor.py --method fork        # one start method, about 12 minutes
