@@ -214,7 +214,7 @@ def nothing_left_behind() -> Iterator[Callable[..., None]]:
             longest = grace or (NAMES_GRACE if only_names else GRACE)
             if time.monotonic() > started + longest:
                 pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
-            # After `pytest.raises`, a reference cycle keeps the frames and their variables alive.
+            # Collect the reference cycles in which `pytest.raises` keeps frames alive.
             gc.collect()
             time.sleep(0.02)
 

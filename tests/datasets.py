@@ -146,7 +146,7 @@ def leave_at_once() -> None:
 
 
 def deadline_passes() -> int:
-    """Make main's deadline pass within 0.5 s, and return how many seconds to sleep in the meantime.
+    """Make main's deadline pass in a moment, and return how many seconds to sleep in the meantime.
 
     The run itself triggers the deadline, so no test has to guess how long the run needs until here.
     """

@@ -96,7 +96,7 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
         answer: A class, a function, a Report, or the path of a file with a class.
         place: When the answer does the harm, one of PLACES.
         harm: A key of HARMS.
-        folder: Where to write a changed copy of the answer's file.
+        folder: Where to write changed copies, if the answer is in files.
 
     Returns:
         The changed answer, or None if this kind of answer has no such place.

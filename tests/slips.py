@@ -46,7 +46,7 @@ def slipped(answer: Any, slip: str, folder: Path) -> Any:
     Args:
         answer: A class, or the path of a file with one.
         slip: One of SLIPS.
-        folder: Where to write a changed copy of the answer's file.
+        folder: Where to write a changed copy, if the answer is in a file.
     """
     if isinstance(answer, (str, Path)):
         return with_class_replaced(Path(answer), folder, "slipped_class", slip)

@@ -35,7 +35,7 @@ def run_without_namespaces(code: str, *, timeout: float) -> subprocess.Completed
 
 
 def opened_to_all(hidden: str) -> str:
-    """Return a shell script that runs its arguments as user nobody, in a mount namespace."""
+    """Return a shell script, for a mount namespace, that runs its arguments as user nobody."""
     who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
     return "\n".join([*_opened(hidden), f'exec {who} "$0" "$@"'])
 

@@ -73,7 +73,7 @@ class InSharedMemory(Loaded):
 
 
 class ByName(InSharedMemory):
-    """A dataset whose table is in shared memory, and whose pickle has only the memory's name."""
+    """A dataset whose table is in shared memory, and whose pickle has its name, not a copy."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.memory.name, "shape": self.rows.shape}

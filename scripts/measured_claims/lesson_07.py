@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 07: the loop that never starts."""
+"""Measure the claims for lesson 07: workers that hang before the first batch."""
 
 from __future__ import annotations
 

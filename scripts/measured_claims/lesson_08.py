@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 08: seeing memory."""
+"""Measure the claims for lesson 08: what the figures for memory count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dltutor.system.process_memory import mapped, shared_memory
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
 
-_MAP: Final = 200  # MB in the array that two workers map
+_MAP: Final = 200  # MB of the array that two workers read
 _AHEAD: Final = {"batch_size": 1, "prefetch_factor": 8}  # two workers prefetch 16 batches
 
 

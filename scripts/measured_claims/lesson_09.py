@@ -157,7 +157,7 @@ _ATTACH: Final = (
     "import sys; from multiprocessing.shared_memory import SharedMemory;"
     "SharedMemory(sys.argv[1]{}).close()"
 )
-_UNTRACKED: Final = ", track=False"  # an argument that Python has since 3.13
+_UNTRACKED: Final = ", track=False"  # an argument that Python 3.13 added
 _LOOK: Final = (
     "from multiprocessing import resource_tracker; resource_tracker.register = lambda *_: None;"
 )

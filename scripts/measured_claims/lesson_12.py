@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 12: silently the same."""
+"""Measure the claims for lesson 12: random numbers and samples that repeat without an error."""
 
 from __future__ import annotations
 

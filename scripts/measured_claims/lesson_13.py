@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 13: how many workers."""
+"""Measure the claims for lesson 13: how many workers a loader needs."""
 
 from __future__ import annotations
 
