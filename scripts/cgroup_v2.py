@@ -25,7 +25,7 @@ TESTS: Final = ("tests/system/test_cgroup_v2.py", "tests/system/test_cgroups.py"
 QEMU: Final = "qemu-system-x86_64"
 PACKAGES: Final = ("busybox-static",)  # the script downloads these in addition to Linux itself
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
-SWAP: Final = 256 << 20  # bytes of swap, so that the tests notice if a full group swaps
+SWAP: Final = 256 << 20  # bytes of swap, so that the tests notice if a limited group swaps
 SECONDS: Final = 2400  # the most seconds that the virtual machine may run
 
 # The guest's init script, for busybox's shell. This machine's files are mounted at /host.
