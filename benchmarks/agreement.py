@@ -1,4 +1,4 @@
-"""Compare our memory figures with other tools', and the live curve with full readings."""
+"""Compare the memory that `observe` reports with other tools' figures and frequent readings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A dataset with a list of file names. A forked worker copies every page that it reads."""
+    """A dataset that lists file names. A forked worker that reads a name copies the name's page."""
 
     def __init__(self, megabytes: int) -> None:
         # A name takes up 464 bytes, and its slot in the list another 8.
@@ -33,15 +33,15 @@ class Names(Dataset[int]):
         return len(self.names)
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(20e-6)  # as if to open the file
+        time.sleep(20e-6)  # stands in for opening the file
         return len(self.names[index])
 
 
 class Tape:
-    """A Recorder for this process that keeps all samples.
+    """A recording of this process's memory that keeps every sample.
 
     Args:
-        options: Further arguments for the Recorder.
+        options: Keyword arguments for the Recorder, such as `period`, in seconds.
     """
 
     def __init__(self, **options: float) -> None:
@@ -55,7 +55,7 @@ class Tape:
         self._recorder.stop()
 
     def of(self, role: str) -> tuple[list[float], list[Reading]]:
-        """Return the absolute times at which we sampled a process, and the readings."""
+        """Return when the Tape sampled a process, in `time.monotonic` seconds, and the readings."""
         found = [each for each in self.samples if role in each.processes]
         return [self._began + each.seconds for each in found], [
             each.processes[role] for each in found
@@ -68,7 +68,7 @@ def dense() -> Tape:
 
 
 def names_loader(megabytes: int) -> DataLoader[int]:
-    """Make a loader with two forked workers that read `Names`."""
+    """Make a loader with two forked workers for `megabytes` MB of names."""
     return DataLoader(
         Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
     )
@@ -91,8 +91,11 @@ class Held:
         time.sleep(1.0)
 
     def figures(self) -> Figures:
-        """Return the total PSS as we and smem (0 if not installed) count it, and our helper's."""
-        time.sleep(0.7)  # until the last sample no longer contains smem, which was our child, too
+        """Return our total PSS, smem's total PSS, and the PSS of our helper alone, in bytes.
+
+        If smem isn't installed, its total is 0.
+        """
+        time.sleep(0.7)  # so that the last sample no longer includes an earlier call's smem
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
         helpers = [process for process in family if program.__file__ in process.cmdline()]
@@ -122,7 +125,7 @@ def _smem(pids: set[int]) -> float:
 
 
 def totals(rounds: int, megabytes: int) -> Table:
-    """Compare our total PSS with other tools', in a real kernel while a loader waits."""
+    """Compare our total PSS in a notebook kernel with other tools' totals, while a loader waits."""
     found: list[Figures] = []
     with kernel() as notebook:
         notebook.run(f"from agreement import Held\nheld = Held({megabytes})")
@@ -156,7 +159,7 @@ def totals(rounds: int, megabytes: int) -> Table:
 
 
 def curves(megabytes: int) -> Table:
-    """Compare the live curve with frequent readings of USS, while workers copy what they read."""
+    """Compare the live chart's estimate of private memory with frequent readings of USS."""
     live, often = Tape(), dense()
     try:
         for _ in names_loader(megabytes):
@@ -197,7 +200,7 @@ def _beside(role: str, live: Tape, often: Tape) -> list[str]:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the two tables."""
+    """Yield the tables for total PSS and for the live chart."""
     yield totals(2 if quick else 7, 50 if quick else 300)
     yield curves(20 if quick else 150)
 

@@ -1,4 +1,4 @@
-"""Measure the CPU time for a sample and the helper's share of a core, as memory grows."""
+"""Measure how much CPU time `observe` needs to sample memory, as the memory grows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise, repeat
 from statistics import median
 
 import psutil
-import torch.utils.data  # noqa: F401  # because a process that trains has loaded it
+import torch.utils.data  # noqa: F401  # so that this process is as large as one that trains
 from measure import MB, Table, benchmark, cpu_seconds, until
 
 from dltutor.observation.memory import sampler as program
@@ -21,9 +21,9 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
-_STRING = 464  # bytes that each string in the list takes up, as the allocator rounds it
-_CHEAP, _FULL = 40, 9  # how many samples we time
-_AT_ONCE = 2  # rows measured at the same time, because they wait nearly all the time
+_STRING = 464  # bytes that each string in the list takes up, including the allocator's rounding
+_CHEAP, _FULL = 40, 9  # how many samples of each kind we time
+_AT_ONCE = 2  # rows of the table to measure at once, because each measurement mostly sleeps
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def workers(count: int) -> Iterator[None]:
 
 
 def milliseconds(sampling: Sampler, *, full: bool) -> float:
-    """Return the median CPU time that a sample takes, in milliseconds."""
+    """Return the median CPU time for a cheap or a full sample, in milliseconds."""
     costs = []
     for _ in range(_FULL if full else _CHEAP):
         before = time.process_time()
@@ -52,11 +52,11 @@ def milliseconds(sampling: Sampler, *, full: bool) -> float:
 
 
 def share(seconds: float) -> tuple[float, float, list[float]]:
-    """Record for some seconds, and measure the helper.
+    """Record this process for some seconds, and measure the helper's CPU time.
 
     Returns:
-        The helper's share of a core from its start to the end, its share after the first full
-        sample, and the seconds at which it read USS and PSS.
+        The share of a core that the helper used from start to end, the share that it used after
+        its first full sample, and the seconds at which it read USS and PSS.
     """
     read: list[float] = []
     spent: list[tuple[float, float]] = []
@@ -85,7 +85,7 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
 
 
 def one(gigabytes: float, count: int, seconds: float) -> list[str]:
-    """Measure one row of the table in this process."""
+    """Measure one row of the table: `gigabytes` GB of strings that `count` forked workers share."""
     held = [f"{number:0400}" for number in range(int(gigabytes * 1e9) // _STRING)]
     with workers(count):
         sampling = Sampler(Proc(), os.getpid(), memory_period=1e9, memory_budget=1)

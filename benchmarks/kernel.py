@@ -1,4 +1,4 @@
-"""A real notebook kernel, with a client that receives all its output, as a browser does."""
+"""Start a notebook kernel with a client that, like a browser, receives all its output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 
 class Kernel:
-    """A notebook kernel that runs code.
+    """A running notebook kernel that executes cells.
 
     Args:
         client: The kernel's client, with open channels.
@@ -23,10 +23,10 @@ class Kernel:
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.seen: Callable[[Message], None] = lambda message: None  # a hook for every message
+        self.seen: Callable[[Message], None] = lambda message: None  # gets every output message
 
     def run(self, code: str, timeout: float = 600) -> None:
-        """Run a cell.
+        """Run a cell, and wait until it has finished.
 
         Args:
             code: The cell's source.
@@ -38,7 +38,7 @@ class Kernel:
         self.value(f"{code}\nNone", timeout)
 
     def value(self, code: str, timeout: float = 600) -> Any:
-        """Run a cell whose last line is an expression, and return its value, by way of JSON."""
+        """Run a cell that ends in an expression, and return its value, which must fit in JSON."""
         *lines, last = code.strip().splitlines()
         cell = "\n".join([*lines, f"print('VALUE ' + __import__('json').dumps({last}))"])
         printed = ""
@@ -57,7 +57,7 @@ class Kernel:
         return json.loads(printed.partition("VALUE ")[2])
 
     def usage(self) -> int:
-        """Ask ipykernel with a `usage_request` how many bytes of memory the kernel uses."""
+        """Return how many bytes the kernel and its children use, according to ipykernel."""
         message = self.client.session.msg("usage_request", {})
         self.client.control_channel.send(message)
         while True:
@@ -68,7 +68,7 @@ class Kernel:
 
 @contextmanager
 def kernel() -> Iterator[Kernel]:
-    """Start a kernel in this folder, so that it can import these modules."""
+    """Start a notebook kernel in `benchmarks/`, so that its cells can import the benchmarks."""
     # Without this option, the kernel warns that its channels aren't encrypted.
     quiet = ["--IPKernelApp.log_level=40"]
     manager, client = start_new_kernel(cwd=str(Path(__file__).parent), extra_arguments=quiet)
@@ -80,4 +80,4 @@ def kernel() -> Iterator[Kernel]:
         yield here
     finally:
         client.stop_channels()
-        manager.shutdown_kernel()  # the manager also removes its temporary files
+        manager.shutdown_kernel()  # this also removes the kernel's connection file

@@ -1,4 +1,4 @@
-"""The code that all benchmarks share, for alternating runs, medians, ratios, and tables."""
+"""Alternate runs, format medians and ratios, and write tables, for all benchmarks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Table:
     """One table of results.
 
     Args:
-        title: The heading.
-        columns: The names of the columns.
-        rows: The cells, as strings.
+        title: The heading above the table.
+        columns: The column heads, as Markdown.
+        rows: Each row's cells, as Markdown.
         note: A paragraph below the table, on how to read the table (default: none).
     """
 
@@ -45,7 +45,7 @@ def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
 
     Args:
         variants: The functions to run, by name.
-        rounds: The number of rounds.
+        rounds: How many times to run each variant.
 
     Returns:
         What each variant returned, by name, with one value per round.
@@ -103,14 +103,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
-    """Call a function until it returns something true, and return that.
+    """Call a function until it returns a true value, and return that value.
 
     Args:
         condition: The function to call every 20 ms.
         seconds: The most seconds to wait (default 20).
 
     Raises:
-        TimeoutError: The function returned nothing true in that time.
+        TimeoutError: The function returned no true value in that time.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -121,7 +121,7 @@ def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
 
 
 def machine() -> str:
-    """Describe the machine and the versions, in two lines."""
+    """Describe this machine and the versions of its software, in two lines."""
     import torch
 
     import dltutor
@@ -139,7 +139,7 @@ def machine() -> str:
 def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
     """Run one script's measurements, print the tables, and write them into README.md.
 
-    With `--quick`, use small sizes and write nothing, only to show that the script works.
+    With `--quick` on the command line, use small sizes, and don't write the tables.
 
     Args:
         name: The name of the markers in README.md between which the tables belong.
@@ -165,7 +165,7 @@ def write(name: str, text: str) -> None:
 
     Args:
         name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.
-        text: The new text.
+        text: The Markdown to put between the markers.
 
     Raises:
         ValueError: README.md has no such markers.

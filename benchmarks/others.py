@@ -20,7 +20,7 @@ Command = list[str]
 MPROF = ["mprof", "run", "--multiprocess", "--interval", "0.25", "--output", "mprof.dat"]
 MEMRAY = ["memray", "run", "--follow-fork", "--quiet", "--output", "memray.bin"]
 
-# For each tool, the command that runs the program, and how the program watches itself.
+# For each tool, the command that starts `work.py`, and how `work.py` watches itself.
 TOOLS: dict[str, tuple[Command, str]] = {
     "nothing": ([], "plain"),
     "`observe`": ([], "observe"),
@@ -32,7 +32,7 @@ TOOLS: dict[str, tuple[Command, str]] = {
 
 
 def once(tool: str, kind: str, seconds: float) -> float:
-    """Run the program under one tool, and return its batches per second."""
+    """Run `work.py` under one tool, and return the batches per second."""
     before, how = TOOLS[tool]
     bin_ = Path(sys.executable).parent
     with TemporaryDirectory(prefix="dltutor-benchmark-") as folder:
@@ -46,7 +46,7 @@ def once(tool: str, kind: str, seconds: float) -> float:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the table."""
+    """Yield the table, with a row for each tool and kind of work."""
     rounds, seconds = (1, 0.3) if quick else (3, 2.0)
     rows = []
     for kind in ["cheap"] if quick else KINDS:

@@ -17,7 +17,7 @@ SCRIPTS = ("throughput", "others", "cost", "agreement", "start")
 
 
 def main(arguments: list[str]) -> None:
-    """Run all benchmarks.
+    """Run all benchmarks, and describe the machine in README.md (not with `--quick`).
 
     Args:
         arguments: The command-line arguments for each benchmark.

@@ -1,4 +1,4 @@
-"""Measure the import, the memory that `observe` adds to main, and the wait for the first chart."""
+"""Measure how long the import and the first chart take, and how much memory `observe` adds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LOADED = f"import dltutor, sys; print([name for name in {_HEAVY!r} if name in s
 
 
 def milliseconds(code: str) -> float:
-    """Return how long a new Python takes to run some code, including its start and end."""
+    """Return how many milliseconds a new Python takes to start, run some code, and exit."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
     return 1000 * (time.perf_counter() - began)
 
 
 def imports(rounds: int) -> Table:
-    """Measure how long it takes to import the package, on top of Python's own start."""
+    """Measure how long `import dltutor` takes, without the time that Python needs to start."""
     found = in_turn(
         {code: partial(milliseconds, code) for code in ("pass", "import dltutor")}, rounds
     )
@@ -45,7 +45,7 @@ def imports(rounds: int) -> Table:
 
 
 def memory(how: str, seconds: float) -> list[float]:
-    """Return this process's USS in MB, just before a loop ends its workers and after that.
+    """Run a loop, and return this process's USS in MB before its workers end and afterward.
 
     Args:
         how: "plain", "observe", or "live".
@@ -113,9 +113,10 @@ began
 
 
 def charts(rounds: int) -> Table:
-    """Measure the wait from the call until the client has the first row of the live chart."""
+    """Measure how long after a call to `observe` the client has the chart's first row."""
     with kernel() as notebook:
-        notebook.run("import start, dltutor.display.instruments")  # as earlier cells in a lesson do
+        # Import these first, because in a lesson, earlier cells have already imported them.
+        notebook.run("import start, dltutor.display.instruments")
         waits = [_first_row(notebook) for _ in range(rounds)]
     return Table(
         "From the call to the first row of the chart",
@@ -140,7 +141,7 @@ def _first_row(notebook: Kernel) -> float:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the three tables."""
+    """Yield the tables for the import, the first chart, and memory."""
     yield imports(3 if quick else 15)
     yield charts(2 if quick else 6)
     yield growth(1 if quick else 2, 0.3 if quick else 1.5)

@@ -38,12 +38,12 @@ class Wire(BaseComm):
 
 
 def on_the_wire() -> None:
-    """Connect every widget made from now on to a Wire."""
+    """Connect every widget made from now on to a Wire, because a script has no browser."""
     comm.create_comm = Wire
 
 
 def once(how: str, kind: str, workers: int, seconds: float) -> Run:
-    """Run one loader once.
+    """Run one loader once, and measure its speed.
 
     Args:
         how: "plain", "observe", "live", or "stand-in" for a chart connected to a Wire.
@@ -74,7 +74,7 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
 def rounds(
     hows: list[str], kind: str, workers: int, seconds: float, count: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Run one loader in each way, alternating, after a first run that does the imports.
+    """Run a loader in several ways, alternating, after a short run of each for the imports.
 
     Returns:
         For each way, lists of the numbers that `once` returned, by name, with one per round.
@@ -86,24 +86,24 @@ def rounds(
 
 
 def by_name(runs: list[Run]) -> dict[str, list[float]]:
-    """Transpose runs into lists of numbers by name."""
+    """Turn a list of runs into a list of numbers for each name."""
     return {name: [run[name] for run in runs] for name in runs[0]}
 
 
 def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) -> list[str]:
-    """Make a row of the table, which compares one way with the plain loop.
+    """Make a row of the table, which compares one way to run a loader with the plain loop.
 
     Args:
         where: "script" or "kernel".
-        kind: Which loader.
+        kind: The kind of loader, a key of `KINDS`.
         workers: The loader's number of workers.
-        how: What to run, as in `once`. "plain" compares the plain loop with itself one round later.
-        found: What `rounds` returned.
+        how: One of the ways to run in `once`. "plain" compares each plain run with the next one.
+        found: The results from `rounds`.
     """
     plain, ours = found["plain"], found[how]
     head = [f"{KINDS[kind]}, {workers} workers", where]
     rate = spread(plain["rate"], "{:.0f}")
-    if how == "plain":  # to show the noise
+    if how == "plain":  # to show how much equal runs differ
         again = ratio(plain["rate"][1:], plain["rate"][:-1])
         return [*head, "the plain loop again", rate, again, "", ""]
     waits = (
@@ -116,11 +116,11 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
 
 
 def epoch(how: str, kind: str, batches: int) -> Run:
-    """Run one epoch of a loader with two workers.
+    """Run one epoch of a loader with two workers, and measure its speed and CPU time.
 
     Args:
         how: "plain" or "observe".
-        kind: Which loader.
+        kind: "cheap", "jpeg", or "wait".
         batches: The number of batches in the epoch.
 
     Returns:
@@ -158,7 +158,7 @@ def pairs(count: int, seconds: float) -> Table:
         loop = Loop(min(seconds, 1.0))
         loop(make_loader(kind, 2))
         batches = max(2, round(loop.rate * seconds))
-        epoch("observe", kind, 2)  # to do the imports
+        epoch("observe", kind, 2)  # so that the timed epochs don't include imports
         variants = {
             how: partial(epoch, how.split()[0], kind, batches)
             for how in ("plain", "observe", "plain again")
@@ -194,7 +194,7 @@ def pairs(count: int, seconds: float) -> Table:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the tables."""
+    """Yield the tables for throughput and for pairs of epochs."""
     count, seconds = (2, 0.3) if quick else (7, 3.0)
     kinds, numbers = (["cheap"], [2]) if quick else (list(KINDS), [2, 8])
     rows = []

@@ -1,4 +1,4 @@
-"""The work that the benchmarks measure: three loaders, and a loop that measures its own speed.
+"""Define the work that the benchmarks measure: three loaders, and a loop that times itself.
 
 As a script, this module is a program for other tools to watch. `python work.py KIND WORKERS SECONDS
 FILE` writes the batches per second to the file.
@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 _ENDLESS = 10**9
 _PICTURES = 64
-_LEAD_IN = 0.4  # seconds after the first batch that don't count, while things are still starting
-_WATCHED = 0.25  # seconds between two samples of `psutil_thread`, as often as `observe`
+_LEAD_IN = 0.4  # seconds after the first batch that don't count, because the speed isn't steady yet
+_WATCHED = 0.25  # seconds between two readings by `psutil_thread` (`observe` reads as often)
 
 
 class Cheap(Dataset[torch.Tensor]):
@@ -120,7 +120,7 @@ class Loop:
 
 @contextmanager
 def psutil_thread() -> Iterator[None]:
-    """Run a thread that asks psutil for PSS and USS of all processes, as you'd write it by hand."""
+    """Run a thread that reads PSS and USS of all processes with psutil, like a simple monitor."""
     over = threading.Event()
 
     def look() -> None:

@@ -42,18 +42,18 @@ DEADLINE: Final = 240
 """Seconds that a whole notebook may take. A lesson takes less than 60."""
 
 GRACE: Final = 15
-"""Seconds for workers to notice that their kernel has ended. torch's workers check every 5 s."""
+"""Seconds for workers to notice that their notebook kernel has ended. They check every 5 s."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A command that has ended.
+    """The results of a command that has ended.
 
     Args:
         code: The command's exit code. If None, `run` ended the command at the deadline.
         output: What the command wrote to stdout and stderr.
         seconds: How long the command took.
-        pss: The most memory that all its processes used together, in MB of PSS.
+        pss: The most memory that the command's processes used together, in MB of PSS.
         shm: The most memory that the command had in /dev/shm, in MB.
         left: The command lines of the processes that outlived the command, which `run` then ended.
         limits: The limits that the command ran under, as sentences.
@@ -82,7 +82,7 @@ def run(
 
     Args:
         command: The program and its arguments.
-        environment: The command's whole environment. DLTUTOR_HOME identifies its processes.
+        environment: The whole environment, whose DLTUTOR_HOME identifies the command's processes.
         folder: The command's working folder.
         limited: Whether to set limits (default True).
         measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,
@@ -145,7 +145,7 @@ def _run(found: dict[str, Any], output: str, limits: tuple[str, ...]) -> Run:
 def _one_core() -> Iterator[Path | None]:
     """Make a cgroup (version 1) with the CPU time of one core, or yield None if that's impossible.
 
-    As on Binder, the limit is on CPU time and not on the number of cores, so torch sees all cores.
+    Like Binder's limit, this is on CPU time, not on the number of cores, so torch sees all cores.
     """
     group = Path(f"/sys/fs/cgroup/cpu/dltutor-{os.getpid()}")
     try:
@@ -166,7 +166,7 @@ def _one_core() -> Iterator[Path | None]:
 
 
 def main() -> int:
-    """Measure the notebooks that the command line names. Return 0 if all succeed and fit."""
+    """Measure the notebooks that the command line names. Return 0 if all pass in little memory."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     help_text = "lesson numbers, such as 01 (default: all, and write benchmarks/notebooks.md)"
     parser.add_argument("lessons", nargs="*", help=help_text)

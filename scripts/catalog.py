@@ -24,7 +24,7 @@ from dltutor.failures import NAMES, START_METHODS, Failure
 
 
 def main() -> int:
-    """Run the failure modes that the command line names, and print the table."""
+    """Run the failure modes that the command line names, and print how often each one failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
@@ -39,7 +39,7 @@ def main() -> int:
     ]
     # With torch preloaded, the fork server starts workers as quickly as fork does.
     forkserver.set_forkserver_preload(["dltutor.failures"])
-    forkserver.ensure_running()  # now, because a run ends every process that started in it
+    forkserver.ensure_running()  # now, because a run would end a fork server that it started
     failed = 0
     print("| entry | start method | s | broken | fixed | runs failed |")
     print("| --- | --- | --- | --- | --- | --- |")

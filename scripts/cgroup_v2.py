@@ -1,7 +1,7 @@
 """Run the tests of `confine` under cgroup version 2, on Debian's Linux in a virtual machine.
 
 `python scripts/cgroup_v2.py` downloads Debian's Linux, boots it in QEMU, and runs
-`test_cgroup_v2.py` and `test_cgroups.py` from `tests/system` in this guest. The guest can read this
+`test_cgroup_v2.py` and `test_cgroups.py` from `tests/system` in the guest. The guest can read this
 machine's files, including this interpreter's environment, but can't write them. The script needs
 Debian (for `apt-get download`), the package qemu-system-x86, and a few minutes, but neither root
 nor KVM. `make test` doesn't run the script.
@@ -25,8 +25,8 @@ TESTS: Final = ("tests/system/test_cgroup_v2.py", "tests/system/test_cgroups.py"
 QEMU: Final = "qemu-system-x86_64"
 PACKAGES: Final = ("busybox-static",)  # the script downloads these in addition to Linux itself
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
-SWAP: Final = 256 << 20  # bytes of swap, so that the tests notice if a limited group swaps instead
-SECONDS: Final = 2400  # seconds for the whole virtual machine
+SWAP: Final = 256 << 20  # bytes of swap, so that the tests notice if a limited group swaps
+SECONDS: Final = 2400  # the most seconds that the virtual machine may run
 
 # The guest's init script, for busybox's shell. This machine's files are mounted at /host.
 INIT: Final = """#!/bin/busybox sh
@@ -111,7 +111,7 @@ def archive(files: Path, tests: list[str]) -> Iterator[bytes]:
 
 
 def add_with_dependencies(name: str, modules: dict[str, Path], order: list[str]) -> None:
-    """Append a module after its dependencies. Skip one that's built into Linux and has no file."""
+    """Append a module to `order` after its dependencies, unless it's built into Linux."""
     if name in order or name not in modules:
         return
     found = re.search(rb"\0depends=([^\0]*)\0", modules[name].read_bytes())
@@ -121,7 +121,7 @@ def add_with_dependencies(name: str, modules: dict[str, Path], order: list[str])
 
 
 def entry(name: str, data: bytes, mode: int) -> bytes:
-    """Return the archive's bytes for one file."""
+    """Return one file in the format of a cpio archive."""
     numbers = [0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
     head = b"070701" + b"".join(b"%08x" % number for number in numbers) + name.encode() + b"\0"
     return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)

@@ -33,7 +33,7 @@ SECTIONS = {
 
 
 def sheet() -> str:
-    """Render the whole page."""
+    """Render the whole cheat sheet as Markdown."""
     groups: dict[str, list[Failure]] = {section: [] for section in SECTIONS}
     for failure in CATALOG:
         groups[_section(failure)].append(failure)
@@ -78,7 +78,7 @@ def _prose(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or compare it with the existing one."""
+    """Write the cheat sheet, or with `--check`, return 1 if the file is stale."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only report whether it's stale")
     if not parser.parse_args().check:

@@ -37,8 +37,8 @@ class Measured:
     """The outcome of a measurement.
 
     Args:
-        result: The observation, in numbers that don't change from run to run, or in rounded ones
-            with "about".
+        result: The observation, in numbers that are the same in every run, or that are rounded and
+            follow "about".
         verdict: Whether the claim is true, as far as we measured it, such as "False under fork."
     """
 
@@ -77,7 +77,7 @@ class Claim:
     seconds: int = 60
 
     def told(self, facts: Mapping[str, Any]) -> Measured:
-        """Put the facts into the claim's words."""
+        """Fill the facts into the claim's words, and return the result and the verdict."""
         as_expected = all(facts[name] == value for name, value in self.expected.items())
         verdict = self.verdict if as_expected else self.otherwise
         fill = Words().vformat
@@ -93,7 +93,7 @@ class Words(Formatter):
     """
 
     def format_field(self, value: Any, spec: str) -> str:
-        """Format one fact."""
+        """Format one fact for its placeholder."""
         if isinstance(value, bool):
             return spec.split("|")[not value]
         if isinstance(value, dict):
@@ -131,7 +131,7 @@ def claims() -> dict[str, tuple[Claim, ...]]:
 
 
 def machine() -> str:
-    """Return the name and versions of this machine for the page."""
+    """Describe this machine for the page, by its system and the versions of Python and torch."""
     kind = f"{platform.system()} {platform.machine()}"
     return f"{kind}, Python {platform.python_version()}, torch {version('torch').partition('+')[0]}"
 
@@ -164,7 +164,7 @@ def _one(lesson: str, number: int) -> None:
 
 
 def entry(claim: Claim, found: Measured) -> str:
-    """Render a claim for the page."""
+    """Render a claim and its measured outcome as Markdown."""
     return (
         f"### {claim.text}\n\n"
         f"- **Source**: {claim.source}.\n"
@@ -186,7 +186,7 @@ def on_page() -> dict[str, Measured]:
 
 
 def page(results: dict[str, Measured]) -> str:
-    """Render the whole page with these results, which are by the claim's text."""
+    """Render the whole page with these results, whose keys are the claims' texts."""
     words = _rows("page")
     sources = {name: _source(**source) for name, source in words["sources"].items()}
 
@@ -201,7 +201,7 @@ def page(results: dict[str, Measured]) -> str:
 
 
 def main() -> None:
-    """Read the command line, measure, and write or compare."""
+    """Measure the claims that the command line names, and write the page or compare it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

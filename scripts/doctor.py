@@ -1,4 +1,4 @@
-"""Print the doctor's confusion matrix for the broken and fixed cases of all failure modes.
+"""Run the doctor on the broken and fixed cases of all failure modes, and count right answers.
 
     python scripts/doctor.py                      # all cases, about 40 minutes
     python scripts/doctor.py --method fork        # one start method, about 12 minutes
@@ -29,7 +29,7 @@ from typing import Any, Final
 BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
 KEPT: Final = BENCHMARK.with_suffix(".json")
 METHODS: Final = ("fork", "spawn", "forkserver")
-LONGEST: Final = 150  # the most seconds for one case
+LONGEST: Final = 150  # the most seconds that the diagnosis of one case may take
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def keep(rows: list[dict[str, Any]]) -> None:
-    """Replace the saved answers for these cases, and rewrite the page."""
+    """Replace the saved answers for the cases in these rows, and rewrite the page."""
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for each in rows:
         key = f"{each['name']} {each['kind']} {each['method']}"
@@ -75,7 +75,7 @@ def keep(rows: list[dict[str, Any]]) -> None:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """Render the page with all saved answers, in one line per failure mode."""
+    """Render the page with all saved answers, one line per failure mode."""
     from dltutor.failures import NAMES
 
     rows = []
@@ -170,11 +170,11 @@ def one(name: str, kind: str, method: str) -> int:
     print()
     print(json.dumps({"found": found, "took": seconds, "report": str(diagnosis)}))
     sys.stdout.flush()
-    os._exit(0)  # don't wait for what a broken case leaves in this interpreter
+    os._exit(0)  # because a broken case may leave threads that would keep Python from exiting
 
 
 def print_row(each: dict[str, Any], *, short: bool) -> None:
-    """Print one line about a row, and the row's report unless `short`."""
+    """Print one line about a row, and its report. If `short`, print a report only after a crash."""
     right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
     sign = "ok " if right else "---"
     took = f"{each.get('took', each['seconds']):.1f} s"
@@ -195,7 +195,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def figures(rows: list[dict[str, Any]]) -> list[str]:
-    """Say in how many runs broken cases got the right name first and fixed cases no finding."""
+    """Return how often the doctor was right, as one line each for broken and fixed cases."""
     lines = []
     for kind in ("broken", "fixed"):
         of = [each for each in rows if each["kind"] == kind]

@@ -1,7 +1,7 @@
 """Record the incidents of lesson 14: run each job, and write its `train.log` and `monitor.txt`.
 
 `python scripts/incidents.py text table` records only these two incidents. Each job really runs, on
-the files that the learner gets, and what the script writes has the pids and times of that run.
+the files that the learner gets, so the written files show real pids and times.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 
 _FIRST, _LAST = 17, 20  # how many of the first and last lines of output the log keeps
-_EVERY = 0.1  # seconds between two readings
+_EVERY = 0.1  # seconds between two readings of memory and open files
 _ROWS = 36  # the most rows in `monitor.txt`
 _DEADLINE = 150  # seconds until the script kills a job
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-# Consecutive frames of a traceback outside the incident's own files.
+# Match consecutive frames of a traceback that are outside the incident's own files.
 _FRAME = r"  File \"(?!\./)[^\n]*\n(?:(?:\[rank\d\]:)?    [^\n]*\n)*"
 _LIBRARY = re.compile(rf"^((?:\[rank\d\]: )?)(?:(?:\[rank\d\]: )?{_FRAME})+", re.M)
 
@@ -64,7 +64,8 @@ def record(incident: Incident) -> None:
     shown = lines if few else [*lines[:_FIRST], "...", *lines[-_LAST:]]
     end = f"(exit code {job.wait()})\n"
     (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
-    while all(len(each) == 1 for each in ticks[-4:]):  # at the end, only main is left
+    # Drop the last readings, in which only main is left.
+    while all(len(each) == 1 for each in ticks[-4:]):
         ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"
     kept = next(few for n in count(1) if sum(map(len, few := ticks[::n])) <= _ROWS)

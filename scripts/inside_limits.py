@@ -33,13 +33,13 @@ def watch(
 
     Args:
         command: The program and its arguments.
-        environment: The command's whole environment. DLTUTOR_HOME identifies its processes.
+        environment: The whole environment, whose DLTUTOR_HOME identifies the command's processes.
         folder: The command's working folder.
-        group: The cgroup to move into before starting the command. If None, stay in this one.
-        output: The file for the command's stdout and stderr. If None, they're this process's.
+        group: The cgroup to move into before starting the command. If None, don't change cgroups.
+        output: The file for the command's stdout and stderr. If None, the command inherits ours.
         deadline: Seconds until `watch` ends the command.
         grace: Seconds for the command's processes to exit after the command has.
-        measured: Whether to read `pss`.
+        measured: Whether to read PSS. If not, `pss` is 0.
 
     Returns:
         A dict with the command's exit `code` (None if `watch` ended the command at the deadline),
@@ -69,7 +69,7 @@ def watch(
             file.close()
         while rest := _processes_of(home):
             for each in rest:
-                # Leave a resource tracker, which exits after the others and cleans up /dev/shm.
+                # Spare the resource tracker, which cleans up /dev/shm after the others exit.
                 if not any("resource_tracker" in word for word in each.info["cmdline"]):
                     each.kill()
             psutil.wait_procs(rest, timeout=1)

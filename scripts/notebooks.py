@@ -58,7 +58,7 @@ NOT_INHERITED = (
 
 
 class Unfit(Exception):
-    """A twin that must not be saved. Each argument is a sentence that says where and why."""
+    """Raised for a twin that must not be saved. Each argument is a sentence with where and why."""
 
 
 def twins(folder: Path = NOTEBOOKS) -> list[Path]:
@@ -91,10 +91,10 @@ def read(path: Path) -> NotebookNode:
 
 @contextmanager
 def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
-    """Yield a kernel's environment variables, which are this process's except for new folders.
+    """Yield environment variables for a notebook kernel: this process's, but with new folders.
 
     Args:
-        strict: Whether `check` raises unless the answer is correct, as in a solved twin.
+        strict: Whether `check` raises if an answer isn't correct, which must not happen in a twin.
     """
     with tempfile.TemporaryDirectory(prefix="dltutor-run-", ignore_cleanup_errors=True) as root:
         home, temporary = Path(root, "home"), Path(root, "tmp")
@@ -102,7 +102,7 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
         environment = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         environment |= {"DLTUTOR_HOME": str(home), "TMPDIR": str(temporary)}
         environment["DLTUTOR_INCIDENTS"] = str(temporary / "incidents")
-        # On a machine with one core, torch warns that two workers are too many.
+        # Turn off the warning that two workers are too many for a machine with one core.
         environment["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
         environment["IPYTHONDIR"] = str(Path(root, "ipython"))
         if strict:
@@ -111,7 +111,7 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
 
 
 def execute(path: Path) -> NotebookNode:
-    """Run a twin in a new kernel and in the twin's folder, as Jupyter does, and return it tidied.
+    """Run a twin in a new kernel in the twin's folder, and return the tidied notebook.
 
     Raises:
         Unfit: A cell failed, or has an output that must not be saved.
@@ -148,7 +148,7 @@ def tidy(notebook: NotebookNode) -> None:
             del cell.metadata[key]
     for cell in code_cells(notebook):
         for output in cell.outputs:
-            # Without the widget's state, a view shows nothing, and its model id is random.
+            # Without the widget's state, a view shows nothing, and the view's model id is random.
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
 
 
@@ -166,7 +166,7 @@ def learner_version(twin: NotebookNode) -> NotebookNode:
 
 
 def learner_text(twin: Path) -> str:
-    """Return what the learner's file for a twin has to contain."""
+    """Return the text that the learner's file for a twin has to contain."""
     return _text(learner_version(read(twin)))
 
 

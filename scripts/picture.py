@@ -22,7 +22,7 @@ from browser import find_browser, jupyter  # noqa: E402 - in tests/, with the br
 LESSON = ROOT / "notebooks/solutions/01-corrupt-images.ipynb"
 CELLS = ("observe", "check-predict")  # the ids of the first and the last cell in the picture
 PICTURE = ROOT / "notebooks/figures/lesson.png"
-SIZE = {"width": 960, "height": 1200}  # CSS pixels; the picture has twice as many
+SIZE = {"width": 960, "height": 1200}  # in CSS pixels, each two pixels wide and high in the picture
 
 # JupyterLab doesn't render cells out of sight, so scroll to the first one before measuring boxes.
 SCROLL = """([first, last]) => {
@@ -41,7 +41,7 @@ BOX = """([first, last]) => {
 
 
 def main() -> None:
-    """Serve the lesson, and save a picture of the cells from the first to the last."""
+    """Serve the lesson with JupyterLab, and save a picture of the cells in `CELLS`."""
     with tempfile.TemporaryDirectory() as folder, jupyter(Path(folder)) as address:
         shutil.copy(LESSON, folder)
         with sync_playwright() as playwright:

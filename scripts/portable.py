@@ -10,13 +10,13 @@ from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Patterns for what differs between machines and runs and teaches nothing. A path keeps its end, and
-# a pid or an address becomes N. `tests/nbval_sanitize.cfg` removes the same differences.
+# Patterns for parts of an output that differ between runs and teach nothing. A path keeps its end,
+# and a pid or an address becomes N. `tests/nbval_sanitize.cfg` removes the same differences.
 SHORTER = tuple(
     (re.compile(pattern), short)
     for pattern, short in (
         (r"[^\s\"'<>;()]*/ipykernel_\d+/\d+\.py", "/tmp/ipykernel_N/N.py"),
-        (r"/(dltutor-|tmp)[a-z0-9_]{8}\b", r"/\1N"),  # tempfile.mkdtemp
+        (r"/(dltutor-|tmp)[a-z0-9_]{8}\b", r"/\1N"),  # a folder from tempfile.mkdtemp
         # A quoted path may contain spaces.
         (r"(?<=[\"'])[^\"'\n]*/((?:site|dist)-packages/)", r".../\1"),
         (r"~?/[^\s\"'<>;()\x1b]*/((?:site|dist)-packages/)", r".../\1"),
@@ -41,9 +41,9 @@ def shorten(text: str, home: str, temporary: str) -> str:
     """Shorten the paths in an output, and replace pids and memory addresses with N.
 
     Args:
-        text: An output from a run.
-        home: The run's DLTUTOR_HOME.
-        temporary: The run's TMPDIR.
+        text: One string of a cell's output.
+        home: The run's DLTUTOR_HOME folder, to replace with "DLTUTOR_HOME".
+        temporary: The run's TMPDIR folder, to replace with "/tmp".
     """
     text = text.replace(home, "DLTUTOR_HOME").replace(temporary, "/tmp")
     for pattern, short in SHORTER:
@@ -52,7 +52,7 @@ def shorten(text: str, home: str, temporary: str) -> str:
 
 
 def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
-    """Shorten every string in a notebook's outputs."""
+    """Apply `shorten` to every string in a notebook's outputs, except images."""
 
     def short(value: object) -> object:
         return shorten(value, home, temporary) if isinstance(value, str) else value
@@ -69,7 +69,7 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each output that must not be saved, or cell that should have failed."""
+    """Yield a sentence for each output not fit to save, and each cell that should have failed."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:
@@ -85,7 +85,7 @@ def unfit(notebook: NotebookNode) -> Iterator[str]:
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """Return the code cells, in order."""
+    """Return a notebook's code cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 

@@ -1,4 +1,4 @@
-"""A Jupyter server for a notebook, and scripts that tests run in the page that shows it."""
+"""Serve notebooks with Jupyter for the browser tests, and measure contrast in their pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_browser() -> str | None:
-    """Return the path of the installed Chromium, or None."""
+    """Return the path of Chromium or Chrome, or None if neither is installed."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -24,14 +24,14 @@ def find_browser() -> str | None:
 def jupyter(folder: Path) -> Iterator[str]:
     """Serve a folder with JupyterLab and Notebook, and yield the address.
 
-    Settings, the kernels' files, and the history are in the folder, so the user's own stay
-    untouched.
+    The server keeps its settings, kernel files, and history in the folder, so that it doesn't touch
+    the user's.
     """
     state = folder / ".jupyter"
-    # With PYTEST_CURRENT_TEST, a kernel doesn't capture descriptors 1 and 2, as a learner's does.
+    # Drop PYTEST_CURRENT_TEST, because ipykernel doesn't capture descriptors 1 and 2 if it's set.
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     environment["IPYTHONDIR"] = str(folder / ".ipython")
-    # Leave out the same module as no_address_grammars.py.
+    # Make the server start faster. no_address_grammars.py says why this import is slow.
     code = "import sys; sys.modules['rfc3987_syntax'] = None; "
     code += "from jupyterlab.labapp import main; main()"
     command = [sys.executable, "-c", code, "--no-browser", "--allow-root"]
@@ -51,7 +51,7 @@ def jupyter(folder: Path) -> Iterator[str]:
 
 
 def write_notebook(path: Path, *cells: str) -> None:
-    """Write a notebook of code cells."""
+    """Write a notebook with these code cells."""
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = nbformat.v4.new_notebook(
         metadata=kernel, cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -75,5 +75,5 @@ CONTRAST = """chart => {
     return (bright + 0.05) / (dark + 0.05);
   }));
 }"""
-"""JavaScript that returns the lowest contrast between a text of the chart and its background,
+"""JavaScript that returns the lowest contrast between any text in a chart and its background,
 as WCAG defines it."""

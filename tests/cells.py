@@ -1,4 +1,4 @@
-"""Run the cells of a notebook as in a kernel, so that `inspect` can read their source."""
+"""Run a notebook's cells without a kernel, so that `inspect` can still read their source."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.utils.data import Dataset
 
 
 def source(name: str, notebook: NotebookNode) -> str:
-    """Return the source of a cell."""
+    """Return the source of the cell with this id."""
     return next(str(each.source) for each in notebook.cells if each.id == name)
 
 
 def assert_on_call_is_last(notebook: NotebookNode) -> None:
-    """Assert that On call is the last section, a table and code, and that all links work."""
+    """Assert that the last section is "On call", with a table and code, and that all links work."""
     cells = notebook.cells
     assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
     assert cells[-2].source.startswith("## On call\n")
@@ -27,12 +27,12 @@ def assert_on_call_is_last(notebook: NotebookNode) -> None:
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
-    """Run code as a cell of a kernel, and return all names that are defined after it.
+    """Run code in the way that ipykernel runs a cell, and return all names defined after that.
 
     Args:
-        code: The source.
-        name: The name of the cell's file (default "1").
-        known: Names that are defined before it.
+        code: The cell's source.
+        name: The name of the cell's file, without ".py" (default "1").
+        known: The values of names that earlier cells have defined.
     """
     file = f"/tmp/ipykernel_1/{name}.py"
     linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
@@ -42,7 +42,7 @@ def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
 
 
 def answer_in(notebook: NotebookNode, *cells: str, **known: Any) -> dict[str, Any]:
-    """Run these cells of a notebook in order, and return all names that they define."""
+    """Run a notebook's cells with these ids, in order, and return all names that they define."""
     defined = dict(known)
     for name in cells:
         defined = define(source(name, notebook), name, **defined)

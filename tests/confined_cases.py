@@ -1,4 +1,4 @@
-"""Cases for `confine`, in a module that its child interpreter and spawned workers can import."""
+"""Make cases for `confine`, in a module that its child process and spawned workers can import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def case(
 
 
 class Samples(Dataset[torch.Tensor]):
-    """Samples of `size` bytes. W0 keeps `kept` bytes for each of its samples."""
+    """A dataset of samples of `size` bytes. W0 keeps `kept` bytes for each sample that it makes."""
 
     def __init__(self, length: int, size: int, kept: int = 0) -> None:
         self.length = length
@@ -51,7 +51,7 @@ class Samples(Dataset[torch.Tensor]):
 
 
 class Stuck(Samples):
-    """Samples that never arrive."""
+    """A dataset whose samples never arrive."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(3600)
@@ -59,17 +59,17 @@ class Stuck(Samples):
 
 
 def modest() -> Case:
-    """16 samples of 1 kB."""
+    """Return a case that finishes, with 16 samples of 1 kB."""
     return case(Samples(16, 1024))
 
 
 def growing() -> Any:
-    """Return a loader, not a Case, as people try first. W0 keeps 4 MB for each of its samples."""
+    """Return a loader (not a Case) in which W0 keeps 4 MB for each sample that it makes."""
     return case(Samples(4000, 1024, kept=4 * MB), batch_size=1).loader
 
 
 def large_batches() -> Case:
-    """Batches of 80 MB, which default_collate puts into /dev/shm."""
+    """Return a case with batches of 80 MB, which default_collate puts into /dev/shm."""
     return case(Samples(32, 10 * MB), batch_size=8)
 
 
@@ -80,7 +80,7 @@ def keep_all(loader: DataLoader[Any]) -> None:
 
 
 def kept_batches() -> Case:
-    """Keep every batch, and with each one a descriptor."""
+    """Return a case whose loop keeps every batch, each with an open descriptor."""
     return case(Samples(1000, 1024), 1, keep_all)
 
 
@@ -89,18 +89,18 @@ def stuck() -> Case:
 
 
 def served() -> Case:
-    """Stuck workers that aren't children of main."""
+    """Return a case with stuck workers that the fork server started, so main isn't their parent."""
     return case(Stuck(16, 16), method="forkserver")
 
 
 def stop_main(loader: DataLoader[Any]) -> None:
     for _ in loader:
-        time.sleep(1)  # long enough to be sampled
+        time.sleep(1)  # long enough for `confine` to sample the memory
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main_killed() -> Case:
-    """Main is killed a second after its first batch."""
+    """Return a case whose loop sends main SIGTERM a second after the first batch."""
     return case(Samples(16, 16), consume=stop_main)
 
 
@@ -114,7 +114,7 @@ def crash(loader: DataLoader[Any]) -> None:
 
 
 def main_crashes() -> Case:
-    """Main reads from address 0."""
+    """Return a case whose loop crashes main by reading from address 0."""
     return case(Samples(16, 16), consume=crash)
 
 
@@ -125,7 +125,7 @@ def wait_in_c(loader: DataLoader[Any]) -> None:
 
 
 def deaf() -> Case:
-    """Main, in a state where its deadline can't interrupt it."""
+    """Return a case whose loop blocks SIGALRM, so that a deadline can't interrupt main."""
     return case(Samples(16, 16), consume=wait_in_c)
 
 
@@ -138,7 +138,7 @@ def only_a_dataset() -> Any:
 
 
 class Scores(Dataset[int]):
-    """The `oom_score_adj` of the process that makes each sample."""
+    """A dataset whose samples are the `oom_score_adj` of the process that makes them."""
 
     def __len__(self) -> int:
         return 8

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: their own DLTUTOR_HOME, and a check that nothing is left behind."""
+"""Give each test its own DLTUTOR_HOME, and check that tests leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from multiprocessing import forkserver, resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
 
-import no_address_grammars  # noqa: F401  # before anything imports nbformat
+import no_address_grammars  # noqa: F401  # must run before any import of nbformat
 import psutil
 import pytest
 from fresh_interpreter import PATHS
@@ -33,45 +33,45 @@ sys.path[:0] = [path for path in PATHS if path not in sys.path]
 pytest_plugins = ["temporary"]
 
 GRACE = 3
-"""Seconds for things that are ending to be gone."""
+"""Seconds to wait for a test's processes and threads to end."""
 
 NAMES_GRACE = 15
-"""Seconds for names in /dev/shm to be gone. On a busy machine, the resource tracker of a killed
-process takes that long."""
+"""Seconds to wait for names in /dev/shm to go away. If a process was killed, its resource tracker
+needs that long on a busy machine."""
 
 MARK = secrets.token_hex(2)
 """Part of the names in /dev/shm that this process and its multiprocessing children make."""
 
 
 def pytest_configure() -> None:
-    # On a machine with one core, torch warns that two workers are too many, also in kernels,
-    # scripts, and workers whose output we compare.
+    # On a machine with one core, torch warns that two workers are too many. An environment variable
+    # turns the warning off even in kernels, scripts, and workers whose output a test compares.
     os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
     # With torch preloaded, the fork server starts workers as quickly as fork does.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
-    # Everybody uses /dev/shm, including the tests that run in parallel. If a file's process is
-    # gone, only the name shows who made it. So we set our own prefixes: multiprocessing passes the
-    # one for semaphores on to its children. torch's names have the pid of their maker.
+    # Tests that run in parallel share /dev/shm, and once the process that made a file has ended,
+    # only the file's name shows which process that was. So put MARK into multiprocessing's names.
+    # Children inherit the prefix for semaphores. torch's names already contain the maker's pid.
     config: Any = multiprocessing.current_process()
     config._config["semprefix"] = f"/mp{MARK}"
     blocks: Any = shared_memory
     blocks._SHM_NAME_PREFIX = f"/psm_{MARK}_"
     _forked.append(os.getpid())
     os.register_at_fork(after_in_child=lambda: _forked.append(os.getpid()))
-    # A shell starts background jobs with SIGINT ignored, but tests that press Stop need it.
+    # A shell starts background jobs with SIGINT ignored, but the tests of interrupts need SIGINT.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    # Nine thousand tests stay in memory. Freeze them, so that no collection walks through them.
+    # Freeze the nine thousand tests in memory, so that the garbage collector skips them.
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """Unfreeze the heap for a test that counts frozen objects, and free what earlier tests left."""
+    """Unfreeze all objects for a test that counts frozen ones, and collect garbage first."""
     gc.unfreeze()
     gc.collect()
     yield
@@ -80,7 +80,7 @@ def nothing_frozen() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test an empty DLTUTOR_HOME, so that it doesn't touch anybody's progress."""
+    """Give each test an empty DLTUTOR_HOME, so that it can't change the user's progress."""
     home = tmp_path / "dltutor-home"
     monkeypatch.setenv("DLTUTOR_HOME", str(home))
     monkeypatch.delenv("DLTUTOR_STRICT", raising=False)
@@ -89,7 +89,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @dataclass(frozen=True)
 class Belongings:
-    """The resources of a process that a careless call could leave behind."""
+    """The descendants, descriptors, /dev/shm names, and threads of this process at one moment."""
 
     children: dict[int, str]
     descriptors: dict[int, str]
@@ -106,9 +106,9 @@ class Belongings:
         )
 
     def more_than(self, before: Belongings) -> list[str]:
-        """Return one line for each resource that wasn't there before."""
+        """Return one line for each resource that this process has and `before` doesn't list."""
         lines = [f"process {self.children[pid]}" for pid in self.children.keys() - before.children]
-        # A call may close a descriptor and reuse its number, so only their count shows a leak.
+        # A call may close one descriptor and open another, so only a larger count shows a leak.
         if len(self.descriptors) > len(before.descriptors):
             new = self.descriptors.keys() - before.descriptors
             lines += [f"descriptor {fd} -> {self.descriptors[fd]}" for fd in sorted(new)]
@@ -132,7 +132,7 @@ def _descriptors() -> dict[int, str]:
     for name in os.listdir("/dev/fd"):
         try:
             found[int(name)] = os.readlink(f"/dev/fd/{name}")
-        except OSError:  # the one that listdir itself opened
+        except OSError:  # the descriptor that listdir had open is closed
             continue
     return found
 
@@ -142,10 +142,10 @@ _CLOCK = 0.1
 
 
 class _Forked:
-    """A record of this process and of all its descendants by fork, including those that are gone.
+    """A record of this process and of all its forked descendants, including those that have ended.
 
-    Linux reuses pids, so it also records when each process was forked. A file that is older than
-    the last process with a pid wasn't made by that process.
+    Linux reuses pids, so the record has the time of each fork. If a file is older than the last
+    process with a pid, that process didn't make the file.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _file(name: str) -> tuple[int, int] | None:
-    with suppress(OSError):  # it's gone by now
+    with suppress(OSError):  # the file may be gone by now
         found = os.stat(f"/dev/shm/{name}")
         return found.st_dev, found.st_ino
     return None
@@ -198,10 +198,10 @@ def _file(name: str) -> tuple[int, int] | None:
 
 @pytest.fixture
 def nothing_left_behind() -> Iterator[Callable[..., None]]:
-    """Fail if anything was left behind, after the test and whenever the test calls it.
+    """Yield a function that fails the test if anything was left behind, and call it after the test.
 
-    It counts child processes, open descriptors, names in /dev/shm, and threads. Python's resource
-    tracker and fork server stay forever once started, so we start them before the first count.
+    The function counts child processes, open descriptors, /dev/shm names, and threads. Python's
+    resource tracker and fork server never end, so the fixture starts both before the first count.
     """
     resource_tracker.ensure_running()
     forkserver.ensure_running()
@@ -214,7 +214,7 @@ def nothing_left_behind() -> Iterator[Callable[..., None]]:
             longest = grace or (NAMES_GRACE if only_names else GRACE)
             if time.monotonic() > started + longest:
                 pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
-            # `pytest.raises` in a test keeps frames alive in a cycle.
+            # Collect the reference cycles in which `pytest.raises` keeps frames alive.
             gc.collect()
             time.sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""Broken datasets, at module level so that every start method can import them."""
+"""Define broken datasets at a module's top level, where workers can import them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-FOR_EVER = 1000  # seconds, which is longer than any test may take
+FOR_EVER = 1000  # seconds, longer than any test may take
 NO_PICKLE_OF_A_FILE = (
     "cannot pickle 'BufferedReader' instances"
     if sys.version_info >= (3, 12)
@@ -32,7 +32,7 @@ BAD = 9  # the index of the bad sample, which is in W0's third batch if batches 
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """The numbers 0, 1, 2, ... It calls `trouble()` before it returns the number `at`."""
+    """A dataset of the numbers 0, 1, 2, ... that calls `trouble()` before it returns `at`."""
 
     def __init__(
         self, trouble: Callable[[], object] | None = None, *, at: int = BAD, length: int = 16
@@ -51,7 +51,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 class Stream(IterableDataset[torch.Tensor]):
-    """A stream of the same numbers from every worker."""
+    """A stream that yields the same numbers in every worker."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -61,7 +61,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader[Any]:
-    """Make a loader with batches of 2 and 2 workers, unless `options` say otherwise."""
+    """Make a loader with 2 workers and batches of 2, unless `options` say otherwise."""
     options = {"batch_size": 2, "num_workers": 2} | options
     return DataLoader(
         dataset, multiprocessing_context=start_method if options["num_workers"] else None, **options
@@ -72,12 +72,12 @@ def shared_memory_open() -> set[str]:
     """Return the targets of main's open descriptors for torch's shared memory."""
     found = set()
     for number in os.listdir("/dev/fd"):
-        with suppress(OSError):  # closed since, like listdir's own
+        with suppress(OSError):  # the descriptor is closed by now, such as listdir's own
             found.add(os.readlink(f"/dev/fd/{number}"))
     return {target for target in found if "/torch_" in target}
 
 
-# What can go wrong in a worker.
+# Exceptions, functions, and datasets that make something go wrong in a worker.
 
 
 class TwoParts(Exception):
@@ -88,7 +88,7 @@ class TwoParts(Exception):
 
 
 class Unsayable(Exception):
-    """An exception without a message: `str` of it raises."""
+    """An exception whose `__str__` raises another exception."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words for it")
@@ -109,8 +109,8 @@ def raise_unsayable() -> None:
 def all_is_sent() -> None:
     """Wait until this worker has nothing left to send.
 
-    While it sends a tensor, the tensor has a name in /dev/shm for some microseconds. If the worker
-    is killed right then, the name stays.
+    While the worker sends a tensor, the tensor has a name in /dev/shm for some microseconds. If the
+    worker ended right then, the name would stay.
     """
     until = time.monotonic() + 30
     while any(map(_sends, sys._current_frames().values())):
@@ -119,8 +119,7 @@ def all_is_sent() -> None:
 
 
 def _sends(frame: FrameType) -> bool:
-    # Whether this is the stack of multiprocessing's feeder thread, unless it waits with an empty
-    # buffer.
+    # Return whether this is the stack of a queue's feeder thread that has something left to send.
     caller = frame.f_back
     if caller is not None and caller.f_code.co_name == "_feed" and frame.f_code.co_name == "wait":
         return bool(caller.f_locals["buffer"])
@@ -147,12 +146,12 @@ def leave_at_once() -> None:
 
 
 def deadline_passes() -> int:
-    """Make main's deadline pass in a moment, and return how long to wait for it.
+    """Make main's deadline pass in a moment, and return how many seconds to sleep in the meantime.
 
-    So no test has to guess how long it takes to get this far.
+    The run itself triggers the deadline, so no test has to guess how long the run needs until here.
     """
     main = multiprocessing.parent_process()
-    if main is None:  # no workers
+    if main is None:  # this is main, because the loader has no workers
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
         # After 0.5 s, this worker waits forever, and main and the others have nothing left to do.
@@ -175,14 +174,14 @@ def write_much() -> None:
 
 
 def die_in_a_transfer() -> None:
-    """Send main the beginning of a batch, and be killed, so that main waits for the rest."""
+    """Send main the beginning of a batch, and kill this worker, so that main waits for the rest."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_worker_loop":
         frame = frame.f_back
     assert frame is not None
     pipe = frame.f_locals["data_queue"]._writer.fileno()
     os.write(pipe, struct.pack("!i", 1000) + b"the first of a thousand bytes")
-    time.sleep(0.3)  # until main reads them
+    time.sleep(0.3)  # so that main reads these bytes first
     killed()
 
 
@@ -205,7 +204,7 @@ def have_a_child_and_die(pid_file: Path) -> None:
 
 
 def note_a_termination(path: Path) -> None:
-    """Sleep on, but note the SIGTERM by which torch ends a worker that is slow to leave."""
+    """Sleep, and touch a file when torch sends SIGTERM because this worker is too slow to exit."""
 
     def note(*_: object) -> None:
         path.touch()
@@ -221,7 +220,7 @@ def interrupt_main_and_sleep() -> None:
 
 
 def interrupt_main_on_leaving() -> None:
-    """Send main SIGINT while the worker exits and main waits for it, and take a while longer."""
+    """When this worker exits, send main SIGINT, and keep main waiting for another 0.3 s."""
     Finalize(None, _interrupt_main_slowly, exitpriority=100)
 
 
@@ -257,7 +256,7 @@ class PicklesWith(Numbers):
         return {**self.__dict__, "trouble": None}
 
 
-# What can go wrong in collate.
+# Functions that make something go wrong in collate.
 
 
 def collate_badly(samples: list[Any]) -> Any:

@@ -26,10 +26,10 @@ def digest(batch: Any) -> str:
 
 
 class Delivered:
-    """A training loop that records what it gets.
+    """A training loop that records the batches that it gets.
 
     Args:
-        ordered: Whether to record batches in order. If not, it records their values, sorted.
+        ordered: Whether to record the batches in order. If not, the values in them are sorted.
     """
 
     def __init__(self, ordered: bool) -> None:
@@ -54,7 +54,7 @@ class Delivered:
         loader.__class__ = type(plain.__name__, (plain,), {"__iter__": begin})
 
     def all(self) -> list[Any]:
-        """Return everything that arrived."""
+        """Return the digests of all batches, or their sorted values."""
         return self._got if self.ordered else sorted(self._got)
 
     def _written_down(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from textwrap import dedent
 from typing import Any
 
 TESTS = Path(__file__).parent
-# scripts/ and the folders of the tests aren't packages, so their modules are imported by name.
+# scripts/ and the tests' folders aren't packages, so they have to be on the path for imports.
 FOLDERS = sorted(path.parent for path in TESTS.glob("*/test_*.py"))
 PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts"))))
 
@@ -17,7 +17,7 @@ PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts")
 def run_fresh(
     script: str, *, seconds: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script that may import from tests/ and scripts/. Fails on an error or a timeout."""
+    """Run a script that may import from tests/ and scripts/, and check that it succeeds in time."""
     script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -1,4 +1,4 @@
-"""Harm that an answer can do to the process that checks it, and right answers that do it."""
+"""Define harm that an answer can do to the process that checks it, and add it to right answers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dltutor.lessons.lesson_14 import Report
 
 @dataclass(frozen=True)
 class Harm:
-    """A kind of harm.
+    """A kind of harm that an answer can do.
 
     Args:
-        do: Does it.
-        fatal: Whether an answer that does it can't be right (default True).
+        do: A function that does the harm.
+        fatal: Whether an answer that does this harm can't be right (default True).
     """
 
     do: Callable[[], object]
@@ -78,7 +78,7 @@ HARMS: dict[str, Harm] = {
     "kills its parent": Harm(signal_parent(signal.SIGKILL)),
     "sleeps": Harm(lambda: time.sleep(600)),
     "retries under a bare except": Harm(swallow_everything),
-    "leaves a process": Harm(start_a_stray, fatal=False),  # the run may end that process
+    "leaves a process": Harm(start_a_stray, fatal=False),  # the check may end that process itself
     "leaves threads": Harm(start_threads, fatal=False),
     "fills memory": Harm(keep_allocating),
     "changes everything": Harm(change_everything, fatal=False),
@@ -94,12 +94,12 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
 
     Args:
         answer: A class, a function, a Report, or the path of a file with a class.
-        place: When it does the harm, one of PLACES.
+        place: When the answer does the harm, one of PLACES.
         harm: A key of HARMS.
-        folder: Where to write files.
+        folder: Where to write changed copies, if the answer is in files.
 
     Returns:
-        The answer, or None if this kind of answer has no such place.
+        The changed answer, or None if this kind of answer has no such place.
     """
     if isinstance(answer, (str, Path)):
         return with_class_replaced(Path(answer), folder, "harmed_class", place, harm)
@@ -123,7 +123,7 @@ def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | Non
 
 
 def in_module(names: dict[str, Any], place: str, harm: str) -> None:
-    """Do harm in a learner's module. The files that `harmed` writes call this."""
+    """Do harm in a learner's module. The copy that `harmed` writes calls this function."""
     if place == MADE:
         HARMS[harm].do()
     for name, each in list(names.items()):
@@ -132,7 +132,7 @@ def in_module(names: dict[str, Any], place: str, harm: str) -> None:
 
 
 def harmed_class(answer: type, place: str, harm: str) -> type:
-    """Make a subclass that does harm. The files that `harmed` writes call this, too."""
+    """Make a subclass that does harm. The copy that `harmed` writes also calls this function."""
     do = HARMS[harm].do
 
     class Harmed(answer):  # type: ignore[misc]
@@ -169,7 +169,7 @@ def with_class_replaced(answer: Path, folder: Path, by: str, *arguments: str) ->
     """Copy a learner's file, let a function replace its class, and return the path of the copy.
 
     Args:
-        answer: The file, with one class named My....
+        answer: The path of the file, which has one class whose name begins with My.
         folder: Where to write the copy.
         by: The name of a function in this module or in `slips`, which takes the class and the
             arguments.

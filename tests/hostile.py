@@ -1,7 +1,7 @@
-"""Objects that raise or recurse when you use them, in a module that every process can import.
+"""Make objects that raise or recurse when used, in a module that every process can import.
 
-`HOSTILE` makes one of each kind. A dataset may hold one of them and work well, as long as its code
-never uses it.
+`HOSTILE` makes one of each kind. A dataset can hold such an object and work well, as long as the
+dataset's code never uses the object.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class _Meta(type):
 
 
 class Lazy(types.ModuleType):
-    """A lazy module, whose import fails on the first attribute access."""
+    """A lazily imported module, whose import fails when code first reads an attribute."""
 
     def __getattribute__(self, name: str) -> Any:
         raise Refused(name)
 
 
 def lazy() -> types.ModuleType:
-    """Make a Lazy module."""
+    """Make a module that raises whenever code reads an attribute."""
     return Lazy("hostile_lazy")
 
 
@@ -124,7 +124,7 @@ def deep(levels: int = 100_000) -> Any:
 
 
 class Node:
-    """A link of a chain."""
+    """An object in a chain, which holds the next object."""
 
     __slots__ = ("next", "value")
 
@@ -191,7 +191,7 @@ ERRORS: Final[dict[str, type[Exception]]] = {
         *((each, property(_refuse)) for each in ("__class__", "args", "__notes__", "__cause__")),
     )
 }
-"""Exception classes that raise in one of their own methods or properties, by its name."""
+"""Exception classes, by the name of the method or property that raises when you use it."""
 
 
 def every() -> list[Any]:
@@ -200,7 +200,7 @@ def every() -> list[Any]:
 
 
 def modules() -> dict[str, Any]:
-    """Make entries for `sys.modules` that are hostile, or aren't modules at all, by name."""
+    """Make entries for `sys.modules`, by name, that are hostile or aren't modules at all."""
     return {
         "hostile_lazy": lazy(),
         "hostile_optional": optional(),

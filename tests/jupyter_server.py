@@ -23,9 +23,9 @@ import websocket
 def server(
     command: Sequence[str], *, folder: Path, environment: Mapping[str, str], state: Path
 ) -> Iterator[dict[str, Any]]:
-    """Run a command that starts a Jupyter server, and yield the content of its jpserver file."""
+    """Run a command that starts a Jupyter server, and yield the server's address and token."""
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
-    # Two servers that start at the same moment would both pick the first port.
+    # Pick a port here, because two servers that start at the same moment would pick the same one.
     own["JUPYTER_PORT"] = str(_free_port())
     state.mkdir(exist_ok=True)
     log = state / "server.log"
@@ -71,7 +71,7 @@ def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict
 def fetch(
     server: dict[str, Any], path: str, body: object = None, method: str | None = None
 ) -> tuple[str, str]:
-    """Send a request, and return the address after redirects and the response."""
+    """Send a request, and return the final address, after redirects, and the response's body."""
     request = urllib.request.Request(
         server["url"] + path,
         headers={"Authorization": f"token {server['token']}"},
@@ -83,7 +83,7 @@ def fetch(
 
 
 def run_to_first_check(server: dict[str, Any], notebook: str) -> str:
-    """Run a notebook's cells on the server, and return the output of its first check."""
+    """Run a notebook's cells up to its first check, and return the output of that check."""
     cells = json.loads(fetch(server, f"api/contents/{notebook}")[1])["content"]["cells"]
     wanted = {"path": notebook, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     session = json.loads(fetch(server, "api/sessions", wanted)[1])
@@ -113,7 +113,7 @@ def _execute(line: websocket.WebSocket, code: str) -> str:
     while True:
         answer = line.recv()
         if isinstance(answer, bytes):
-            continue  # a message of the live chart
+            continue  # a binary message, which the live chart sends
         message = json.loads(answer)
         if message["parent_header"].get("msg_id") != header["msg_id"]:
             continue

@@ -1,6 +1,6 @@
-"""A pytest plugin for nbval: run kernels the way a learner does, and check the tags' promises.
+"""Make nbval run kernels like a learner's, and check what the cells' tags promise.
 
-Only the pytest that `notebook_runs.validate` starts loads it, with `-p nbval_kernels`.
+Only `notebook_runs.validate` uses this pytest plugin, with `-p nbval_kernels`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from nbval.plugin import IPyNbCell
 from tag_promises import broken_promises
 
 IDLE_TIMEOUT = 30
-"""Seconds for a kernel's `idle` to follow its reply. nbval's 5 is too short on a busy machine."""
+"""Seconds to wait for a kernel's `idle` message. nbval's 5 s are too short on a busy machine."""
 
 
 class PrivateSockets(KernelManager):
-    """Talks to its kernel through files in a folder of its own.
+    """A kernel manager that talks to its kernel through Unix sockets in its own folder.
 
-    TCP ports are chosen before the kernel starts, and while it imports its modules, another process
-    may take one. The kernel then dies with "Address already in use".
+    jupyter_client would choose TCP ports before the kernel starts, and while the kernel is still
+    importing, another process may take one. The kernel then dies with "Address already in use".
     """
 
     def __init__(self, **options: Any) -> None:
@@ -39,7 +39,7 @@ class PrivateSockets(KernelManager):
 
 
 class LearnersKernel(RunningKernel):
-    """A kernel that behaves as in JupyterLab, and that reports a crash right away."""
+    """A kernel that behaves like one in JupyterLab, and whose crash nbval reports right away."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # If ipykernel finds this variable, it doesn't capture file descriptors 1 and 2.
@@ -50,7 +50,7 @@ class LearnersKernel(RunningKernel):
             os.environ["PYTEST_CURRENT_TEST"] = current_test
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
-        # Store history, unlike nbval. Without it, IPython ignores a final semicolon.
+        # Store history, unlike nbval, because IPython ignores a final semicolon without history.
         return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
 
     def await_reply(self, msg_id: str, timeout: float) -> None:
@@ -66,7 +66,7 @@ class LearnersKernel(RunningKernel):
 
     def stop(self) -> None:
         # nbval's own `stop` kills the kernel's whole process group, including the resource tracker
-        # that would have unlinked its semaphores.
+        # that would have unlinked the kernel's semaphores.
         self.kc.stop_channels()
         self.km.shutdown_kernel(now=False)
         shutil.rmtree(self.km.folder, ignore_errors=True)

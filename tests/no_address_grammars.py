@@ -1,8 +1,8 @@
 """Keep jsonschema from parsing thirty-eight grammars of addresses when it's imported.
 
 nbformat imports jsonschema. If JupyterLab is installed, jsonschema finds `rfc3987_syntax`, which
-takes 1.3 s of CPU in each process that reads a notebook. Without it, jsonschema doesn't validate
-IRIs, and a notebook has none.
+takes 1.3 s of CPU in each process that reads a notebook. Without that module, jsonschema
+doesn't validate IRIs, and a notebook has none.
 """
 
 from __future__ import annotations

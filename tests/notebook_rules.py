@@ -1,4 +1,4 @@
-"""Rules for every notebook. A rule is a function that yields one sentence per breach."""
+"""Check the rules for notebooks. Each rule is a function that yields a sentence per breach."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE_BYTES = 500_000
 WORDS = 1500
 CODE_LINES = 140
 CELLS = 50
-IMPORTS = 5  # in its first code cell
+IMPORTS = 5  # import lines in the first code cell
 
 _CHECK = re.compile(r"(?m)^[^#\n]*(?<!def )(?<![\w.])check\(")
 _SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:home|root|Users)/[\w.-]+")
@@ -40,12 +40,12 @@ _UNWANTED = re.compile(
 
 
 def relative_links(cell: NotebookNode) -> list[str]:
-    """Return the relative paths that a text cell links to or shows."""
+    """Return the relative paths that a markdown cell links to or shows."""
     return _LINK.findall(cell.source) if cell.cell_type == "markdown" else []
 
 
 def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
-    """Check the metadata, the tags, and the length of cells, in either kind of notebook."""
+    """Check the metadata, tags, and cell lengths of a solved twin or a learner's file."""
     if notebook.metadata != METADATA:
         yield "its metadata isn't exactly the kernel's name and the language's"
     for cell in notebook.cells:
@@ -88,7 +88,7 @@ def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
-    """Check that links within the notebook lead to headings, with JupyterLab's anchors."""
+    """Check that links within a notebook lead to headings, by the anchors that JupyterLab makes."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = re.findall(r"(?m)^#{1,6} +(.+?) *$", text)
     anchors = {re.sub(r"[`*]", "", each).replace(" ", "-") for each in headings}

@@ -12,27 +12,27 @@ from notebooks import CELL_TIMEOUT, PYTHON, kernel_environment
 TESTS = Path(__file__).resolve().parent
 
 LEFTOVER_GRACE = 15
-"""Seconds for workers to notice that their kernel is gone. torch's workers check every 5 s."""
+"""Seconds for workers to notice that their notebook kernel has ended. They check every 5 s."""
 
 
 def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str]:
     """Run a notebook from its own folder, and return the problems, or [] if there are none.
 
     Args:
-        notebook: Its path.
-        solved: Whether it's a solved twin, whose outputs are compared with the saved ones
+        notebook: The path of the notebook.
+        solved: Whether the notebook is a solved twin, whose outputs must match the saved ones
             (`--nbval`). If not, it's a learner's file, which must run unchanged and solve nothing
-            (`--nbval-lax`). With another Python than that of the saved outputs, nbval compares
-            nothing, but the assertions must hold, and each check must be Correct.
+            (`--nbval-lax`). If the saved outputs are from a different Python version, nbval
+            doesn't compare them, but each check must still be Correct.
         limited: Whether to run within Binder's limits (default False).
     """
-    # Unbuffered, so that if the run is ended, its output shows which cell it was running.
+    # Turn off buffering, so that the output of a run that's too slow shows which cell it reached.
     command = [sys.executable, "-u", "-m", "pytest", str(notebook)]
     command += ["--nbval" if solved and sys.version_info[:2] == PYTHON else "--nbval-lax"]
     command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
     command += [f"--nbval-kernel-startup-timeout={CELL_TIMEOUT}"]
     command += [f"--nbval-sanitize-with={TESTS / 'nbval_sanitize.cfg'}"]
-    # None of the project's own pytest settings, none of the machine's plugins.
+    # Ignore this project's pytest settings and conftest.py, and name the plugins to load.
     command += ["-c", "/dev/null", f"--rootdir={notebook.parent}", "--noconftest"]
     command += ["-p", "no_address_grammars", "-p", "nbval.plugin", "-p", "nbval_kernels"]
     command += ["-p", "no:cacheprovider"]
@@ -46,7 +46,7 @@ def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str
 
 
 def _run(command: list[str], environment: dict[str, str], *, limited: bool) -> list[str]:
-    # `-m pytest` finds the plugin in the working folder. Kernels start in the notebook's folder.
+    # Run in tests/, where `-m pytest` finds the plugin. Kernels start in the notebook's folder.
     ended = run(
         command,
         environment=environment,

@@ -1,4 +1,4 @@
-"""Add an exercise "00.own" for a test, with its own words."""
+"""Add an exercise "00.own" for a test, with its own grader and messages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def own_exercise(monkeypatch: pytest.MonkeyPatch, grader: Grader[Any], **says: s
     """Add "00.own" to the exercises for the rest of a test.
 
     Args:
-        monkeypatch: Removes the exercise after the test.
-        grader: How to grade an answer.
-        says: Its words, by code. The default for "correct" is "Yes."
+        monkeypatch: The test's fixture, which removes the exercise after the test.
+        grader: The function that grades an answer.
+        says: The messages, by outcome code. The default for "correct" is "Yes."
     """
     known = exercises_in("00")
     says = {"correct": "Yes.", **says}

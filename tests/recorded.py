@@ -1,4 +1,4 @@
-"""A loader's parts as the doctor records them, for tests of the rules."""
+"""Provide a loader's parts, in the form that the doctor records, to test the doctor's rules."""
 
 from __future__ import annotations
 

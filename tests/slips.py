@@ -1,4 +1,4 @@
-"""Small mistakes that a dataset can make in a single place, and right answers with one of them."""
+"""Define small mistakes that a dataset can make in one place, and add them to right answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def _worker() -> int | None:
     return info.id if info else None
 
 
-# When a slip happens, as a function of the index and the length.
+# When a slip happens, as functions of a sample's index and the dataset's length.
 WHEN: dict[str, Callable[[int, int], bool]] = {
     "at the first index": lambda index, length: index == 0,
     "at the last index": lambda index, length: index == length - 1,
-    # Every second sample. If all of them were wrong, it would only be another order, which may be
-    # right.
+    # Change only every second sample. With all samples moved up by one, the dataset would only be
+    # in a different order, which may be right.
     "without workers": lambda index, length: _worker() is None and index % 2 == 0,
     "in W0": lambda index, length: _worker() == 0,
 }
@@ -41,12 +41,12 @@ class Slipped(Exception):
 
 
 def slipped(answer: Any, slip: str, folder: Path) -> Any:
-    """Add a slip to a right answer, or return None if it isn't a dataset.
+    """Add a slip to a right answer, or return None if the answer isn't a dataset.
 
     Args:
         answer: A class, or the path of a file with one.
         slip: One of SLIPS.
-        folder: Where to write files.
+        folder: Where to write a changed copy, if the answer is in a file.
     """
     if isinstance(answer, (str, Path)):
         return with_class_replaced(Path(answer), folder, "slipped_class", slip)
@@ -54,7 +54,7 @@ def slipped(answer: Any, slip: str, folder: Path) -> Any:
 
 
 def slipped_class(answer: type, slip: str) -> type:
-    """Make a subclass with a slip. The files that `slipped` writes call this, too."""
+    """Make a subclass with a slip. The copy that `slipped` writes also calls this function."""
     when = next((test for name, test in WHEN.items() if slip.endswith(name)), None)
     longer = {ONE_TOO_FEW: -1, ONE_TOO_MANY: 1}.get(slip, 0)
 

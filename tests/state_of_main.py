@@ -1,4 +1,4 @@
-"""Record the state that a call could change in its process, as a dict to compare."""
+"""Record the state of this process that a call could change, as a dict to compare."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _register = os.register_at_fork
 
 
 def hear_of_fork_hooks() -> None:
-    """Count the functions that are registered for forks from now on."""
+    """Record every later call to `os.register_at_fork` in `hooks`."""
 
     def register(**which: Any) -> None:
         hooks.append(which)
@@ -43,14 +43,14 @@ def hear_of_fork_hooks() -> None:
 
 
 def state() -> dict[str, Any]:
-    """Return the state of this process, by name."""
+    """Return random states, signal handlers, and other state of this process, by name."""
     numpy_state: Any = np.random.get_state(legacy=False)
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)
     umask = os.umask(0)
     os.umask(umask)
     main = sys.modules["__main__"]
-    folder = Path(tempfile.gettempdir())  # before the rest, because Python looks for it only once
+    folder = Path(tempfile.gettempdir())  # first, because this may set `tempfile.tempdir`
     return {
         "random": random.getstate(),
         "numpy": (numpy_state["state"]["key"].tolist(), numpy_state["state"]["pos"]),
@@ -118,7 +118,7 @@ def _subreaper() -> bool:
 
 
 def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the entries that changed, with the beginning of the old and of the new value."""
+    """Return the entries of `before` that have changed, with the beginnings of both values."""
     now = state()
     return {
         name: (_only(was, now[name]), _only(now[name], was))
@@ -128,14 +128,14 @@ def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _only(one: Any, other: Any) -> str:
-    # Of a dict, the items that the other one doesn't have.
+    # Return the beginning of `one` as a string. From a dict, leave out items that `other` also has.
     if isinstance(one, dict):
         one = {key: value for key, value in one.items() if other.get(key, other) != value}
     return repr(one)[:300]
 
 
 def change_everything() -> None:
-    """Change everything in the state that can be changed here. It may be called repeatedly."""
+    """Change everything in the state that a process can change. Repeated calls do no harm."""
     random.seed(7)
     np.random.seed(7)
     torch.manual_seed(7)
@@ -170,7 +170,7 @@ def change_everything() -> None:
     sys.settrace(lambda *_: None)
     Image.MAX_IMAGE_PIXELS = 1
     for each in (0, 1, 2):
-        with suppress(OSError):  # closed already
+        with suppress(OSError):  # an earlier call has closed it
             os.close(each)
 
 

@@ -1,4 +1,4 @@
-"""Check what the tags of a cell promise about its outputs."""
+"""Check that a cell's outputs keep the promises of the cell's tags."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def labels(outputs: Iterable[NotebookNode]) -> list[str]:
 def broken_promises(
     cell: NotebookNode, outputs: Iterable[NotebookNode], *, solved: bool
 ) -> Iterator[str]:
-    """Yield what a cell's tags promise and its outputs lack.
+    """Yield a sentence for each promise of a cell's tags that the outputs break.
 
     Args:
-        cell: The cell.
-        outputs: Its outputs.
+        cell: The notebook cell, which has the tags.
+        outputs: The cell's outputs, saved or from a new run.
         solved: Whether the notebook is a solved twin, and not a learner's file.
     """
     outputs = list(outputs)

@@ -1,7 +1,8 @@
-"""A pytest plugin: the tests get their own temporary folder, and must leave nothing in it.
+"""Give the tests their own temporary folder, and fail if they leave anything in it.
 
-Anything left there would otherwise be left in the user's `/tmp`. The plugin looks after the test
-processes have exited, because some files are theirs until then. So a run without `-n` doesn't look.
+Without this pytest plugin, tests would leave files in the user's `/tmp`. The plugin checks after
+the test processes have exited, because they remove some files only then. A run without `-n` has no
+such processes, so the plugin doesn't check.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ OWN = "DLTUTOR_TESTS_TMP"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if OWN not in os.environ:
-        # pytest's own folders stay where they were, or the paths of sockets would be too long.
+        # Leave pytest's folders where they are, because in ours, socket paths would be too long.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[OWN] = tempfile.mkdtemp(prefix="dlt-")
-        # Runs after multiprocessing has removed its own files from there.
+        # Remove the folder after multiprocessing has removed its own files from it.
         Finalize(None, shutil.rmtree, [os.environ[OWN]], {"ignore_errors": True}, exitpriority=-999)
     folder = Path(os.environ[OWN], os.environ.get("PYTEST_XDIST_WORKER", "all"))
     folder.mkdir(exist_ok=True)
@@ -45,14 +46,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
-    result = yield  # xdist waits here for the processes
+    result = yield  # xdist waits here until its test processes exit
     if os.environ.get("PYTEST_XDIST_WORKER") or not session.config.getoption("numprocesses", None):
         return result
     folder = Path(os.environ[OWN])
     made = (folder / "made").read_text() if (folder / "made").exists() else ""
     makers = dict(line.split(" ", 1) for line in made.splitlines())
-    # A killed worker leaves its folder of sockets. Even torch kills a worker, after waiting 5 s for
-    # it. Other tests check what `observe` does about these folders.
+    # Allow the pymp-* folders of sockets that killed workers leave behind. Even torch kills workers
+    # that don't exit within 5 s. Other tests check how `observe` handles these folders.
     if left := sorted(set(folder.glob("*/*")) - set(folder.glob("*/pymp-*"))):
         lines = [f"  {path.name}, since {makers.get(path.name, 'no test')}" for path in left]
         print("\nleft among temporary files:", *lines, sep="\n")

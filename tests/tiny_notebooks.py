@@ -1,4 +1,4 @@
-"""Tiny notebooks, to test what the machinery behind the lessons catches."""
+"""Make tiny notebooks, to test which mistakes the machinery behind the lessons catches."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def run_without_namespaces(code: str, *, timeout: float) -> subprocess.Completed
 
 
 def opened_to_all(hidden: str) -> str:
-    """Return a shell script for a mount namespace, which runs the given command as nobody."""
+    """Return a shell script, for a mount namespace, that runs its arguments as user nobody."""
     who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
     return "\n".join([*_opened(hidden), f'exec {who} "$0" "$@"'])
 
@@ -44,7 +44,7 @@ def _alone(*namespaces: str) -> list[str]:
     """Return the command for new namespaces, or skip the test if the system refuses them."""
     command = ["unshare", *namespaces]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True)
-    if tried.returncode:  # a chroot refuses them, and so do most containers
+    if tried.returncode:  # in a chroot, and in most containers
         pytest.skip(f"the system refuses new namespaces: {tried.stderr.strip()}")
     return command
 
@@ -56,7 +56,7 @@ def _python(code: str) -> list[str]:
 def _opened(hidden: str) -> list[str]:
     """Return shell lines that make the interpreter's files readable in folders only root may enter.
 
-    They run in their own mount namespace, so no other process sees the change.
+    Run the lines in a new mount namespace, so that no other process sees the change.
     """
     needed = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
     closed = {folder for path in needed if (folder := _closed(path))}
@@ -73,5 +73,5 @@ def _opened(hidden: str) -> list[str]:
 
 
 def _closed(path: Path) -> Path | None:
-    """Return the outermost folder on the way to a path that other users may not enter, or None."""
+    """Return the outermost folder on a path that keeps other users out, or None if none does."""
     return next((p for p in (*reversed(path.parents), path) if not p.stat().st_mode & 0o001), None)

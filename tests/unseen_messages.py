@@ -1,7 +1,7 @@
-"""Logs as people paste them, each with the failure mode that must come first, and ordinary logs.
+"""List logs as people paste them, with the failure mode that must come first, and ordinary logs.
 
-They're from public threads and from source code, not from messages.toml: cut off, with prefixes,
-inside tracebacks, from old versions.
+The logs are from public threads and from source code, not from messages.toml. Some are cut off,
+have prefixes, are inside tracebacks, or come from old versions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _worker(kind: str, message: str, line: str = "x = self.read(i)") -> str:
 
 
 UNSEEN: list[tuple[str, str]] = [
-    # 01
+    # Lesson 01
     (
         _worker("PIL.UnidentifiedImageError", "cannot identify image file <_io.BufferedReader>"),
         "corrupt_images",
@@ -105,7 +105,7 @@ UNSEEN: list[tuple[str, str]] = [
         "RuntimeError: stack expects a non-empty TensorList",
         "none_in_batch",
     ),
-    # 02
+    # Lesson 02
     (
         "RuntimeError: Caught HTTPError in DataLoader worker process 5.\nOriginal Traceback (most "
         'recent call last):\n  File "data.py", line 3, in __getitem__\n'
@@ -158,7 +158,7 @@ UNSEEN: list[tuple[str, str]] = [
         "ragged_batch",
     ),
     ("StopIteration: Caught StopIteration in DataLoader worker process 1.", "silent_stop"),
-    # 03
+    # Lesson 03
     (
         "[rank2]: RuntimeError: DataLoader worker (pid 3979007) is killed by signal: Killed. ",
         "dead_worker",
@@ -228,7 +228,7 @@ UNSEEN: list[tuple[str, str]] = [
         "RuntimeError: DataLoader worker (pid(s) 881) exited unexpectedly",
         "lost_cause",
     ),
-    # 04, 05
+    # Lessons 04 and 05
     (
         "ValueError: dataset attribute should not be set after DataLoader is initialized",
         "stale_epoch",
@@ -272,7 +272,7 @@ UNSEEN: list[tuple[str, str]] = [
         "only after forking.",
         "shared_connection",
     ),
-    # 06
+    # Lesson 06
     (_START.format("TypeError: can't pickle _thread.lock objects"), "unpicklable_handle"),
     (_START.format("TypeError: cannot pickle 'module' object"), "unpicklable_handle"),
     (
@@ -314,7 +314,7 @@ UNSEEN: list[tuple[str, str]] = [
         "are not allowed to have children",
         "children_of_workers",
     ),
-    # 07
+    # Lesson 07
     (
         "huggingface/tokenizers: The current process just got forked, after parallelism has already "
         "been used. Disabling parallelism to avoid deadlocks...",
@@ -343,7 +343,7 @@ UNSEEN: list[tuple[str, str]] = [
         "349 in _worker_loop",
         "lost_thread",
     ),
-    # 11
+    # Lesson 11
     (
         "RuntimeError: unable to write to file </torch_15769_1517813162>",
         "shm_exhausted",
@@ -373,7 +373,7 @@ UNSEEN: list[tuple[str, str]] = [
         "too_many_open_files",
     ),
     ("could not unlink the shared memory file /torch_12_34 : No such file", "orphaned_segments"),
-    # 12, 13
+    # Lessons 12 and 13
     (
         "ValueError: you need to add an explicit nodesplitter to your input pipeline for multi-node "
         "training",
@@ -393,7 +393,7 @@ UNSEEN: list[tuple[str, str]] = [
         "unavailable",
         "oversubscribed",
     ),
-    # Several messages in one log: the first informative one wins over its consequences.
+    # In a log with several messages, the cause must win over its consequences.
     (
         "UserWarning: This DataLoader will create 16 worker processes in total.\n"
         "huggingface/tokenizers: The current process just got forked, after parallelism has already\n"
@@ -415,7 +415,7 @@ UNSEEN: list[tuple[str, str]] = [
     ),
 ]
 
-# Messages that the doctor didn't know when we tried them, and knows now.
+# Messages that an earlier version of the doctor didn't recognize.
 UNSEEN += [
     (
         "RuntimeError: unable to open shared memory object </torch_123_456> in read-write mode: No space left on device (28)",

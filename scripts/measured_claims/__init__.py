@@ -21,11 +21,11 @@ Facts = dict[str, Any]
 
 
 class CannotMeasure(Exception):
-    """This machine doesn't allow the measurement. The message says why, as a sentence."""
+    """Raised when this machine doesn't allow a measurement, with a sentence that says why."""
 
 
 class Sized(Dataset[Any]):
-    """A dataset with `length` samples, which a subclass defines."""
+    """A dataset with `length` samples. A subclass defines the samples."""
 
     length = 4
 
@@ -37,8 +37,8 @@ class Samples(Sized):
     """A dataset that calls a function to make each sample from its index.
 
     Args:
-        get: Takes an index and returns a sample. Unless the workers are forked, define it at a
-            module's top level, so that it can be pickled.
+        get: A function that takes an index and returns a sample. Unless the workers are forked,
+            define it at a module's top level, so that it can be pickled.
         length: The number of samples (default 4).
     """
 

@@ -58,7 +58,7 @@ def skipped() -> Facts:
     images = SkippingImages(shared_images())
     bad, good = _named(images, "cut-short.jpg"), _good(images)[:3]
     ends: Counter[str] = Counter()
-    nones = {4: 0, None: 0}  # by batch size
+    nones = {4: 0, None: 0}  # how often the loop gets None, by batch size
 
     def loop(loader: DataLoader[Any]) -> None:
         for pixels, _ in loader:
@@ -75,7 +75,7 @@ def skipped() -> Facts:
     return {"ended": ends.total(), "kinds": kinds, "batched": nones[4], "alone": nones[None]}
 
 
-# The imports from the article's three examples, and code that uses the same names.
+# The imports in an article's three examples, and code that needs the names from these imports.
 _IMPORTS: Final = {
     "first": "import os, torch\nfrom PIL import Image",
     "second": "import torch\nimport numpy as np",

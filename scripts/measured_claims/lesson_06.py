@@ -23,7 +23,7 @@ from dltutor.lessons.lesson_06 import told
 from measured_claims import Facts, Samples, Sized, numbers
 
 _METHODS: Final = ("fork", "spawn", "forkserver")
-_ROWS: Final = 40_000  # of 64 numbers, which is 20 MB
+_ROWS: Final = 40_000  # rows of 64 numbers, 20 MB in total
 _PATIENCE: Final = 100.0  # seconds, because a new interpreter starts slowly on a busy machine
 FILLED = False
 
@@ -65,7 +65,7 @@ class Loaded(Sized):
 
 
 class InSharedMemory(Loaded):
-    """A dataset that holds a table in shared memory as an array, as in the article's example."""
+    """A dataset with an array in shared memory. Pickling the dataset copies the array."""
 
     def __init__(self, name: str, shape: tuple[int, int]) -> None:
         self.memory = SharedMemory(name)
@@ -73,7 +73,7 @@ class InSharedMemory(Loaded):
 
 
 class ByName(InSharedMemory):
-    """A dataset with a table in shared memory, whose pickle holds only the memory's name."""
+    """A dataset whose table is in shared memory, and whose pickle has its name, not a copy."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.memory.name, "shape": self.rows.shape}
@@ -127,7 +127,7 @@ def shared() -> Facts:
 
 
 class Pointing(Sized):
-    """A dataset that reads numbers through a C pointer, as a native library does."""
+    """A dataset that reads numbers through a C pointer, like a native library."""
 
     def __init__(self) -> None:
         self.numbers = ctypes.pointer((ctypes.c_double * self.length)(*[7] * self.length))

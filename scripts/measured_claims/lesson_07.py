@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 07: the loop that never starts."""
+"""Measure the claims for lesson 07: workers that hang before the first batch."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 def _in_a_terminal(stdin: str, method: str) -> str:
-    # Return what a terminal shows when you type an expression, and then `c`.
+    # Return what a terminal shows when you type an expression into pdb, and then `c`.
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "asks.py"
         script.write_text(_ASKS.format(stdin=stdin, method=method))
@@ -104,7 +104,7 @@ def _in_a_terminal(stdin: str, method: str) -> str:
         while select.select([terminal], [], [], 60)[0]:
             try:
                 shown += os.read(terminal, 4096).decode()
-            except OSError:  # the script closed its end
+            except OSError:  # the script has exited
                 break
             if typed and shown.count("(Pdb)") > 2 - len(typed):
                 os.write(terminal, typed.pop())
@@ -169,7 +169,8 @@ def without_fork() -> Facts:
         observe(each.broken(workers=1, start_method="spawn").loader, deadline=20)
         for each in (unpicklable_batch, unpicklable_exception)
     ]
-    if not all("pickle" in run.stderr for run in seen):  # the queue's thread writes that
+    # When a worker can't pickle something, its sending thread prints a traceback that says so.
+    if not all("pickle" in run.stderr for run in seen):
         raise CannotMeasure("A worker hadn't started after 20 s.")
     return {"hung": sum(run.end == "hung" for run in seen)}
 

@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 08: seeing memory."""
+"""Measure the claims for lesson 08: what the figures for memory count."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dltutor.system.process_memory import mapped, shared_memory
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
 
-_MAP: Final = 200  # MB
-_AHEAD: Final = {"batch_size": 1, "prefetch_factor": 8}  # gives 17 batches with two workers
+_MAP: Final = 200  # MB of the array that two workers read
+_AHEAD: Final = {"batch_size": 1, "prefetch_factor": 8}  # two workers prefetch 16 batches
 
 
 def _of_2_mb(index: int) -> torch.Tensor:
@@ -45,7 +45,7 @@ def _loaded_ahead(workers: int, prefetch: int | None = None) -> int:
         load(Samples(count, 1000), workers, "fork", batch_size=1, prefetch_factor=prefetch)
     )
     last = -1
-    while last != made.value or not last:  # until the workers stop
+    while last != made.value or not last:  # until the workers make no more samples
         last = made.value
         time.sleep(0.5)
     del batches

@@ -157,7 +157,7 @@ _ATTACH: Final = (
     "import sys; from multiprocessing.shared_memory import SharedMemory;"
     "SharedMemory(sys.argv[1]{}).close()"
 )
-_UNTRACKED: Final = ", track=False"  # from Python 3.13 on
+_UNTRACKED: Final = ", track=False"  # an argument that Python 3.13 added
 _LOOK: Final = (
     "from multiprocessing import resource_tracker; resource_tracker.register = lambda *_: None;"
 )
@@ -173,7 +173,7 @@ def _stays(name: str) -> bool:
 
 
 def removed_by_another(option: str = "") -> bool:
-    """Return whether another interpreter removes a block by attaching to it and exiting.
+    """Return whether another interpreter removes our shared memory when it attaches and exits.
 
     Args:
         option: Further arguments for `SharedMemory`, as source code that begins with a comma.

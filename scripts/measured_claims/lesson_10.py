@@ -20,12 +20,12 @@ from dltutor.lessons.lesson_10.transfer import make_model, scans_loader
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
 
-_EPOCHS: Final = 5  # of 64 samples
-_FEW: Final = 8  # batches that are on their way, in the loop, or not freed yet
+_EPOCHS: Final = 5  # epochs, each with 64 samples
+_FEW: Final = 8  # the most batches in memory at once if none leaks
 
 
 class _Trimmed(JobD):
-    """Job D, with a call to `malloc_trim` before every tenth sample."""
+    """Lesson 10's job D, with a call to `malloc_trim` before every tenth sample."""
 
     count = 0
 
@@ -41,7 +41,7 @@ def _about(mb: float) -> str:
 
 
 def _recordings() -> tuple[str, ...]:
-    return shared_recordings(64, 200_000)  # 49 MB
+    return shared_recordings(64, 200_000)  # 49 MB in 64 files
 
 
 def _growing_job() -> Any:

@@ -31,7 +31,7 @@ def _confined(target: Any, **options: Any) -> Observation:
 
 
 def sentences() -> Any:
-    """Return lesson 11's other loader, for `confine`, without the loop that keeps its batches."""
+    """Return the loader of `too_many_open_files`, without the loop that keeps its batches."""
     return too_many_open_files.broken().loader
 
 

@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 12: silently the same."""
+"""Measure the claims for lesson 12: random numbers and samples that repeat without an error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_12.job import census
 from measured_claims import Facts, Samples, numbers
 
-_DRAWS: Final = 128  # in two epochs
+_DRAWS: Final = 128  # random numbers in two epochs
 
 
 def _draws(**options: Any) -> Any:
-    # Return a loader with 64 draws from numpy's global generator.
+    # Return a loader whose 64 samples are draws from numpy's global generator.
     dataset = Samples(lambda index: float(np.random.normal()), 64)
     return load(dataset, 2, "fork", batch_size=8, **options)
 
@@ -66,7 +66,7 @@ def _warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
     # Return the number of samples in an epoch, and how often torch warns that they're too many.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        len(loader)  # as a progress bar does
+        len(loader)  # because torch doesn't warn unless something asks for the length
         samples = sum(len(batch) for batch in loader)
     return samples, sum("Length of IterableDataset" in str(each.message) for each in caught)
 

@@ -1,4 +1,4 @@
-"""Measure the claims for lesson 13: how many workers."""
+"""Measure the claims for lesson 13: how many workers a loader needs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from measured_claims import CannotMeasure, Facts, Samples
 
 
 def _waits(index: int) -> torch.Tensor:
-    time.sleep(0.01)  # waits as if for a disk, without computing anything
+    time.sleep(0.01)  # waits without computing, like a read from a slow disk
     return torch.zeros(1)
 
 
 def _rates(dataset: Dataset[Any], batch: int, *counts: int, **options: Any) -> list[Any]:
-    # Return each run's samples per second, for each number of workers, once they've started.
+    # Return each run's samples per second, for each number of workers, once all have started.
     loader = load(dataset, 1, "fork", batch_size=batch, **options)
     try:
         speeds = how_many_workers(loader, counts=counts, runs=3, batches=16).speeds
