@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _LOOKED: Final = 16  # batches to compare
-_LATE: Final = 0.03  # seconds that workers and main wait with each batch
+_LATE: Final = 0.03  # seconds that workers wait before they send a batch, and main before it looks
 _SHARE: Final = 0.3  # each of three runs gets this share of the time
 
 
@@ -154,7 +154,7 @@ def _buffer(subject: Subject, order: list[Any]) -> str:
 
 
 def _memory(thing: Any) -> int:
-    with suppress(Exception):  # some tensors and arrays have no memory
+    with suppress(Exception):  # a sparse tensor, for example, has no address
         if is_a(thing, torch.Tensor):
             return int(thing.data_ptr())
         if is_a(thing, np.ndarray):

@@ -20,8 +20,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-FEW: Final = 2  # the most batches from an iterator that the loop leaves early
-TIMES: Final = 3  # the fewest iterators that the loop leaves early
+FEW: Final = 2  # an iterator counts as left early after at most this many batches
+TIMES: Final = 3  # the fewest iterators that the loop has to leave early
 _STEPS: Final = 4
 
 
@@ -63,7 +63,7 @@ def ask(subject: Subject) -> Paces:
     """Time new iterators and one iterator, in seconds per step, not counting the first step."""
     subject.change(method="fork")  # with other start methods, new iterators are even slower
     loader = subject.inner
-    # Don't end persistent workers, because the loader uses them for each new iterator.
+    # Keep persistent workers, because the loader reuses them for each new iterator.
     staying = loader.persistent_workers
 
     def anew() -> float | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _COSTLY: Final = 0.001  # seconds per sample; a cheaper sample isn't worth a change
 _SAMPLES: Final = 6
-_LEAST: Final = 4  # the fewest samples that must agree
+_LEAST: Final = 4  # the fewest samples to compare
 _MOSTLY: Final = 0.5  # report only a call that takes more than this share of a sample's time
 _LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance
 _SECONDS: Final = 3.0  # seconds to draw the samples
@@ -91,7 +91,7 @@ def ask(subject: Subject) -> Recomputed:
             returned = [each for _, each in found]
             calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
     if drawn < _LEAST or len(contents) < drawn:
-        return Recomputed(drawn)  # for equal samples, a call may well return the same
+        return Recomputed(drawn)  # equal samples don't show which calls repeat
     repeated = [
         (sum(took for took, _, _ in found) / total, site, found[0][2])
         for site, found in calls.items()
@@ -100,7 +100,8 @@ def ask(subject: Subject) -> Recomputed:
     large = [each for each in repeated if each[0] > _MOSTLY and each[2] > _LARGE]
     if not large:
         return Recomputed(drawn)
-    share, (file, line, name), size_of_it = min(large)  # the innermost of nested calls
+    # Of nested calls, report the innermost, which takes the least time.
+    share, (file, line, name), size_of_it = min(large)
     return Recomputed(drawn, str(shown(file, line, name, "")), share, size_of_it)
 
 

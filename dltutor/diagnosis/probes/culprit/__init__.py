@@ -30,7 +30,7 @@ _OTHERS: Final = 6  # samples drawn to compare with the one that failed
 
 @dataclass(frozen=True)
 class Culprit:
-    """What fails when main draws the samples and makes the batches.
+    """The first failure when main draws the samples and makes the batches.
 
     Args:
         stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
@@ -44,15 +44,15 @@ class Culprit:
         part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
         decoder: The library that couldn't decode an image, or "" for any other failure.
-        image: The image file that can't be read, and why.
-        mode: The modes of this image file and the others, if the sample works once it's converted.
+        image: The image file that can't be read, and why, or "" if every image can be read.
+        mode: The modes of this sample's image and of the others, if converting the image helps.
         readable: How many other image files could be read.
         blame: Why the batch couldn't be made, which is "none" (samples are None), "ragged" (samples
             differ in shape), or "" for another reason.
-        told: The samples without which a batch can be made, in words.
+        told: The samples that keep main from making the batch, in words.
         made: How many batches were made before the failure.
         empty: How many batches before the failure were None.
-        skipped: Whether the loop gets to its end without the batches that are None.
+        skipped: Whether the loop finishes if it doesn't get the batches that are None.
     """
 
     stage: str
@@ -163,7 +163,7 @@ class _Search:
                 break
             samples.append(drawn)
         if not samples:
-            self.until = 0.0  # end the search, because the stream has ended
+            self.until = 0.0  # the stream has ended, so end the search
             return None
         self.subject.mark.set(-number - 2)
         with self.opened.listed() as paths:
@@ -262,7 +262,7 @@ class _Search:
             self.modes.append(unreadable.mode_of(paths))
 
     def _drawn_as(self, mode: str, index: Any) -> bool:
-        # Return whether the sample can be drawn if its image has the same mode as the others.
+        # Return whether the sample can be drawn if Pillow converts its image to this mode.
         if self.subject.stream:
             return False
         with suppress(BaseException), unreadable.opened_as(mode):

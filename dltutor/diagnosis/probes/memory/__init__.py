@@ -1,9 +1,9 @@
 """Does the workers' own memory grow?
 
 Measure the memory inside forked workers, between two batches, first with nothing changed. If the
-workers copied main's pages, hide main's objects from the collector. If the workers took new memory,
-run them again with a collection after each batch, with large blocks returned to the operating
-system, and with the same samples again and again. Find the containers that grow.
+workers copied main's pages, hide main's objects from the garbage collector. If the workers took new
+memory, run them again with a collection after each batch, with large blocks returned to the
+operating system, and with the same samples again and again. Find the containers that grow.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Memory:
         late_collected: The same as `peak_collected`, after the first third.
         late_returned: The same as `peak_returned`, after the first third.
         late_repeated: The same as `peak_repeated`, after the first third.
-        later_epochs: Growth in persistent workers after the first epoch, or -1 without a later one.
+        later_epochs: Growth in persistent workers after the first epoch, or -1 if none was run.
         grown: Containers that grew with new samples, each as [path, class, elements per sample,
-            bound]. The bound is None if there's none, or 0 if only a full container showed it.
+            bound]. The bound is the most elements, 0 if there's an unknown bound, or None.
     """
 
     copied: float = -1.0
@@ -143,7 +143,7 @@ def _growth(subject: Subject, run: _Runs, plain: list[Curve], most: int) -> dict
     runs = {"": plain}
     for change in ("collected", "returned", "repeated"):
         runs[change] = run.measure(change, named=True)
-    # Compare all runs at a number of samples that each one reached.
+    # Compare all runs at a number of samples that every run reached.
     most = min(most, *(_samples(curves) for curves in runs.values() if any(curves)))
     answer: dict[str, Any] = {"samples": most}
     for change, curves in runs.items():
@@ -231,7 +231,7 @@ def _samples(curves: list[Curve]) -> int:
 
 
 def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
-    # If private memory grows more than anonymous memory, the rest was once shared with main.
+    # Where private memory grows more than anonymous memory, the worker copied main's pages.
     most = 0.0
     for curve in curves:
         start = curve[0]["private"] - curve[0]["anonymous"]
@@ -273,7 +273,7 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Return the growth after a third of the samples and some batches, and how many samples it took.
+    # Return the growth after a third of the samples and some batches, and during how many samples.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]
@@ -288,7 +288,7 @@ def _late(curves: list[Curve], most: int) -> tuple[float, int]:
 
 
 def _later(curves: list[Curve], epoch: int) -> float:
-    # Return the growth after a worker's first epoch.
+    # Return the growth after a worker's first epoch, or -1 if no worker ran a later one.
     found = -1.0
     for curve in curves:
         first = [each["anonymous"] for each in curve if each["samples"] <= epoch]

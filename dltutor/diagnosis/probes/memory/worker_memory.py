@@ -31,8 +31,8 @@ Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
 
 _FULL: Final = 160.0  # MB; the run ends when a worker has grown by more
 _FILLED: Final = 20_000  # elements to add to a container, to see whether it has a bound
-_HOLES: Final = 4000  # free blocks of one size, at most
-_HEAP: Final = 64 << 30  # bytes of a heap, at most
+_HOLES: Final = 4000  # the most free blocks of one size to allocate
+_HEAP: Final = 64 << 30  # the most bytes that the heap may span
 _COST: Final = 4  # wait this many times as long as a measurement took before the next one
 
 
@@ -79,7 +79,7 @@ class Probe:
 
 
 class _Inside:
-    """The probe in one worker."""
+    """The part of a probe that runs in one worker."""
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -171,8 +171,8 @@ class _Inside:
 
 
 def _anonymous() -> tuple[float, float]:
-    # Return the worker's private MB, and its anonymous MB including what main shares. Batches in
-    # shared memory don't count. Mapped files hardly count, because their pages are clean.
+    # Return the MB of this worker's private memory and of its anonymous memory, part of which main
+    # shares. Batches in shared memory don't count. Mapped files hardly do, because they're clean.
     sizes: dict[str, int] = {}
     with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
         for line in figures.read(4096).splitlines()[1:]:
@@ -217,6 +217,6 @@ def _fill(thing: Any) -> None:
         thing.update(keys)
         return
     value = thing[last]
-    # The new keys sort before the container's own, like older keys.
+    # If a cache evicts its smallest keys first, it evicts the new ones, because they sort first.
     for key in keys:
         thing[key] = value

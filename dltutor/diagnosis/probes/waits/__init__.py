@@ -1,7 +1,8 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-The doctor asks this if a loader with forked workers hangs. A witness in each worker reads the
-worker's stack, releases the lock that the worker waits for, and starts threads that the fork lost.
+The doctor asks this if a loader with forked workers hangs. A thread in each worker, the witness,
+reads the worker's stack, releases the lock that the worker waits for, and starts threads that the
+fork lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": Fals
 
 @dataclass(frozen=True)
 class Waits:
-    """What the forked workers of a loader wait for when it hangs.
+    """The places where a loader's forked workers hang, and what the workers wait for.
 
     Args:
         stuck: Each place where a worker was stuck, as [worker, your line, kind, name, file of the
@@ -65,7 +66,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     """Run the loader once, with a witness in each worker.
 
     Args:
-        subject: The loader.
+        subject: The loader, whose workers are forked.
         own_loop: Whether to use a plain loop even if there's a training loop.
     """
     folder = tempfile.mkdtemp()
