@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _LOOKED: Final = 16  # batches to compare
-_LATE: Final = 0.03  # seconds that workers wait before they send a batch, and main before it looks
-_SHARE: Final = 0.3  # each of three runs gets this share of the time
+_LATE: Final = 0.03  # seconds to delay each batch, both in its worker and in main
+_SHARE: Final = 0.3  # each of three runs gets this share of the experiment's time
 
 
 @dataclass(frozen=True)

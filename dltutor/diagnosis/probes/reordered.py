@@ -76,7 +76,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Reordered:
-    """Draw the samples forward twice and backward once, and compare them."""
+    """Draw the samples in the sampler's order twice and backward once, and compare them."""
     samples = subject.known.samples if subject.known is not None else None
     typical = samples.typical if samples is not None else 0.0
     keys = subject.keys()[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]

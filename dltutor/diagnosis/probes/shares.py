@@ -33,7 +33,7 @@ class Shares:
     """A count of the samples of a stream that each worker delivers.
 
     Args:
-        whole: How many samples one pass has in main.
+        whole: How many samples main drew in the first pass.
         ended: Whether the pass in main reached the end of the stream.
         shares: How many samples each worker drew, including those that the loader drops.
         complete: Whether each worker reached the end of its share.

@@ -120,7 +120,7 @@ def _seconds(pid: int | None) -> dict[int, float]:
 
 def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
-    # Don't count a thread that takes next to no time, like the thread that sends batches.
+    # Don't count a thread that takes next to no time, such as the thread that sends batches.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
 
 

@@ -82,7 +82,7 @@ def ask(subject: Subject) -> Twice:
 
 
 def _counter(subject: Subject, order: list[Any]) -> str:
-    """Return the path of a number that draws change and that samples depend on, or ""."""
+    """Return the path of a number that a draw changes and that samples depend on, or ""."""
     index, others = order[0], order[1 : _TRIED + 2]
 
     def numbers() -> dict[str, Found]:

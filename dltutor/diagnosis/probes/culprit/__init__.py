@@ -104,7 +104,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Culprit:
-    """Draw samples and make batches until one fails."""
+    """Draw samples and make batches until something fails, and find out why it fails."""
     search = _Search(subject)
     try:
         for number, batch in enumerate(_batches(subject)):

@@ -62,7 +62,7 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """A trial that makes a batch of the same size from one sample and copies of another."""
+    """A function that tries to make a batch of the usual size from one sample and copies of another."""
 
     def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
         self._collate, self._count = collate, max(count, 2)
@@ -93,7 +93,7 @@ def _without_none(sample: Any) -> Any:
 
 
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Return the path where two samples differ in shape and both shapes, or None if they don't."""
+    """Return [path, first shape, second shape] where two samples differ in shape, or None."""
     first, second = _shape(one), _shape(other)
     if first is not None or second is not None:
         return (path, str(first), str(second)) if first != second else None

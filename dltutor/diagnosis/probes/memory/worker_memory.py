@@ -41,7 +41,7 @@ class Probe:
 
     Args:
         change: What to change in the workers.
-        large: Containers whose pages to look at, from `containers.large`.
+        large: Containers from `containers.large`, to see which of their pages the workers copy.
         named: Whether to record which containers grow.
     """
 

@@ -148,7 +148,7 @@ def _copied(subject: Subject) -> tuple[str, int]:
             break
         try:
             own = _drawn(subject.dataset, index)
-        except Exception:  # this sample also fails in the original
+        except Exception:  # drawing from the original also fails, so skip this sample
             continue
         try:
             unlike += _drawn(copy, index) != own
