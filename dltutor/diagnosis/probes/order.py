@@ -34,7 +34,7 @@ class Order:
         moves: Whether `set_epoch` changes the order, and the order stays the same without it.
         ranks: How many ranks there are, or 0 if that isn't known.
         twice: How many duplicate indices all ranks together get in one epoch.
-        shuffles: The sampler's `shuffle` or, if it has no such attribute, the same as `moves`.
+        shuffles: The sampler's attribute `shuffle` or, if it has none, the value of `moves`.
     """
 
     told: int = 0

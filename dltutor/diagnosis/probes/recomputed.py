@@ -70,7 +70,8 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Recomputed:
     """Draw samples with a profiler, and compare what the calls return."""
-    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)  # one entry per sample
+    # For each site and sample: seconds in the calls, a digest of what they return, and its size.
+    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)
     contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
     drawn = 0
     for key in subject.keys()[:_SAMPLES]:

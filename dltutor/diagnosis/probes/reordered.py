@@ -1,7 +1,7 @@
 """Does a sample stay the same no matter what was drawn before it?
 
 Draw the first samples twice in the sampler's order and once from the last to the first, each time
-in a new fork and with all random numbers held.
+in a new fork and with the same random numbers.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Repeats:
         sources: For each source of random numbers, [name, samples that vary within a worker, draws
             that are the same in the other worker, draws compared with the other worker, draws that
             are the same in the next epoch, draws compared with the next epoch]. The name is "all",
-            or the one source that ran freely while the others were held.
+            or the one source that wasn't reset before each draw.
         own: The paths of the dataset's own generators that samples draw from.
         order: Whether a stream always has the same samples, and only their order varies.
     """
@@ -100,11 +100,11 @@ def _cost(subject: Subject, index: Any) -> float:
 def _drawn(
     subject: Subject, indices: list[Any], modes: tuple[str, ...], workers: int
 ) -> list[Drawn]:
-    mode = [""]  # the one source that isn't held for this sample, or "" if none is held
+    mode = [""]  # the one source that runs freely for this sample, or "" if all do
 
     def joined(samples: Any) -> tuple[int, str]:
-        # If sources are held, skip the user's collate function, because it may also draw random
-        # numbers, and sources are held only while the dataset draws.
+        # If sources are reset, skip the user's collate function. It may also draw random numbers,
+        # but sources are reset only while the dataset draws.
         with suppress(Exception):
             if not mode[0]:
                 return tagged(subject.inner.collate_fn(samples))

@@ -297,7 +297,7 @@ def _stream(subject: Subject) -> Samples:
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
-    # If a sample differs although all random generators are held, other state makes the difference.
+    # Draw with the same random numbers, so that only other state can make samples differ.
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR

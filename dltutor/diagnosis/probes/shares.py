@@ -97,7 +97,7 @@ def _most(subject: Subject) -> int:
 def in_main(
     subject: Subject, most: int, *, held: bool = False
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
-    """Run two passes in main.
+    """Iterate a stream twice in a fork of this process, without workers.
 
     Args:
         subject: The loader, whose dataset is a stream.

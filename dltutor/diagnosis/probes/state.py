@@ -1,7 +1,7 @@
 """Does the loop come out the same without workers?
 
-Run the training loop twice with workers and twice without, with all random numbers held. Compare
-what the loop returns and prints, and which attributes and globals of the dataset it changes.
+Run the training loop twice with workers and twice without, always with the same random numbers.
+Compare what the loop returns and prints, and which attributes and globals of the dataset it changes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _alike(run: Measures, alone: Measures) -> bool:
 
 
 def ask(subject: Subject) -> State:
-    """Run the loop twice with workers and twice without."""
+    """Run the loop twice with workers and twice without, and compare what it does."""
     before = _values(subject)
     without = _run(subject, workers=False)
     changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]

@@ -72,7 +72,8 @@ def ask(subject: Subject) -> TwoRanks:
     )
     if not distributed.is_available() or distributed.is_initialized():
         return TwoRanks(made_for=made_for)
-    meeting = os.memfd_create("dltutor-ranks")  # it ends with the last process that uses it
+    # A memfd disappears with the last process that uses it, so there's no file to remove.
+    meeting = os.memfd_create("dltutor-ranks")
     ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
     try:
         found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
 LONG: Final = 3000  # samples in a long epoch
 NO_GAIN: Final = 0.85  # workers gain too little if batches take this share of the time without them
-_SUSPECT: Final = 0.6  # measure again if batches took this share of that time in earlier runs
+_SUSPECT: Final = 0.6  # measure again if batches took this share of the time without workers
 SLOWER: Final = 1.5  # workers do harm if batches take this many times as long as without them
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
 _COSTLY: Final = 0.0015  # seconds per sample; above this, sending hardly matters

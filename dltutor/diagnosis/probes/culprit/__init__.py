@@ -76,7 +76,7 @@ class Culprit:
 
     @property
     def said(self) -> str:
-        """The exception as in the last line of a traceback."""
+        """The exception's type and message, in the form that ends a traceback."""
         return f"{self.kind}: {self.text}" if self.text else self.kind
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class _Search:
         with self.opened.listed() as paths:
             try:
                 batch = self.collate(samples[0] if self.single else samples)
-            except BaseException as error:  # even SystemExit, because it ends a worker, too
+            except BaseException as error:  # even SystemExit, because it would end a worker
                 return self.failed_batch(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
@@ -191,7 +191,7 @@ class _Search:
                 sample = self._next() if self.subject.stream else self._item(index)
             except _Failed:
                 raise
-            except BaseException as error:  # even SystemExit, because it ends a worker, too
+            except BaseException as error:  # even SystemExit, because it would end a worker
                 raise _Failed(self.failed_sample(index, error, list(paths))) from None
         self._remember(list(paths))
         return sample

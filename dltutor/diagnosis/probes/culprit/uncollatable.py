@@ -62,7 +62,7 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """A function that tries to make a batch of the usual size from one sample and copies of another."""
+    """A function that tries to make a batch from one sample and copies of another."""
 
     def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
         self._collate, self._count = collate, max(count, 2)

@@ -1,4 +1,4 @@
-"""Find out whether a worker could send a thing to main, by pickling it as the worker's queue would.
+"""Find out whether a worker could send a thing to main, by pickling it.
 
 A worker moves tensors to shared memory and serves their descriptors from a socket. This module
 leaves tensors out, because sharing them would leave files behind.

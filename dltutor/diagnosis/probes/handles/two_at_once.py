@@ -132,7 +132,7 @@ def _said(answer: Any) -> str:
 def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     """Count a stream's samples that are right, and how many go wrong with two workers at once.
 
-    The arguments and the results are the same as for `samples`.
+    The function takes and returns what `samples` does, but needs a stream.
     """
 
     def run(only: int | None) -> dict[int, list[str]]:

@@ -36,14 +36,14 @@ Curve = list[dict[str, Any]]
 class Memory:
     """The memory of forked workers in MB, measured inside them between two batches.
 
-    Each number is from the worker with the most, or -1 if the run wasn't made. "peak" is growth
-    since before the first sample, and "late" is growth after the first third of the samples. All
-    runs are compared after the same number of samples.
+    Each number is the largest from any worker, or -1 if the doctor skipped that run. "peak" is
+    growth since before the first sample, and "late" is growth after the first third of the samples.
+    All runs are compared after the same number of samples.
 
     Args:
         copied: MB of main's pages that a worker copied, or -1 if no worker could be measured.
-        copied_frozen: The same as `copied`, with main's objects hidden from the garbage collector.
-        copied_in_loop: The same as `copied`, with the training loop.
+        copied_frozen: MB copied with main's objects hidden from the garbage collector.
+        copied_in_loop: MB copied when the training loop takes the batches.
         collections: How many full garbage collections ran in one worker, at most.
         collected_at: The file and line where the last full collection in a worker started.
         read: Large containers of Python objects, each as [path, class, length, share of its
@@ -54,13 +54,13 @@ class Memory:
         peak_collected: Growth with a garbage collection after each batch.
         peak_returned: Growth with large blocks returned to the operating system.
         peak_repeated: Growth with the same samples again and again.
-        late_as_it_is: The same as `peak_as_it_is`, after the first third.
-        late_collected: The same as `peak_collected`, after the first third.
-        late_returned: The same as `peak_returned`, after the first third.
-        late_repeated: The same as `peak_repeated`, after the first third.
+        late_as_it_is: Growth after the first third, with nothing changed.
+        late_collected: Growth after the first third, with a collection after each batch.
+        late_returned: Growth after the first third, with large blocks returned.
+        late_repeated: Growth after the first third, with the same samples again and again.
         later_epochs: Growth in persistent workers after the first epoch, or -1 if none was run.
         grown: Containers that grew with new samples, each as [path, class, elements per sample,
-            bound]. The bound is the most elements, 0 if there's an unknown bound, or None.
+            bound]. The bound is a number of elements, 0 if it isn't known, or None if there's none.
     """
 
     copied: float = -1.0

@@ -203,7 +203,7 @@ def fill_holes() -> None:
 
 
 def _fill(thing: Any) -> None:
-    # Add elements like the container's own, with keys of the same type and one of its values.
+    # Add many elements, with new keys of the same type, and with a value from the container.
     if isinstance(thing, list):
         thing.extend([thing[-1]] * _FILLED)
         return

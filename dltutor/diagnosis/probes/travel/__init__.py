@@ -43,7 +43,7 @@ class Travel:
         gone: The smallest parts whose pickle refers to a tensor that's freed before anything can
             unpickle it, each as [path, class].
         main: The classes and functions of `__main__` that the pickle refers to by name.
-        script: The file of `__main__`, or "" if there's none, as in a notebook.
+        script: The file of `__main__`, or "" in a notebook, which has none.
         raised: The error from drawing a sample from an unpickled copy, or "" if there was none.
         unlike: How many samples differed between the copy and the original, with the same seeds.
         bytes: Size of the pickle in bytes, or 0 if workers get no pickle.
