@@ -68,7 +68,7 @@ def ask(subject: Subject) -> Ahead:
     held_by_two = _held(subject, _DEFAULT)
     # Alternate and keep the best time for each, because other programs may slow down a turn.
     seconds, by_two = _paces(subject, chosen, 0.0)
-    # Also time a loop that needs about the same time per batch that the workers need. If some samples are
+    # Also time a loop that spends as much time on a batch as the workers do. If some samples are
     # slower than others, such a loop waits less with more batches ahead.
     steady, steady_by_two = _paces(subject, chosen, min(seconds, by_two))
     return Ahead(held, held_by_two, seconds, by_two, steady, steady_by_two)

@@ -71,7 +71,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Epochs:
-    """Run the epochs with persistent workers, with fresh workers, and without workers."""
+    """Compare epochs with persistent workers, with fresh workers, and without workers."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
-_FOR: Final = 4.0  # the most seconds to compare batches
+_FOR: Final = 4.0  # the most seconds to spend on comparing batches
 _LONG: Final = 1.0  # seconds per batch; above this, drawing a batch three times takes too long
 _MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
 _FEW: Final = 4  # the most lost attributes to record

@@ -60,7 +60,7 @@ def _leaves_early(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time new iterators and one iterator, in seconds per step, not counting the first step."""
+    """Measure the seconds per step with new iterators and with one, without the first step."""
     subject.change(method="fork")  # with other start methods, new iterators are even slower
     loader = subject.inner
     # Keep persistent workers, because the loader reuses them for each new iterator.

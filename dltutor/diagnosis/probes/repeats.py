@@ -63,7 +63,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Repeats:
-    """Have two workers draw the same samples, in two epochs."""
+    """Have two workers draw the same samples in two epochs, and count the draws that repeat."""
     indices = subject.keys()[:_INDICES]
     seconds = _cost(subject, indices[0])
     modes: tuple[str, ...] = ("", *SOURCES)

@@ -224,7 +224,7 @@ class _Record:
         self.drawn: list[tuple[int, Any]] = []  # indices, each with the key for the dataset
         self.seconds: list[tuple[float, int]] = []
         self.failed: list[tuple[int, str, str, str]] = []
-        self.contents: dict[str, list[Any]] = {}  # the keys of samples, by their digest
+        self.contents: dict[str, list[Any]] = {}  # the samples' keys, by digest
         self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""

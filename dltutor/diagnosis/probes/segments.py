@@ -38,8 +38,8 @@ class Segments:
     Args:
         batches: How many batches the run held.
         left: How many segments were left in /dev/shm, before the doctor removed them.
-        in_workers: The sharing strategy of the workers.
-        in_main: The sharing strategy of main.
+        in_workers: The workers' sharing strategy, "file_system" or "file_descriptor".
+        in_main: Main's sharing strategy, "file_system" or "file_descriptor".
     """
 
     batches: int

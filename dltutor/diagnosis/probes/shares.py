@@ -69,7 +69,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Shares:
-    """Iterate the stream in main and in the workers."""
+    """Iterate the stream in main and in the workers, and compare the samples."""
     (one, other), whole, ended = in_main(subject, _most(subject))
     held = in_main(subject, LOOKED, held=True)[0]
     counts, complete, natural = _by_workers(subject, held=False)

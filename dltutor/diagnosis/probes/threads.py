@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Threads:
-    """Count the threads that compute. If there are too many, also time one per worker."""
+    """Count the threads that compute and, if there are too many, time one thread per worker."""
     loader = pace.forked(subject)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))

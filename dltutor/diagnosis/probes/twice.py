@@ -59,7 +59,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Twice:
-    """Draw some samples right away, after other samples, and twice in a row."""
+    """Compare samples drawn right away, after other samples, and twice in a row."""
     order = subject.keys()
     looked = own = 0
     found: list[str] = []

@@ -45,7 +45,7 @@ class TwoRanks:
         alike: How many samples were the same on both ranks, at the same position.
         different: How many distinct samples rank 0 drew.
         made_for: Paths of numbers in the dataset whose names end in "rank" or "world_size".
-        failed: What drawing as one of the ranks raised, or "" if it raised nothing.
+        failed: The error that drawing as one of the ranks raised, or "" if both worked.
     """
 
     drawn: int = 0

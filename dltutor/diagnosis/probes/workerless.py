@@ -101,7 +101,7 @@ def ask(subject: Subject) -> Paces:
 
 @dataclass(frozen=True)
 class _Look:
-    """The workers at one time, and the seconds that they have run or waited for a core in total."""
+    """A snapshot of the workers, with the total seconds that they've run or waited for a core."""
 
     wanted: float
     time: float

@@ -115,7 +115,7 @@ def ask(subject: Subject) -> Culprit:
                 break
     except _Failed as failed:
         return failed.culprit
-    except Exception as error:  # the sampler raised it
+    except Exception as error:  # from the sampler, because `look` catches the others
         kind, text, at = described(error)
         return Culprit("sampler", "the sampler", kind=kind, text=text, at=at)
     said = subject.known.run.said if subject.known and subject.known.run.raised else ""

@@ -48,7 +48,7 @@ class Opened:
         self._on = False
         self.paths: list[str] = []
         self.empty: list[str] = []
-        sys.addaudithook(self._heard)  # this hook lasts as long as the doctor's process
+        sys.addaudithook(self._heard)  # the hook can't be removed, but it ends with this process
         self._watch_cv2()
 
     @contextmanager

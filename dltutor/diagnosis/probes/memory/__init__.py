@@ -273,7 +273,8 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Return the growth after a third of the samples and some batches, and during how many samples.
+    # Return the growth after the first third of the samples and some batches, and how many samples
+    # came after those.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]
@@ -313,7 +314,7 @@ def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, floa
 
 
 def _bounds(curves: list[Curve]) -> dict[str, int]:
-    # A container that was filled up and then has no more elements than before has a bound.
+    # If a container has no more elements after the worker filled it than before, it has a bound.
     found: dict[str, list[bool]] = {}
     for curve in curves:
         for path, before, now in curve[-1].get("filled", ()):

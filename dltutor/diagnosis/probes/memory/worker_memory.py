@@ -185,8 +185,8 @@ def _anonymous() -> tuple[float, float]:
 def fill_holes() -> None:
     """Allocate the free blocks in the middle of this process's heap, and never free them.
 
-    Otherwise, a forked worker would use these blocks up before its heap grows, and how many there
-    are is luck. See `heap_growth`.
+    Otherwise, a forked worker would use up these blocks before its heap grows, and their number
+    depends on luck. See `heap_growth`.
     """
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p

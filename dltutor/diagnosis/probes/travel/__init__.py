@@ -77,7 +77,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Travel:
-    """Pickle the dataset, the collate_fn, and the worker_init_fn."""
+    """Pickle the dataset, the collate_fn, and the worker_init_fn, and try a copy of the dataset."""
     inner = subject.inner
     cannot: list[tuple[str, str, str]] = []
     gone: list[tuple[str, str]] = []

@@ -63,7 +63,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
-    """Run the loader once, with a witness in each worker.
+    """Run the loader once, with a witness thread in each worker, and read what the witnesses saw.
 
     Args:
         subject: The loader, whose workers are forked.
@@ -75,7 +75,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     def remember() -> None:
         others.extend(each for each in threading.enumerate() if each not in others)
 
-    os.register_at_fork(before=remember)  # the hook lasts as long as this process
+    os.register_at_fork(before=remember)  # the hook can't be removed, but it ends with this process
     subject.change(timeout=0)
     subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
     runner.run(subject, own_loop=own_loop, **SHORT)

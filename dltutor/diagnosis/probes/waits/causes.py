@@ -43,7 +43,7 @@ class Cause:
     remove: Callable[[], object]
 
     def to_dict(self) -> dict[str, str]:
-        """Return the fields that fit into JSON."""
+        """Return the fields that can be written as JSON."""
         return {"kind": self.kind, "path": self.path, "by": self.by}
 
 
