@@ -149,7 +149,7 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         if type(value) is float:
             wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
         elif said and value > 1:
-            wanted |= length in (end // value, -(-end // value))  # `length` is an equal share
+            wanted |= length in (end // value, -(-end // value))  # `length` is 1/`value` of `end`
         if wanted and (said or not few):
             found.append(path)
     return tuple(found[:3])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Handles:
-    """The files and connections that workers share, and the samples that go wrong because of it.
+    """The files and connections that workers share, and the samples that this sharing spoils.
 
     Args:
         kind: "file", "socket" (which includes a pipe), or "" if samples use neither.

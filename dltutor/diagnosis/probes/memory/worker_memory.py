@@ -68,7 +68,7 @@ class Probe:
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
-        """Return the measurements of each worker, in order."""
+        """Return each worker's measurements in order, and close the probe's file."""
         text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
         workers: dict[int, list[dict[str, Any]]] = {}
         for line in text.splitlines():
