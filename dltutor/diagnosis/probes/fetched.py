@@ -65,7 +65,7 @@ class Fetched:
         together: Whether samples differ between a batch and batches of one, for example because the
             collate function pads them.
         reused: Whether the sampler changes a batch of indices after dealing it out.
-        dealt_once: Whether the sampler deals out other batches the second time, with the same seed.
+        dealt_once: Whether the sampler's batches differ the second time, even with the same seed.
         seeds: Whether the sampler always sets torch's global generator, from which the loader
             draws the workers' seeds, to the same state.
         stuck: The function that the sampler calls for random numbers, if the sampler deals out the

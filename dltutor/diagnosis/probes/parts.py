@@ -44,7 +44,7 @@ class Parts:
         prefetch: How many batches each worker loads ahead.
         drop_last: Whether the loader drops an incomplete last batch.
         in_order: Whether a batch that's ready early has to wait for its turn.
-        sampler: The name of the sampler's class, or of the batch sampler's if it isn't torch's own.
+        sampler: The name of a custom batch sampler's class or, without one, of the sampler's class.
         collate: The name of the collate function, or "" if it's torch's own.
         init: The name of the worker_init_fn, or "" if there's none.
         loop: Whether the doctor got a training loop.

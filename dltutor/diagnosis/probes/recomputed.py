@@ -92,7 +92,7 @@ def ask(subject: Subject) -> Recomputed:
             returned = [each for _, each in found]
             calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
     if drawn < _LEAST or len(contents) < drawn:
-        return Recomputed(drawn)  # the samples are equal, so every call may return the same
+        return Recomputed(drawn)  # for equal samples, every call may return an equal value
     repeated = [
         (sum(took for took, _, _ in found) / total, site, found[0][2])
         for site, found in calls.items()

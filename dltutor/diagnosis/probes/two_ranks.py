@@ -1,8 +1,8 @@
 """Do two ranks get the same samples from the stream?
 
-Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. Environment
-variables tell each fork its rank, as under `torchrun`, and the forks form a process group, so every
-way to ask for the rank returns the right one. If the forks can't form a group, there's no answer.
+Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set the
+environment variables that `torchrun` sets, and form a process group, so every way to ask for the
+rank returns the right one. If the forks can't form a group, there's no answer.
 """
 
 from __future__ import annotations

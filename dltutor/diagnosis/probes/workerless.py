@@ -48,7 +48,7 @@ def needed(evidence: Evidence) -> bool:
         lost = (run.pace - alone.pace) * (parts.batches or run.batches)
         if times > SLOWER and lost > LOST and seen >= _BATCHES:
             return True
-        # In both runs, main inspected each batch, and workers went on while it did. So workers
+        # In both runs, main inspected each batch, but workers went on in the meantime, so they
         # seem faster than they are.
         costly = samples.typical > _COSTLY and parts.workers > 1
         # If samples wait instead of computing, each worker should add speed even on one core.

@@ -58,7 +58,7 @@ class Memory:
         late_collected: Growth after the first third, with a collection after each batch.
         late_returned: Growth after the first third, with large blocks returned.
         late_repeated: Growth after the first third, with the same samples again and again.
-        later_epochs: Growth in persistent workers after the first epoch, or -1 if none was run.
+        later_epochs: Growth in persistent workers after the first epoch, or -1 if no later one ran.
         grown: Containers that grew with new samples, each as [path, class, elements per sample,
             bound]. The bound is a number of elements, 0 if it isn't known, or None if there's none.
     """
