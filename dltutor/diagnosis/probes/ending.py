@@ -34,8 +34,7 @@ class Ending:
         length: What `__len__` returns.
         end: The index where the samples run out, or -1 if it wasn't found.
         limits: The paths of numbers in the dataset that show that the length is intended.
-        said: The type and message of the exception that `dataset[length - 1]` raises, or "" if the
-            end isn't earlier than `length`.
+        said: The exception that `dataset[length - 1]` raises, or "" if `length` isn't too large.
         line: The line of your code that raises this exception, or "".
     """
 

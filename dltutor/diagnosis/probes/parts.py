@@ -51,7 +51,7 @@ class Parts:
         threads: The names of main's other threads.
         hooks: Which of "dataset" and "sampler" have a `set_epoch`.
         shm: The size of /dev/shm in MB, or 0 if there's none.
-        files: How many file descriptors a process may have.
+        files: How many file descriptors a process may have open.
     """
 
     loader: str

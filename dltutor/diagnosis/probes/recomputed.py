@@ -101,8 +101,7 @@ def ask(subject: Subject) -> Recomputed:
     large = [each for each in repeated if each[0] > _MOSTLY and each[2] > _LARGE]
     if not large:
         return Recomputed(drawn)
-    # Of nested calls, report the innermost, which takes the least time.
-    share, (file, line, name), size_of_it = min(large)
+    share, (file, line, name), size_of_it = min(large)  # the innermost of nested calls
     return Recomputed(drawn, str(shown(file, line, name, "")), share, size_of_it)
 
 

@@ -105,8 +105,7 @@ def in_main(
         held: Whether to draw every sample with the same random numbers.
 
     Returns:
-        The digests of the first samples of both passes, the length of the first pass, and whether
-        the first pass reached the end of the stream.
+        The digests of both passes' first samples, the first pass's length, and whether it ended.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:

@@ -1,8 +1,7 @@
 """Does the loop come out the same without workers?
 
 Run the training loop twice with workers and twice without, always with the same random numbers.
-Compare what the loop returns and prints, and which of the dataset's attributes and globals it
-changes.
+Compare what the loop returns and prints, and which attributes and globals of the dataset change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Do batches take up more shared memory than the tensors in them need?
 
-Keep a few batches as they arrive, then a few batches whose tensors the worker copied before it sent
-them. Compare how much shared memory they take up.
+Measure a few batches as they arrive, then a few whose tensors the worker copied before sending.
 """
 
 from __future__ import annotations

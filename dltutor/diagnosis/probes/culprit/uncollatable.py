@@ -26,8 +26,7 @@ def blame(
         whole: A sample from another batch that holds no None, or None if there isn't one.
 
     Returns:
-        The reason, which is "none", "ragged", or "" for another one, and the samples to blame, in
-        words.
+        The reason ("none", "ragged", or "" for another one), and the samples to blame, in words.
     """
     makes = _Trial(collate, len(samples))
     missing = [number for number, each in enumerate(samples) if nones(each)]

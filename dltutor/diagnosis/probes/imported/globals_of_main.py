@@ -49,10 +49,7 @@ class Given:
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
-    """Pickle the values in your modules and in the classes that the dataset uses.
-
-    The function leaves out what can't be pickled, and stops after 16 MB.
-    """
+    """Pickle up to 16 MB of the values in your modules and in the classes that the dataset uses."""
     found: dict[Key, bytes] = {}
     left = float(_HEAVY)
     for key, value in _values(subject):

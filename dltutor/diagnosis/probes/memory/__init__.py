@@ -273,8 +273,7 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Return the growth after the first third of the samples and some batches, and how many samples
-    # came after those.
+    # Return the growth after a third of the samples and some batches, and how many samples it took.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]

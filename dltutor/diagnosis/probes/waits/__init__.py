@@ -1,8 +1,7 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-The doctor asks this if a loader with forked workers hangs. A thread in each worker, the witness,
-reads the worker's stack, releases the lock that the worker waits for, and starts threads that the
-fork lost.
+The doctor asks this if a loader with forked workers hangs. A witness thread in each worker reads
+the worker's stack, releases the lock that the worker waits for, and restarts lost threads.
 """
 
 from __future__ import annotations
