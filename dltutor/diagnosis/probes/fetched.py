@@ -246,8 +246,7 @@ def _fields(
 
 
 def _lost(batch: Any) -> Iterator[tuple[str, str]]:
-    # torch sends a tensor without its attributes, and numpy pickles an array without the
-    # attributes that its class adds.
+    # torch sends tensors without their attributes, and numpy pickles subclasses without theirs.
     for path, leaf in leaves(batch):
         sent: dict[str, Any] = {}
         if is_a(leaf, np.ndarray) and type(leaf) is not np.ndarray:

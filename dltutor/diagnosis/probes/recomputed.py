@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Recomputed:
     """Draw samples with a profiler, and compare what the calls return."""
-    # For each site and sample: seconds in the calls, a digest of what they return, and its size.
+    # Keep [seconds in the calls, digest of what they return, its size] for each site and sample.
     calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)
     contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
     drawn = 0

@@ -44,8 +44,7 @@ class Reordered:
         other: The index whose sample arrived instead in one order, as its repr, or "" if none did.
         paths: The paths of the dataset's numbers and containers that drawing samples changed.
         seconds: Seconds that drawing the samples took in the sampler's order.
-        ascending: Seconds that drawing the samples took in ascending order, or 0 if the sampler's
-            order is ascending.
+        ascending: Seconds in ascending order, or 0 if the sampler's order is ascending.
     """
 
     looked: int = 0

@@ -315,8 +315,8 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # Return the names of the global generators that drawing a sample seeds, first those that every
-    # sample seeds with the same number, then those that each sample seeds from its index.
+    # Return two tuples with names of global generators. Every sample sets those in the first to the
+    # same state, and those in the second to a state that depends on the sample's index.
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     with suppress(Exception):

@@ -72,8 +72,7 @@ def ask(subject: Subject) -> TwoRanks:
     )
     if not distributed.is_available() or distributed.is_initialized():
         return TwoRanks(made_for=made_for)
-    # A memfd disappears with the last process that uses it, so there's no file to remove.
-    meeting = os.memfd_create("dltutor-ranks")
+    meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
     ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
     try:
         found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)
