@@ -1,5 +1,5 @@
-"""The questions that no single run answers, each in its own module.
+"""Answer the questions about a loader that no single run answers, one probe for each.
 
-The first line of a module's docstring is the question, the module's record holds the answer, and
-EXPERIMENT says how to find the answer. A probe that needs several modules is a folder.
+The first line of a probe's docstring is the question. The probe's dataclass holds the answer, and
+its EXPERIMENT says how to find the answer. A probe that needs several modules is a package.
 """

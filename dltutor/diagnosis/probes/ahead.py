@@ -1,7 +1,7 @@
 """How much memory do the batches that are loaded ahead take up?
 
-Take one batch, and wait until the workers load nothing more. Then take batches for a while,
-alternating between your prefetch_factor and two batches per worker, to see which is faster.
+Take one batch, wait until the workers load nothing more, and measure the shared memory. Then time
+batches, alternating between your prefetch_factor and two batches per worker.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = 2
 _MUCH: Final = 16 * MB
-_FILLING: Final = 3.0  # the most seconds that workers get to load ahead
-_QUIET: Final = 0.4  # seconds without a new batch until the workers count as done
+_FILLING: Final = 3.0  # the most seconds that the workers get to load batches ahead
+_QUIET: Final = 0.4  # seconds without more shared memory until the workers count as done
 _TURNS: Final = 2
-_TAKING: Final = 0.8  # seconds to take batches
+_TAKING: Final = 0.8  # seconds to take batches in each turn
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What the loader's prefetch_factor costs in memory and gains in time, compared with 2.
+    """A comparison of the loader's own prefetch_factor with 2, in memory and in time.
 
     Args:
-        held: MB of shared memory with the loader's own prefetch_factor.
-        held_by_two: MB of shared memory with prefetch_factor=2.
+        held: MB of batches in shared memory with the loader's own prefetch_factor.
+        held_by_two: MB of batches in shared memory with prefetch_factor=2.
         seconds: Seconds per batch with the loader's own prefetch_factor.
         seconds_by_two: Seconds per batch with prefetch_factor=2.
-        steady: Like `seconds`, but in a loop that pauses after each batch as long as a batch takes.
-        steady_by_two: Like `seconds_by_two`, but in the loop that pauses.
+        steady: Seconds per batch with the loader's own prefetch_factor, in a loop that pauses after
+            each batch for as long as a batch takes. The pause counts.
+        steady_by_two: Seconds per batch with prefetch_factor=2, in the loop that pauses.
     """
 
     held: float
@@ -51,7 +52,7 @@ class Ahead:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a prefetch_factor above the default keeps 16 MB or more of batches ahead."""
+    """Return whether a prefetch_factor above the default lets workers load 16 MB or more ahead."""
     if not evidence.run.well:
         return False
     parts, run = evidence.parts, evidence.run
@@ -60,15 +61,15 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Ahead:
-    """Measure how much memory the workers fill ahead of the loop, and how long a batch takes."""
+    """Measure how much memory the batches loaded ahead take up, and how long a batch takes."""
     chosen = subject.inner.prefetch_factor or _DEFAULT
     subject.change(method="fork")
     held = _held(subject, chosen)
     held_by_two = _held(subject, _DEFAULT)
     # Alternate and keep the best time for each, because other programs may slow down a turn.
     seconds, by_two = _paces(subject, chosen, 0.0)
-    # Also time a loop that takes about as long as the batches do. If samples are uneven, such a
-    # loop waits less with more batches ahead.
+    # Also time a loop that spends as much time on a batch as the workers do. If some samples are
+    # slower than others, such a loop waits less with more batches ahead.
     steady, steady_by_two = _paces(subject, chosen, min(seconds, by_two))
     return Ahead(held, held_by_two, seconds, by_two, steady, steady_by_two)
 

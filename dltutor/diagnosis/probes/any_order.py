@@ -23,15 +23,15 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-SLOW: Final = 0.25  # the fewest seconds that a slow sample takes
+SLOW: Final = 0.25  # a slow sample takes at least this many seconds
 TIMES: Final = 8  # a slow sample takes at least this many times as long as a typical one
 _SAMPLES: Final = 1000  # batches to search for the slow sample
-_BATCHES: Final = 8  # the fewest batches in a run
+_BATCHES: Final = 8  # the fewest batches in a run that can show a difference
 _EACH: Final = 8  # batches per worker in a run, so that workers can't make them all ahead
 
 
 def slow(samples: Samples | None) -> bool:
-    """Return whether one sample takes far longer than the others."""
+    """Return whether one sample is known to take far longer than a typical sample."""
     return (
         samples is not None
         and samples.looked > 2

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _LOOKED: Final = 16  # batches to compare
-_LATE: Final = 0.03  # seconds that workers and main wait with each batch
-_SHARE: Final = 0.3  # each of three runs gets this share of the time
+_LATE: Final = 0.03  # seconds to delay each batch, both in its worker and in main
+_SHARE: Final = 0.3  # each of three runs gets this share of the experiment's time
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _buffer(subject: Subject, order: list[Any]) -> str:
 
 
 def _memory(thing: Any) -> int:
-    with suppress(Exception):  # some tensors and arrays have no memory
+    with suppress(Exception):  # a sparse tensor, for example, has no address
         if is_a(thing, torch.Tensor):
             return int(thing.data_ptr())
         if is_a(thing, np.ndarray):

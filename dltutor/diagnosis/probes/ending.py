@@ -34,8 +34,8 @@ class Ending:
         length: What `__len__` returns.
         end: The index where the samples run out, or -1 if it wasn't found.
         limits: The paths of numbers in the dataset that show that the length is intended.
-        said: The exception that `dataset[length - 1]` raises, if the end comes earlier.
-        line: The line of your code that raises the exception.
+        said: The exception that `dataset[length - 1]` raises, or "" if `length` isn't too large.
+        line: The line of your code that raises this exception, or "".
     """
 
     length: int
@@ -66,7 +66,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Ending:
-    """Search for the end by bisection."""
+    """Find the end by bisection, and the numbers that show that the length is intended."""
     dataset = subject.dataset
     length = len(dataset)
     kind, said, line = _missing(dataset, length - 1)
@@ -92,7 +92,7 @@ def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
 
 
 def _first(test: Callable[[int], bool], false: int, true: int) -> int:
-    """Return the first index that passes a test, if all later ones pass and no earlier one does."""
+    """Return the first index from `false` on that passes a test, if all later indices also do."""
     if test(false):
         return false
     while true - false > 1:
@@ -105,8 +105,8 @@ def _first(test: Callable[[int], bool], false: int, true: int) -> int:
 
 
 def _beyond(dataset: Any, length: int) -> int:
-    # If there's a sample past the end that looks like the others, the end is where an index raises.
-    # If no index raises, the end may be a few indices later, where a sample has another shape.
+    # Return the first index past `length` without a sample, or -1 if it wasn't found. At such an
+    # index, the dataset raises or, close to `length`, returns a sample with another shape.
     usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
     if shape(dataset[length]) not in usual:
         return -1
@@ -140,22 +140,22 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         value = number(thing)
         if value is None or type(thing) is bool:
             continue
-        # A number that someone passed or wrote down says more than a computed number. If a few
-        # samples are missing, the computed number may be the mistake itself.
+        # A number that someone passed to `__init__` or wrote into the class says more than a
+        # computed number. If only a few samples are left out, the computed number may be the bug.
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         said = name in parameters or path in class_level
         wanted = value == length
         if type(value) is float:
             wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
         elif said and value > 1:
-            wanted |= length in (end // value, -(-end // value))  # one of `value` equal shares
+            wanted |= length in (end // value, -(-end // value))  # `length` is 1/`value` of `end`
         if wanted and (said or not few):
             found.append(path)
     return tuple(found[:3])
 
 
 def _written(dataset: Any) -> set[Any]:
-    # Return the number that `__len__` returns, if someone wrote it as a constant.
+    # Return the integers that `__len__` may return, if it only uses constants or one global.
     function = type(dataset).__len__
     code, names = attribute(function, "__code__"), attribute(function, "__globals__", {})
     if code is None or len(code.co_names) > 1:

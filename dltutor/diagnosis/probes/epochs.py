@@ -27,23 +27,23 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_RUN: Final = 2.5  # seconds for a run
+_RUN: Final = 2.5  # seconds for each run
 
 Passes = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Whether persistent workers get what main sets between epochs.
+    """A comparison of epochs with persistent workers, with fresh workers, and without workers.
 
     Args:
-        looked: How many samples of later epochs were compared.
-        stale: How many later samples differ between persistent workers and fresh workers.
-        arrived: How many later samples are the same with fresh workers and without workers.
-        moved: How many later samples from fresh workers differ from the first epoch.
+        looked: How many samples were compared, all from epochs after the first.
+        stale: How many compared samples differ between persistent workers and fresh workers.
+        arrived: How many compared samples are the same with fresh workers and without workers.
+        moved: How many compared samples from fresh workers differ from those in the first epoch.
         first: Whether the first epoch is the same with persistent and with fresh workers.
         by: What changes the dataset between epochs, "set_epoch" or "the loop".
-        paths: The paths of what main changed in the dataset.
+        paths: The paths of the values that main changed in the dataset.
     """
 
     looked: int = 0
@@ -61,7 +61,7 @@ class Epochs:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether workers are persistent and main may set something between epochs."""
+    """Return whether workers are persistent and main may change the dataset between epochs."""
     if not evidence.parts.persistent or not evidence.run.well:
         return False
     return (
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Epochs:
-    """Run the epochs with persistent workers, with fresh workers, and without workers."""
+    """Compare epochs with persistent workers, with fresh workers, and without workers."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},
@@ -87,7 +87,7 @@ def ask(subject: Subject) -> Epochs:
         stale=sum(unlike(kept[each], fresh[each]) for each in later),
         arrived=sum(
             len(fresh[each]) - (0 if subject.stream else _unlike(fresh[each], alone[each]))
-            for each in later  # without workers, a stream has a different order
+            for each in later  # a stream has a different order without workers
         ),
         moved=sum(unlike(fresh[each], fresh[0]) for each in later),
         first=count > 0 and not unlike(kept[0], fresh[0]),
@@ -107,7 +107,7 @@ def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]
 
 
 def _state(dataset: Any) -> dict[str, str]:
-    # Look only at plain values, because a loop hardly ever sets anything else.
+    # Look only at plain values and tensors, because a loop hardly ever sets anything else.
     found = {}
     for each in walk(dataset):
         if is_a(each.thing, (int, float, str, bool, torch.Tensor)):

@@ -2,8 +2,8 @@
 
 Fetch the first batches the way the loader does, then build the same batches by hand from the
 dataset's own samples, in one process and with the same random numbers. Also build batches of one
-sample, to see which row of a batch belongs to which sample. Ask the sampler for batches several
-times.
+sample, to see which row of a batch belongs to which sample. Finally, ask the sampler for batches
+several times, to see whether they repeat.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
-_FOR: Final = 4.0  # seconds to compare batches
+_FOR: Final = 4.0  # the most seconds to spend on comparing batches
 _LONG: Final = 1.0  # seconds per batch; above this, drawing a batch three times takes too long
 _MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
 _FEW: Final = 4  # the most lost attributes to record
-_ROWS: Final = 128  # the most samples in a batch to tell apart
+_ROWS: Final = 128  # in a larger batch, don't look for the sample that each row belongs to
 _SHUFFLES: Final = (
     *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
     *("choice", "randint", "integers", "randrange", "rand", "random"),
@@ -51,20 +51,21 @@ class Fetched:
 
     Args:
         looked: How many samples were compared, with the same random numbers.
-        differ: How many samples belong to batches that came out differently.
+        differ: How many samples belong to batches that the fetcher made differently.
         by: The class whose `__getitems__` made the batches, or "" if there's no such method.
         ragged: Fields with fewer rows than their batch has samples, because some samples don't have
             the field, each as [field, rows, samples].
         dropped: Fields that some samples of a batch have, but the batch doesn't, each as [field,
             samples that have the field, samples].
-        crossed: Fields with rows in a different order than in the first field, each as [field,
-            first field].
+        crossed: Fields whose rows are in a different order than the first field's rows, each as
+            [field, first field].
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
             value when a worker sends the batch, each as [path of the array, attribute].
         overwritten: Whether a batch changes when the collate function makes another one.
-        together: Whether samples in a batch differ from those in batches of one, as with padding.
+        together: Whether samples differ between a batch and batches of one, for example because the
+            collate function pads them.
         reused: Whether the sampler changes a batch of indices after dealing it out.
-        dealt_once: Whether the sampler's batches differ the second time, with equal random numbers.
+        dealt_once: Whether the sampler's batches differ the second time, even with the same seed.
         seeds: Whether the sampler always sets torch's global generator, from which the loader
             draws the workers' seeds, to the same state.
         stuck: The function that the sampler calls for random numbers, if the sampler deals out the
@@ -100,7 +101,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Fetched:
-    """Make some batches with the loader's fetcher and by hand, and compare both."""
+    """Make some batches with the loader's fetcher and by hand, and compare them."""
     pins = Pins(subject.dataset)
     (batches, reused), (again, _) = _dealt(subject), _dealt(subject)
     once = batches != again
@@ -120,7 +121,8 @@ def ask(subject: Subject) -> Fetched:
             batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
             lost |= dict.fromkeys(_lost(held))
-            # Join as many samples as before, because a buffer may depend on the batch size.
+            # Make another batch, to see whether `held` changes. Use as many samples as before,
+            # because a buffer may depend on the batch size.
             subject.inner.collate_fn(samples[::-1])
             overwritten = overwritten or digest(held) != digest(batch)
             with suppress(Exception):  # a batch of one sample may be impossible
@@ -172,9 +174,9 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
         sys.setprofile(None)
     state = global_states()["torch"]
     second, _ = _dealt(subject, seed=2)
-    # With a generator of its own, the loader doesn't draw the workers' seeds from the global one.
+    # A loader that has its own generator doesn't draw the workers' seeds from the global one.
     seeds = state == global_states()["torch"] and subject.inner.generator is None
-    # Also run an epoch to its end, because a sampler may not shuffle again before that.
+    # Also run an epoch to its end, because some samplers shuffle again only after that.
     again = called and len(first) > 1 and first == second and first == _next_epoch(subject)
     return seeds, min(called) if again else ""
 
@@ -192,7 +194,8 @@ def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], 
 
 
 def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:
-    # `__getitems__` may return a whole batch, and `__getitem__` a batch of one sample.
+    # Also compare row by row, because `__getitems__` may return a finished batch of many samples
+    # where `__getitem__` returns a batch of one.
     if digest(fetched) == digest(batch):
         return True
     parts = split(fetched, len(samples))
@@ -243,11 +246,11 @@ def _fields(
 
 
 def _lost(batch: Any) -> Iterator[tuple[str, str]]:
-    # torch sends a tensor without its attributes, and numpy an array without those of its class.
+    # torch sends tensors without their attributes, and numpy pickles subclasses without theirs.
     for path, leaf in leaves(batch):
         sent: dict[str, Any] = {}
         if is_a(leaf, np.ndarray) and type(leaf) is not np.ndarray:
-            with suppress(Exception):  # other experiments look for what can't be pickled
+            with suppress(Exception):  # other experiments look for batches that can't be pickled
                 sent = attributes_of(pickle.loads(pickle.dumps(leaf)))
         elif type(leaf) is not torch.Tensor:
             continue

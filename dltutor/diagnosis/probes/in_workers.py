@@ -30,10 +30,10 @@ _WORKERS: Final = 256
 
 @dataclass(frozen=True)
 class InWorkers:
-    """What forked workers were doing when they died or raised an error.
+    """The forked workers that died or raised an error in a run, and what they were drawing.
 
     Args:
-        end: How the run ended, as in Measures.
+        end: How the run ended, in the words of `Measures.end`.
         died: The workers that died, each as [number, exit code, index that it was drawing or -1].
         failed: What the workers raised, each as [index, type, message, line of your code].
     """
@@ -85,7 +85,7 @@ def ask(subject: Subject) -> InWorkers:
 
 @contextmanager
 def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]]:
-    # Change the class, not the object, so the object looks the same to any code that inspects it.
+    # Change the class, not the object, so that code that inspects the object sees no difference.
     memory = mmap.mmap(-1, 8 * _WORKERS)
     memory[:] = struct.pack("q", -1) * _WORKERS
     main = os.getpid()
@@ -127,9 +127,9 @@ def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]
             yield sample
             number += 1
 
-    with suppress(AttributeError, TypeError):  # so that torch draws samples with __getitem__
+    with suppress(AttributeError, TypeError):  # without __getitems__, torch calls __getitem__
         delattr(cls, "__getitems__")
-    with suppress(TypeError):  # the class is built in or comes from an extension
+    with suppress(TypeError):  # a class from an extension can't be changed
         setattr(cls, name, __iter__ if subject.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
 

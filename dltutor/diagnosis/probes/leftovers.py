@@ -1,8 +1,8 @@
 """After the loop returns, how many workers are left that nothing needs?
 
 Run the loop once more, in a process that keeps no iterator of its own. Workers are left over if an
-exception holds their iterator, or if the garbage collector would free it. If the loop keeps the
-iterator itself, the workers aren't left over.
+exception holds their iterator, or if the garbage collector would free it. Workers aren't left over
+if the loop itself keeps their iterator.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Leftover:
         freed: How many of the workers' iterators the garbage collector freed.
         held: How many of the workers' iterators an exception still held after the collection.
         kind: The type of an exception that held one of the iterators, or "" if none did.
-        threads: How many threads all workers that stay had together, after each of a few calls.
+        threads: How many threads the workers that stay had in all, after each of a few calls.
     """
 
     alive: int = 0
@@ -63,7 +63,7 @@ class Leftover:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether your loop returns before the end of an epoch, or workers keep a stream."""
+    """Return whether your loop leaves an epoch early, or persistent workers iterate a stream."""
     parts, run = evidence.parts, evidence.run
     if not parts.workers or run.end != "finished":
         return False
@@ -99,7 +99,7 @@ def ask(subject: Subject) -> Leftover:
     again: list[Any] = []
     threads: list[int] = []
     until = time.monotonic() + subject.seconds - 3
-    with suppress(BaseException):  # even DeadlinePassed
+    with suppress(BaseException):  # including DeadlinePassed, which isn't an Exception
         with deadline(until - time.monotonic()):
             found = alive()
         if found:
@@ -139,7 +139,7 @@ def _one_epoch(loader: Any) -> None:
 
 
 def _threads_of(pids: set[int | None]) -> int:
-    # Wait until the count is steady, because a worker may still be starting its iteration.
+    # Wait until the count is steady, because a worker may still be starting threads.
     counts = [0]
     for _ in range(round(_SETTLED / _LOOK)):
         counts.append(sum(psutil.Process(pid).num_threads() for pid in pids))
@@ -158,7 +158,7 @@ def _alive(pids: set[int | None]) -> list[Any]:
 
 
 def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
-    # Return the type of the exception whose traceback holds an iterator, by the iterator's id.
+    # For each iterator that a traceback holds, return the exception's type by the iterator's id.
     found: dict[int, str] = {}
     for error in [each for each in gc.get_objects() if is_a(each, BaseException)]:
         with suppress(Exception):

@@ -20,8 +20,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-FEW: Final = 2  # the most batches from an iterator that the loop leaves early
-TIMES: Final = 3  # the fewest iterators that the loop leaves early
+FEW: Final = 2  # an iterator counts as left early after at most this many batches
+TIMES: Final = 3  # the fewest iterators that the loop has to leave early
 _STEPS: Final = 4
 
 
@@ -60,10 +60,10 @@ def _leaves_early(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time new iterators and one iterator, in seconds per step, not counting the first step."""
+    """Measure the seconds per step, except the first, with new iterators and with one iterator."""
     subject.change(method="fork")  # with other start methods, new iterators are even slower
     loader = subject.inner
-    # Don't end persistent workers, because the loader uses them for each new iterator.
+    # Keep persistent workers, because the loader reuses them for each new iterator.
     staying = loader.persistent_workers
 
     def anew() -> float | None:

@@ -1,7 +1,7 @@
 """Does the sampler deal out a new order in every epoch?
 
-Ask the sampler for its order twice, and again after `set_epoch`. Then look for duplicates in the
-orders for all ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
+Ask the sampler for its order twice, and again after `set_epoch`. Then look for duplicates across
+all ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST: Final = 100_000  # the most indices to take from one order
 
 @dataclass(frozen=True)
 class Order:
-    """The orders that the sampler deals out.
+    """The orders that the sampler deals out, compared between epochs and between ranks.
 
     Args:
         told: How often the loop called the sampler's `set_epoch`.
@@ -33,8 +33,8 @@ class Order:
         repeated: How many epochs had the same order as an earlier epoch.
         moves: Whether `set_epoch` changes the order, and the order stays the same without it.
         ranks: How many ranks there are, or 0 if that isn't known.
-        twice: How many duplicates all ranks together get in one epoch.
-        shuffles: Whether the sampler shuffles.
+        twice: How many duplicate indices all ranks together get in one epoch.
+        shuffles: The sampler's attribute `shuffle` or, if it has none, the value of `moves`.
     """
 
     told: int = 0
@@ -50,7 +50,7 @@ class Order:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there's a loop, and a sampler that needs to be told the epoch."""
+    """Return whether there's a loop, and a sampler with a `set_epoch` method."""
     if not evidence.parts.loop or not evidence.run.well:
         return False
     return "sampler" in evidence.parts.hooks

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 
-_DEEP: Final = 5  # the most wrappers to look into
+_DEEP: Final = 5  # the most wrappers around the dataset to look into
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loader is made of, as far as we can tell without drawing a sample.
+    """The settings of a loader and the names of its parts, read without drawing a sample.
 
     Args:
-        loader: The loader's class.
-        dataset: The dataset's class.
+        loader: The name of the loader's class.
+        dataset: The name of the dataset's class.
         where: The file and line of the dataset's `__getitem__` or `__iter__`.
         stream: Whether the dataset is an IterableDataset.
-        workers: How many workers there are.
+        workers: How many workers the loader starts.
         method: The workers' start method, or "" if there are no workers.
         batch_size: The batch size, or None if it isn't fixed.
         length: What `len(dataset)` returns, or None if it raises.
@@ -43,15 +43,15 @@ class Parts:
         persistent: Whether the workers stay between epochs.
         prefetch: How many batches each worker loads ahead.
         drop_last: Whether the loader drops an incomplete last batch.
-        in_order: Whether batches arrive in order.
-        sampler: The sampler's class.
+        in_order: Whether a batch that's ready early has to wait for its turn.
+        sampler: The name of a custom batch sampler's class or, without one, of the sampler's class.
         collate: The name of the collate function, or "" if it's torch's own.
         init: The name of the worker_init_fn, or "" if there's none.
-        loop: Whether there is a training loop.
+        loop: Whether the doctor got a training loop.
         threads: The names of main's other threads.
         hooks: Which of "dataset" and "sampler" have a `set_epoch`.
         shm: The size of /dev/shm in MB, or 0 if there's none.
-        files: How many file descriptors a process may have.
+        files: How many file descriptors a process may have open.
     """
 
     loader: str
@@ -131,7 +131,7 @@ def ask(subject: Subject) -> Parts:
 
 
 def _yours(dataset: Any) -> Any:
-    # Return the dataset inside torch's own wrappers, such as Subset or ConcatDataset.
+    # Return the dataset, or the first of several, inside torch's wrappers, such as ConcatDataset.
     for _ in range(_DEEP):
         held = attributes_of(dataset)
         inside = [held[name] for name in ("dataset", "datasets") if name in held]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _COSTLY: Final = 0.001  # seconds per sample; a cheaper sample isn't worth a change
 _SAMPLES: Final = 6
-_LEAST: Final = 4  # the fewest samples that must agree
+_LEAST: Final = 4  # the fewest samples to compare
 _MOSTLY: Final = 0.5  # report only a call that takes more than this share of a sample's time
 _LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance
 _SECONDS: Final = 3.0  # seconds to draw the samples
@@ -70,7 +70,8 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Recomputed:
     """Draw samples with a profiler, and compare what the calls return."""
-    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)  # one entry per sample
+    # Keep [seconds in the calls, digest of what they return, its size] for each site and sample.
+    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)
     contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
     drawn = 0
     for key in subject.keys()[:_SAMPLES]:
@@ -91,7 +92,7 @@ def ask(subject: Subject) -> Recomputed:
             returned = [each for _, each in found]
             calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
     if drawn < _LEAST or len(contents) < drawn:
-        return Recomputed(drawn)  # for equal samples, a call may well return the same
+        return Recomputed(drawn)  # for equal samples, every call may return an equal value
     repeated = [
         (sum(took for took, _, _ in found) / total, site, found[0][2])
         for site, found in calls.items()

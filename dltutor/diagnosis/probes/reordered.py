@@ -1,7 +1,7 @@
 """Does a sample stay the same no matter what was drawn before it?
 
 Draw the first samples twice in the sampler's order and once from the last to the first, each time
-in a new fork and with all random numbers held.
+in a new fork and with the same random numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _DRAWN: Final = 128  # the most samples to draw
 _FOR: Final = 1.2  # seconds to draw the samples, if all take the typical time
 _LONGEST: Final = 2.0  # the most seconds to draw the samples
-_TIMES: Final = 1.5  # measure again if the sampler's order takes this many times as long
+_TIMES: Final = 1.5  # measure again if ascending order is this many times as fast
 _LEAST: Final = 4
 
 
@@ -41,7 +41,7 @@ class Reordered:
         looked: How many samples were compared, or 0 if two runs in the same order already differ.
         differ: How many samples differ between the two orders.
         index: The index of a sample that differs, as its repr.
-        other: The index whose sample came instead in one of the orders, as its repr, or "".
+        other: The index whose sample arrived instead in one order, as its repr, or "" if none did.
         paths: The paths of the dataset's numbers and containers that drawing samples changed.
         seconds: Seconds that drawing the samples took in the sampler's order.
         ascending: Seconds in ascending order, or 0 if the sampler's order is ascending.
@@ -75,7 +75,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Reordered:
-    """Draw the samples forward twice and backward once."""
+    """Draw the samples in the sampler's order twice and backward once, and compare them."""
     samples = subject.known.samples if subject.known is not None else None
     typical = samples.typical if samples is not None else 0.0
     keys = subject.keys()[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
@@ -101,7 +101,7 @@ def ask(subject: Subject) -> Reordered:
     there, again, back = first.samples, second.samples, backward.samples
     both = [key for key in keys if key in there and key in back]
     if any(there[key] != again.get(key, there[key]) for key in both):
-        return found  # time or chance makes the difference, not the order
+        return found  # samples also differ between runs in the same order
     differ = [key for key in both if there[key] != back[key]]
     found = replace(found, looked=len(both), differ=len(differ))
     if not differ:
@@ -129,7 +129,8 @@ class _Drawn:
 
 def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: bool) -> _Drawn:
     before = _sizes(dataset) if look else {}
-    with suppress(Exception):  # a dataset may make a generator when it draws its first sample
+    # Draw one sample before `Pins`, because a dataset may make its generators only then.
+    with suppress(Exception):
         dataset[next(iter(seeds))]
     pins = Pins(dataset)
     found: dict[Any, str] = {}

@@ -2,8 +2,8 @@
 
 Two workers draw the same indices, each index twice in a row, in two epochs. Samples that vary
 within a worker are random. If these samples are the same in the other worker, both workers drew the
-same random numbers. To find the source of the numbers, free one source at a time and hold the
-others.
+same random numbers. To find the generator that the numbers come from, let one generator at a time
+run freely, and start all others in the same state for each sample.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _INDICES: Final = 12
-_EPOCH: Final = 3.5  # seconds for an epoch
+_EPOCH: Final = 3.5  # seconds for each epoch
 _FEW: Final = 5  # with this many indices or fewer, there's no time to try each source
 
 Drawn = list[list[str]]  # the digests that each worker delivered, in order
@@ -32,15 +32,15 @@ Drawn = list[list[str]]  # the digests that each worker delivered, in order
 
 @dataclass(frozen=True)
 class Repeats:
-    """How many random draws repeat in another worker or in the next epoch.
+    """A count of the random draws that repeat in another worker or in the next epoch.
 
     Args:
         sources: For each source of random numbers, [name, samples that vary within a worker, draws
             that are the same in the other worker, draws compared with the other worker, draws that
             are the same in the next epoch, draws compared with the next epoch]. The name is "all",
-            or the one source that was free while all others were held.
+            or the one source that wasn't reset before each draw.
         own: The paths of the dataset's own generators that samples draw from.
-        order: Whether only the order of a stream varies.
+        order: Whether a stream always has the same samples, and only their order varies.
     """
 
     sources: tuple[tuple[str, int, int, int, int, int], ...] = ()
@@ -55,7 +55,7 @@ class Repeats:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether samples are random, so that they differ when drawn again."""
+    """Return whether there are workers, and samples or batches are random."""
     if evidence.samples is None or evidence.parts.stream:
         return False
     varies = evidence.samples.random > 0 or evidence.samples.joined
@@ -63,7 +63,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Repeats:
-    """Have two workers draw the same samples, in two epochs."""
+    """Have two workers draw the same samples in two epochs, and count the draws that repeat."""
     indices = subject.keys()[:_INDICES]
     seconds = _cost(subject, indices[0])
     modes: tuple[str, ...] = ("", *SOURCES)
@@ -100,11 +100,11 @@ def _cost(subject: Subject, index: Any) -> float:
 def _drawn(
     subject: Subject, indices: list[Any], modes: tuple[str, ...], workers: int
 ) -> list[Drawn]:
-    mode = [""]  # the source that's free for the current sample in this worker
+    mode = [""]  # the one source that runs freely for this sample, or "" if all do
 
     def joined(samples: Any) -> tuple[int, str]:
-        # While sources are held, don't call the user's collate function, because it may draw random
-        # numbers, too, and sources are held only while the dataset draws.
+        # If sources are reset, skip the user's collate function. It may also draw random numbers,
+        # but sources are reset only while the dataset draws.
         with suppress(Exception):
             if not mode[0]:
                 return tagged(subject.inner.collate_fn(samples))
@@ -141,7 +141,7 @@ def _drawn(
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Count the samples that vary, then the repeated and the compared draws in W1 and epoch 2."""
+    """Count the samples that vary, then the draws repeated and compared in W1 and in epoch 2."""
     varied = [
         at
         for at in range(0, len(first[0]) - 1, 2)

@@ -1,8 +1,8 @@
 """How many of the stream's random draws repeat in another worker or in the next epoch?
 
-W0 runs three epochs, because a stream that draws only its order may draw the same order twice by
-chance. Then two workers both get W0's number, so they have the same share of the stream. If that
-share is random, it shouldn't come out the same in both workers.
+W0 runs three epochs, because a stream that only shuffles may have the same order twice by chance.
+Then two workers both get W0's number, so they have the same share of the stream. If that share is
+random, it shouldn't come out the same in both workers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Repeats:
-    """Count the samples that repeat in W0's later epochs, and in two workers that are both W0."""
+    """Count the samples that repeat in W0's later epochs, and in two workers with W0's number."""
     first = _epochs(subject, forced=False)
     forced = _epochs(subject, forced=True)
     (one, other), _, ended = in_main(subject, 2 * LOOKED)
@@ -62,7 +62,7 @@ def _alike(lists: list[list[str]]) -> int:
 
 
 def _epochs(subject: Subject, *, forced: bool) -> list[list[str]]:
-    """Return what W0 delivers in three epochs or, if forced, what each worker delivers as W0."""
+    """Return W0's samples in each epoch or, if `forced`, each worker's samples with W0's number."""
 
     def prepare(worker: int) -> None:
         info: Any = get_worker_info()

@@ -36,25 +36,25 @@ _LOOKED: Final = 3.0  # seconds to draw samples
 _AGAIN: Final = 24  # samples to draw again
 _AGAIN_FOR: Final = 2.0  # seconds to draw samples again, at most
 _TIMES: Final = 4  # how often to draw each sample again
-_FEW: Final = 5  # things that a pool or a cache may leave behind
+_FEW: Final = 5  # a pool or a cache may leave this many things behind
 _SEEDED: Final = 4  # samples to draw, each with a different seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
 _QUICKLY: Final = 0.3  # seconds; don't ask a slower sampler again
 _FAILED: Final = 40  # failed samples to record, at most
-_ALIKE: Final = 3  # if more samples than this are equal, that's intended
+_ALIKE: Final = 3  # if more samples than this are equal, assume that it's intended
 _TRACED: Final = 8  # groups of equal samples to look at
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What the samples are like when main draws them one by one, without workers.
+    """Measurements of the samples that main draws one by one, without workers.
 
     Args:
         looked: How many samples were drawn.
         failed: The samples that raised, each as [index, type, message, line of your code].
         ended: What cut the drawing short ("died", "hung", or "time"), or "" if nothing did.
         at: The index that main was drawing when the process died or hung.
-        code: The exit code of the process, if it died.
+        code: The exit code of the process if it died, or None.
         typical: Median seconds per sample.
         slowest: Seconds that the slowest sample takes.
         slowest_at: The index of the slowest sample.
@@ -65,12 +65,12 @@ class Samples:
         beyond: An index past the end that returned a new sample, or -1 if there's none.
         bytes: Median size of a sample in bytes.
         read: How many bytes were read from files while samples were drawn.
-        of_files: Total size in bytes of all files that were open then, or 0 if it isn't known.
+        of_files: Total size in bytes of all files open at that time, or 0 if it isn't known.
         opened: How many file descriptors the samples left open.
         left: What drawing some samples again left behind, each as [what, how many, after how many
             draws], or None if no sample was drawn again.
         seeded: The names of global generators that each sample sets to the same state.
-        seeded_each: The names of global generators whose state each sample sets by its index only.
+        seeded_each: The names of global generators that each sample seeds from its index alone.
         busiest: The line of your code where more than half of the time goes, or "" if there's none.
         drawn_by_sampler: How many samples the sampler itself drew from the dataset.
         dealing: Seconds that the sampler took to deal out the indices.
@@ -201,7 +201,7 @@ def _dealing_each(subject: Subject) -> float:
 
 
 def _counted(dataset: Any) -> list[None]:
-    # Return a list that grows by one whenever anything draws a sample.
+    # Return a list that gets a new element whenever anything draws a sample.
     draws: list[None] = []
 
     def around(draw: Callable[[], Any]) -> Any:
@@ -213,7 +213,7 @@ def _counted(dataset: Any) -> list[None]:
 
 
 class _Nothing:
-    """The stand-in for a sample that raised."""
+    """A stand-in for a sample that couldn't be drawn, because the dataset raised an error."""
 
 
 _NOTHING: Final = _Nothing()
@@ -224,7 +224,7 @@ class _Record:
         self.drawn: list[tuple[int, Any]] = []  # indices, each with the key for the dataset
         self.seconds: list[tuple[float, int]] = []
         self.failed: list[tuple[int, str, str, str]] = []
-        self.contents: dict[str, list[Any]] = {}  # the keys of the samples with this content
+        self.contents: dict[str, list[Any]] = {}  # the samples' keys, by digest
         self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""
@@ -233,7 +233,7 @@ class _Record:
         began = time.perf_counter()
         try:
             sample = make()
-        except BaseException as error:  # even SystemExit, because it ends a worker, too
+        except BaseException as error:  # even SystemExit, because it would end a worker
             if len(self.failed) < _FAILED:
                 self.failed.append((index, *described(error)))
             return _NOTHING
@@ -297,7 +297,7 @@ def _stream(subject: Subject) -> Samples:
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
-    # With all random generators held, only other state in the dataset can make a difference.
+    # Draw with the same random numbers, so that only other state can make samples differ.
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR
@@ -315,9 +315,8 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # Return the global generators whose state after a sample doesn't depend on the state before,
-    # first those with one state after all samples, then those with a different state for each
-    # index.
+    # Return two tuples with names of global generators. Every sample sets those in the first to the
+    # same state, and those in the second to a state that depends on the sample's index.
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     with suppress(Exception):
@@ -344,7 +343,7 @@ def _drawn(dataset: Any, key: Any) -> dict[str, str]:
 
 
 def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # Return how many batches the sampler promises and deals out in two epochs.
+    # Return how many batches `len()` promises and the sampler deals out, in each of two epochs.
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
         dealt, said = 0, -1
@@ -373,7 +372,7 @@ def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, 
 
 
 def _joined(subject: Subject, samples: list[Any]) -> bool:
-    # Copy the samples each time, because a collate function may change the list it gets.
+    # Copy the samples each time, because a collate function may change the samples it gets.
     with suppress(Exception), Pins(subject.dataset).held():
         batches = [digest(subject.inner.collate_fn(deepcopy(samples))) for _ in range(2)]
         return batches[0] != batches[1]

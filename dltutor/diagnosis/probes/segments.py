@@ -33,13 +33,13 @@ _MANAGER: Final = b"torch_shm_manager"
 
 @dataclass(frozen=True)
 class Segments:
-    """What a run leaves in /dev/shm when all its processes are killed at once.
+    """The shared memory that a run leaves behind when all its processes are killed at once.
 
     Args:
         batches: How many batches the run held.
-        left: How many segments were left, before the doctor removed them.
-        in_workers: The sharing strategy of the workers.
-        in_main: The sharing strategy of main.
+        left: How many segments were left in /dev/shm, before the doctor removed them.
+        in_workers: The workers' sharing strategy, "file_system" or "file_descriptor".
+        in_main: Main's sharing strategy, "file_system" or "file_descriptor".
     """
 
     batches: int
@@ -53,7 +53,7 @@ class Segments:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether the sharing strategy may differ from the default."""
+    """Return whether workers or main may share memory by name, which isn't the default."""
     if not evidence.parts.workers:
         return False
     by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"
@@ -100,8 +100,8 @@ def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
 
 
 def _kill(family: set[int]) -> None:
-    # Kill the managers of shared memory first, because a manager that outlives the others removes
-    # their segments, and we can't kill all processes at one instant as the operating system can.
+    # Kill the shared memory managers first, because a manager that outlives the other processes
+    # removes their segments. The operating system can kill all at one instant, but we can't.
     for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

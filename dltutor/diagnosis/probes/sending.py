@@ -20,7 +20,7 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-MANY: Final = 24  # the fewest tensors in a batch that make this worth asking
+MANY: Final = 24  # the fewest tensors in a batch that make this question worth asking
 _BATCHES: Final = 6  # the fewest batches in an epoch
 
 
@@ -61,7 +61,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time batches as they are, and batches sent as one message."""
+    """Time batches that are sent as usual, and batches that are sent as one message."""
     loader = pace.forked(subject)
     own = loader.collate_fn
 

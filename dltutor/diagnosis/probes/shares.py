@@ -1,7 +1,7 @@
 """How many of the stream's samples does each worker deliver?
 
-Iterate the stream twice in main, then in the loader's workers without dropping a batch. Then hold
-the random generators in the workers and iterate the stream again, to compare the workers' samples.
+Iterate the stream twice in main, then in the loader's workers without dropping a batch. Then
+iterate it in workers that use the same random numbers, to compare the workers' samples.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 LOOKED: Final = 48  # samples per worker to compare
-PASS: Final = 1.5  # seconds for a pass
+PASS: Final = 1.5  # seconds for one pass over the stream
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How much of a stream each worker delivers.
+    """A count of the samples of a stream that each worker delivers.
 
     Args:
-        whole: How many samples one pass has in main.
-        ended: Whether the pass in main came to its end.
+        whole: How many samples main drew in the first pass.
+        ended: Whether the pass in main reached the end of the stream.
         shares: How many samples each worker drew, including those that the loader drops.
-        complete: Whether each worker came to the end of its share.
-        same: How many samples were the same in W0 and W1, at the same position, with random
-            generators held.
+        complete: Whether each worker reached the end of its share.
+        same: How many samples were the same in W0 and W1, at the same position and with the same
+            random numbers.
         compared: How many samples of W0 and W1 were compared.
         distinct: How many of the compared samples were distinct.
-        natural: Whether W0 and W1 also have the same samples with no random generator held.
+        natural: Whether W0 and W1 also have the same samples with random numbers of their own.
         random: Whether two passes in one process differ only by random numbers.
     """
 
@@ -62,14 +62,14 @@ class Shares:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether workers iterate a stream."""
+    """Return whether workers iterate a stream that main can also iterate."""
     if not evidence.parts.stream or evidence.parts.workers == 0:
         return False
     return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
 
 
 def ask(subject: Subject) -> Shares:
-    """Iterate the stream in main and in the workers."""
+    """Iterate the stream in main and in the workers, and compare the samples."""
     (one, other), whole, ended = in_main(subject, _most(subject))
     held = in_main(subject, LOOKED, held=True)[0]
     counts, complete, natural = _by_workers(subject, held=False)
@@ -97,15 +97,15 @@ def _most(subject: Subject) -> int:
 def in_main(
     subject: Subject, most: int, *, held: bool = False
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
-    """Run two passes in main.
+    """Iterate a stream twice in a fork of this process, without workers.
 
     Args:
-        subject: A subject with a stream.
+        subject: The loader, whose dataset is a stream.
         most: The most samples to draw in the first pass.
-        held: Whether to hold random generators.
+        held: Whether to draw every sample with the same random numbers.
 
     Returns:
-        The first samples of both passes, the length of the first pass, and whether it ended.
+        The digests of both passes' first samples, the first pass's length, and whether it ended.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:

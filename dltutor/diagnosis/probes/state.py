@@ -1,7 +1,7 @@
 """Does the loop come out the same without workers?
 
-Run the training loop twice with workers and twice without, with all random numbers held. Compare
-what the loop returns and prints, and which attributes and globals of the dataset it changes.
+Run the training loop twice with workers and twice without, always with the same random numbers.
+Compare what the loop returns and prints, and which attributes and globals of the dataset change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dltutor.observation.foreign import attributes_of, is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_RUN: Final = 2.5  # seconds for a run
+_RUN: Final = 2.5  # seconds for each run
 
 #: A loop's outcome in words, its batches, and the dataset's values after the loop, by path.
 Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
@@ -37,13 +37,13 @@ Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
 
 @dataclass(frozen=True)
 class State:
-    """What a training loop has changed when it returns, with workers and without.
+    """A comparison of what a training loop does with workers and without.
 
     Args:
-        steady: Whether two runs of each kind have the same outcome.
+        steady: Whether two runs with workers have the same outcome, and so do two runs without.
         same: Whether the outcome is the same with workers and without.
-        content: Whether the batches are the same.
-        paths: What changed only without workers, each as [path, value with workers, value without].
+        content: Whether each epoch has the same samples, in any order, or the dataset is a stream.
+        paths: Values that changed only without workers, each as [path, with workers, without].
         with_workers: The outcome with workers, in words.
         without: The outcome without workers, in words.
     """
@@ -82,7 +82,7 @@ def _alike(run: Measures, alone: Measures) -> bool:
 
 
 def ask(subject: Subject) -> State:
-    """Run the loop twice with workers and twice without."""
+    """Run the loop twice with workers and twice without, and compare what it does."""
     before = _values(subject)
     without = _run(subject, workers=False)
     changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]

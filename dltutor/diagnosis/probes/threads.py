@@ -1,7 +1,7 @@
 """How many threads do the workers compute with, and how many cores are there?
 
 Measure the processor time of every thread of every worker while the loader runs as it is. If more
-threads compute than there are cores, alternate with the same loader and one thread per worker.
+threads compute than there are cores, also time the same loader with one thread per worker.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 COSTLY: Final = 0.001  # seconds per sample; shorter work isn't split among threads
 _LOOKED: Final = 1.2  # seconds to watch the workers
-_BUSY: Final = 0.15  # seconds that a worker's busiest thread computes, at least
+_BUSY: Final = 0.15  # ignore a worker whose busiest thread computes for fewer seconds
 _SHARE: Final = 0.2  # another thread counts if it computes this share of the busiest thread's time
 _TURNS: Final = 2
 
 
 @dataclass(frozen=True)
 class Threads:
-    """How many threads the workers compute with.
+    """A count of the threads that the workers compute with.
 
     Args:
         cores: How many cores this process may use.
-        computing: For each worker, how many of its threads computed a large part of the time.
-        alone: The same as `computing`, with each worker kept to one thread.
+        computing: How many threads in each worker computed at least a fifth as long as the busiest.
+        alone: The counts in `computing` once each worker is kept to one thread.
         paces: Seconds per batch in each turn, as [as it is, kept to one thread].
     """
 
@@ -70,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Threads:
-    """Count the threads that compute. If they're too many, also time one thread per worker."""
+    """Count the threads that compute and, if there are too many, time one thread per worker."""
     loader = pace.forked(subject)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
@@ -102,7 +102,7 @@ def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
         workers = torch_internals.workers_of(iterator)
         spent: list[dict[int, float]] = [{} for _ in workers]
         for number, _ in enumerate(iterator, start=1):
-            # A worker that has ended keeps its last numbers.
+            # If a worker has ended, keep its last numbers.
             spent = [_seconds(each.pid) or old for each, old in zip(workers, spent, strict=True)]
             if number >= len(workers) and time.perf_counter() - began > _LOOKED:
                 break
@@ -120,7 +120,7 @@ def _seconds(pid: int | None) -> dict[int, float]:
 
 def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
-    # Don't count a thread that takes next to no time, like the one that sends a worker's batches.
+    # Don't count a thread that takes next to no time, such as the thread that sends batches.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
 
 

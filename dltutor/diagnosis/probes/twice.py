@@ -1,7 +1,7 @@
 """Does a sample stay the same when it's drawn twice in a row?
 
-Draw each sample in new forks, first of all, after other samples, and after itself, with all random
-numbers held. Count a sample only if drawing that same sample is what changes it.
+Draw each sample in three new forks, right away, after other samples, and twice in a row, with the
+same random numbers. Count a sample only if drawing the sample itself is what changes it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _TRIED: Final = 4  # samples to try
 
 @dataclass(frozen=True)
 class Twice:
-    """Whether samples change when they're drawn twice.
+    """A count of the samples that change when they're drawn twice in a row.
 
     Args:
         looked: How many samples were tried.
         own: How many samples came out differently the second time, though the first time doesn't
             depend on what was drawn before.
-        paths: The paths of what the first draw changed in the dataset.
+        paths: The paths of arrays and containers in the dataset that the first draw changed.
         index: The index of a sample that came out differently, as its repr.
         counter: The path of a number that drawing other samples changes, or "" if there's none.
             If the number gets its old value back, the sample is the same again.
@@ -59,7 +59,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Twice:
-    """Draw some samples first of all, after other samples, and twice in a row."""
+    """Compare samples drawn right away, after other samples, and twice in a row."""
     order = subject.keys()
     looked = own = 0
     found: list[str] = []
@@ -82,7 +82,7 @@ def ask(subject: Subject) -> Twice:
 
 
 def _counter(subject: Subject, order: list[Any]) -> str:
-    """Return the path of a number that decides what a sample is and that draws change, or ""."""
+    """Return the path of a number that a draw changes and that samples depend on, or ""."""
     index, others = order[0], order[1 : _TRIED + 2]
 
     def numbers() -> dict[str, Found]:

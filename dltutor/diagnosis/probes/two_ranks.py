@@ -1,8 +1,8 @@
 """Do two ranks get the same samples from the stream?
 
-Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. Environment
-variables tell each fork its rank, as under `torchrun`, and the forks form a process group, so every
-way to ask for the rank returns the right one. If the forks can't form a group, there's no answer.
+Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set the
+environment variables that `torchrun` sets, and form a process group, so every way to ask for the
+rank returns the right one. If the forks can't form a group, there's no answer.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MEETING: Final = 1.5  # seconds for the two ranks to find each other
 
 @dataclass(frozen=True)
 class TwoRanks:
-    """A stream, drawn as rank 0 and as rank 1 of two.
+    """A comparison of the samples that rank 0 and rank 1 draw from a stream.
 
     Args:
         drawn: How many samples were compared.
         alike: How many samples were the same on both ranks, at the same position.
-        different: How many distinct samples rank 0 had.
-        made_for: Paths of numbers whose names end in "rank" or "world_size".
-        failed: What drawing as one of the ranks raised, or "" if it raised nothing.
+        different: How many distinct samples rank 0 drew.
+        made_for: Paths of numbers in the dataset whose names end in "rank" or "world_size".
+        failed: The error that drawing as one of the ranks raised, or "" if both worked.
     """
 
     drawn: int = 0
@@ -66,7 +66,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> TwoRanks:
-    """Draw the first samples on each rank."""
+    """Draw the first samples on each rank, and compare them."""
     made_for = tuple(
         path for path in _numbers(subject.dataset) if path.endswith(("rank", "world_size"))
     )
@@ -98,7 +98,7 @@ def _numbers(dataset: Any) -> list[str]:
 
 
 def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
-    # Return the samples and what was raised, or None if the forks can't form a process group.
+    # Return the samples and the error raised, or None if the forks can't form a process group.
     if not _join(rank, meeting):
         return None
     try:
@@ -110,7 +110,7 @@ def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | N
 def _join(rank: int, meeting: int) -> bool:
     variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
     os.environ.update({name: str(number) for name, number in variables.items()})
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine is involved
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # both ranks are on this machine
     try:
         distributed.init_process_group(
             "gloo",
@@ -120,7 +120,7 @@ def _join(rank: int, meeting: int) -> bool:
             timeout=timedelta(seconds=_MEETING),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # accelerate keeps the rank that it asked for first
+        if accelerate is not None:  # accelerate caches the first rank that it reads
             warnings.simplefilter("ignore")
             accelerate.PartialState._reset_state()
             accelerate.PartialState(cpu=True)

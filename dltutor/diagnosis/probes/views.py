@@ -1,6 +1,6 @@
 """Do batches take up more shared memory than the tensors in them need?
 
-Keep a few batches as they arrive, then a few whose tensors the worker copied before sending.
+Measure a few batches as they arrive, then a few whose tensors the worker copied before sending.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST: Final = 100_000  # a batch has to waste more bytes than this
 
 @dataclass(frozen=True)
 class Views:
-    """The memory of the same batches, as they arrive and with each tensor copied.
+    """The shared memory that a few batches take up, as they arrive and with each tensor copied.
 
     Args:
         batches: How many batches were kept.
@@ -46,7 +46,7 @@ class Views:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether the storages that arrived are larger than the tensors in them."""
+    """Return whether the storages that arrived are far larger than the tensors in them."""
     if not evidence.parts.workers:
         return False
     shown, came = evidence.run.batch_bytes, evidence.run.storage_bytes
@@ -54,7 +54,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Views:
-    """Keep some batches as they arrive, then as copies."""
+    """Measure the memory of some batches as they arrive, then with their tensors copied."""
     subject.change(method="fork")
     count, as_they_come = _kept(subject)
     with_tensors(subject, torch.clone)

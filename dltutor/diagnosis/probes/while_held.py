@@ -1,7 +1,7 @@
 """Do the workers still run if they're forked while one of your threads holds a lock?
 
-The doctor asks this if an existing loader ran well, and a thread in your process held a lock that
-the dataset or its module knows. The fork waits for such a moment, and each worker has a witness.
+The doctor asks this if the loader ran well, but another thread in your process held a lock that the
+dataset or its module refers to. The doctor waits until a thread holds the lock again, then forks.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there are other threads and the forked workers didn't hang."""
+    """Return whether main has other threads and the forked workers didn't hang."""
     if not evidence.parts.threads or evidence.parts.method != "fork":
         return False
     return evidence.run.well
 
 
 def ask(subject: Subject) -> waits.Waits:
-    """Run a plain loop, so that main itself doesn't need the lock."""
+    """Run a plain loop instead of yours, so that main itself doesn't need the lock."""
     return waits.ask(subject, own_loop=True)
 
 

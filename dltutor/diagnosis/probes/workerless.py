@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
 LONG: Final = 3000  # samples in a long epoch
-NO_GAIN: Final = 0.85  # times as long as without workers; several workers should halve the time
-_SUSPECT: Final = 0.6  # times as long as without workers, in the earlier runs
-SLOWER: Final = 1.5  # times as long as without workers
+NO_GAIN: Final = 0.85  # workers gain too little if batches take this share of the time without them
+_SUSPECT: Final = 0.6  # measure again if batches took this share of the time without workers
+SLOWER: Final = 1.5  # workers do harm if batches take this many times as long as without them
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
 _COSTLY: Final = 0.0015  # seconds per sample; above this, sending hardly matters
 _BATCHES: Final = 20  # the fewest batches to compare
@@ -48,9 +48,10 @@ def needed(evidence: Evidence) -> bool:
         lost = (run.pace - alone.pace) * (parts.batches or run.batches)
         if times > SLOWER and lost > LOST and seen >= _BATCHES:
             return True
-        # Main looks at each batch in both runs while the workers go on, so workers seem faster.
+        # In both runs, main inspected each batch, but workers went on in the meantime, so they
+        # seem faster than they are.
         costly = samples.typical > _COSTLY and parts.workers > 1
-        # Workers that wait instead of computing share a core well, so each should add speed.
+        # If samples wait instead of computing, each worker should add speed even on one core.
         waits = alone.computed < alone.pace * alone.batches / 2
         suspect = _SUSPECT / (parts.workers / 2 if waits else 1)
         if costly and times > suspect and seen >= _FEW:
@@ -100,7 +101,7 @@ def ask(subject: Subject) -> Paces:
 
 @dataclass(frozen=True)
 class _Look:
-    """One look at the workers, with the total seconds that all of them have wanted a core."""
+    """A snapshot of the workers, with the total seconds that they've run or waited for a core."""
 
     wanted: float
     time: float

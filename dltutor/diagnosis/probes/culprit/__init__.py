@@ -30,7 +30,7 @@ _OTHERS: Final = 6  # samples drawn to compare with the one that failed
 
 @dataclass(frozen=True)
 class Culprit:
-    """What fails when main draws the samples and makes the batches.
+    """The first failure when main draws the samples and makes the batches.
 
     Args:
         stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
@@ -44,15 +44,15 @@ class Culprit:
         part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
         decoder: The library that couldn't decode an image, or "" for any other failure.
-        image: The image file that can't be read, and why.
-        mode: The modes of this image file and the others, if the sample works once it's converted.
+        image: The image file that can't be read, and why, or "" if every image can be read.
+        mode: The modes of this sample's image and of the others, if converting the image helps.
         readable: How many other image files could be read.
         blame: Why the batch couldn't be made, which is "none" (samples are None), "ragged" (samples
             differ in shape), or "" for another reason.
-        told: The samples without which a batch can be made, in words.
+        told: The samples that keep main from making the batch, in words.
         made: How many batches were made before the failure.
         empty: How many batches before the failure were None.
-        skipped: Whether the loop gets to its end without the batches that are None.
+        skipped: Whether the loop finishes if it doesn't get the batches that are None.
     """
 
     stage: str
@@ -76,7 +76,7 @@ class Culprit:
 
     @property
     def said(self) -> str:
-        """The exception as in the last line of a traceback."""
+        """The exception's type and message, in the form that ends a traceback."""
         return f"{self.kind}: {self.text}" if self.text else self.kind
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Culprit:
-    """Draw samples and make batches until one fails."""
+    """Draw samples and make batches until something fails, and find out why it fails."""
     search = _Search(subject)
     try:
         for number, batch in enumerate(_batches(subject)):
@@ -115,7 +115,7 @@ def ask(subject: Subject) -> Culprit:
                 break
     except _Failed as failed:
         return failed.culprit
-    except Exception as error:  # the sampler raised it
+    except Exception as error:  # from the sampler, because `look` catches the others
         kind, text, at = described(error)
         return Culprit("sampler", "the sampler", kind=kind, text=text, at=at)
     said = subject.known.run.said if subject.known and subject.known.run.raised else ""
@@ -163,13 +163,13 @@ class _Search:
                 break
             samples.append(drawn)
         if not samples:
-            self.until = 0.0  # end the search, because the stream has ended
+            self.until = 0.0  # the stream has ended, so end the search
             return None
         self.subject.mark.set(-number - 2)
         with self.opened.listed() as paths:
             try:
                 batch = self.collate(samples[0] if self.single else samples)
-            except BaseException as error:  # even SystemExit, because it ends a worker, too
+            except BaseException as error:  # even SystemExit, because it would end a worker
                 return self.failed_batch(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
@@ -191,7 +191,7 @@ class _Search:
                 sample = self._next() if self.subject.stream else self._item(index)
             except _Failed:
                 raise
-            except BaseException as error:  # even SystemExit, because it ends a worker, too
+            except BaseException as error:  # even SystemExit, because it would end a worker
                 raise _Failed(self.failed_sample(index, error, list(paths))) from None
         self._remember(list(paths))
         return sample
@@ -262,7 +262,7 @@ class _Search:
             self.modes.append(unreadable.mode_of(paths))
 
     def _drawn_as(self, mode: str, index: Any) -> bool:
-        # Return whether the sample can be drawn if its image has the same mode as the others.
+        # Return whether the sample can be drawn if Pillow converts its image to this mode.
         if self.subject.stream:
             return False
         with suppress(BaseException), unreadable.opened_as(mode):

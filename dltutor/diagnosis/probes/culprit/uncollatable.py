@@ -11,7 +11,7 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import attribute, is_a
 from dltutor.observation.time_limits import deadline
 
-_TRIED: Final = 8  # pairs of samples to try
+_TRIED: Final = 8  # pairs of samples to try, with up to four batches each
 
 
 def blame(
@@ -21,12 +21,12 @@ def blame(
 
     Args:
         collate: The collate function, which raises for these samples.
-        samples: The samples.
-        indices: The samples' indices.
+        samples: The samples of one batch.
+        indices: The index of each sample in the dataset.
         whole: A sample from another batch that holds no None, or None if there isn't one.
 
     Returns:
-        The reason, which is "none", "ragged", or "" for another one, and what was found, in words.
+        The reason ("none", "ragged", or "" for another one), and the samples to blame, in words.
     """
     makes = _Trial(collate, len(samples))
     missing = [number for number, each in enumerate(samples) if nones(each)]
@@ -61,7 +61,7 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """A trial that makes a batch of the same size from one sample and copies of another."""
+    """A function that tries to make a batch from one sample and copies of another."""
 
     def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
         self._collate, self._count = collate, max(count, 2)
@@ -92,7 +92,7 @@ def _without_none(sample: Any) -> Any:
 
 
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Return where two samples differ in shape, and both shapes, or None if they don't."""
+    """Return [path, first shape, second shape] where two samples differ in shape, or None."""
     first, second = _shape(one), _shape(other)
     if first is not None or second is not None:
         return (path, str(first), str(second)) if first != second else None
@@ -118,7 +118,7 @@ def _shape(thing: Any) -> list[int] | None:
 
 
 class _WithoutNone:
-    """A loader without the batches that are None."""
+    """A wrapper around a loader that leaves out the batches that are None."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -134,7 +134,7 @@ class _WithoutNone:
 
 
 def loop_without_nones(subject: Subject) -> bool:
-    """Return whether the loop gets to its end without the batches that are None."""
+    """Return whether the loop finishes, without workers, if it gets no batch that is None."""
     if subject.loop is None:
         return False
     subject.change(num_workers=0)

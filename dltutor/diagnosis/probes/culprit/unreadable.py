@@ -48,12 +48,12 @@ class Opened:
         self._on = False
         self.paths: list[str] = []
         self.empty: list[str] = []
-        sys.addaudithook(self._heard)  # a hook is permanent, but this process is the doctor's own
+        sys.addaudithook(self._heard)  # the hook can't be removed, but it ends with this process
         self._watch_cv2()
 
     @contextmanager
     def listed(self) -> Iterator[list[str]]:
-        """List the paths of the files that are opened in the block."""
+        """Yield a list that gets the paths of the files that are opened in the block."""
         self.paths, self.empty, self._on = [], [], True
         try:
             yield self.paths
@@ -104,7 +104,7 @@ def decoder_of(error: BaseException) -> str:
 
 
 def decoder_in(said: str) -> str:
-    """Return what `decoder_of` returns, for a traceback that arrived as a string."""
+    """Return the library that couldn't decode an image, or "", from a traceback as a string."""
     if any(each.__name__ in said for each in _TYPES):
         return ""
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)
@@ -121,7 +121,7 @@ def _decoder(frames: list[tuple[str, str]]) -> str:
 
 
 def image_in(error: BaseException, paths: list[str]) -> str:
-    """Return what can't be read as an image, and why, or "" if every image can.
+    """Return what can't be read as an image, and why, or "" if every image can be read.
 
     Args:
         error: The exception. Variables in your code may name the image file or hold its bytes.

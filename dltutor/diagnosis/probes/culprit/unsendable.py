@@ -1,4 +1,4 @@
-"""Find out whether a worker could send a thing to main, by pickling it as the worker's queue would.
+"""Find out whether a worker could send a thing to main, by pickling it.
 
 A worker moves tensors to shared memory and serves their descriptors from a socket. This module
 leaves tensors out, because sharing them would leave files behind.
@@ -47,7 +47,7 @@ def why_not(thing: Any) -> str:
 
 
 def arrives(error: BaseException) -> str:
-    """Return the type that main gets if a worker raises this, or "" if workers don't send it."""
+    """Return the type that main gets if a worker raises this error, or "" if it isn't sent."""
     if not isinstance(error, Exception):
         return ""
     try:
@@ -58,7 +58,7 @@ def arrives(error: BaseException) -> str:
 
 
 def culprit_in(thing: Any, path: str) -> tuple[str, str]:
-    """Return the path and the class of the innermost part that can't be pickled."""
+    """Return the path and the class of a thing's innermost part that can't be pickled."""
     for _ in range(_DEEP):
         for name, part in islice(_parts(thing), _MOST):
             if why_not(part):

@@ -2,7 +2,7 @@
 
 Draw from the dataset in main, with one worker, with two workers taking turns, and with two workers
 at once. When both draw at once, slow down their reading and sending, so that they have to collide.
-If samples go wrong only in that last case, it's because the workers share something.
+If samples go wrong only with two workers at once, it's because the workers share something.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Handles:
-    """What workers share that was open before they started, and whether they disturb each other.
+    """The files and connections that workers share, and the samples that this sharing spoils.
 
     Args:
-        kind: "file" or "socket" (for a pipe, too), or "" if samples use neither.
+        kind: "file", "socket" (which includes a pipe), or "" if samples use neither.
         paths: The paths of the files and connections that workers share.
         looked: How many samples were right in main, with one worker, and with two taking turns.
         wrong: How many of the right samples were wrong with two workers at once, in slow motion.
-        said: What a worker raised instead of a sample, or "" if samples were silently wrong.
+        said: The error that a worker raised, or "" if samples were silently wrong.
         lazy: The path of a handle that the dataset reopens if it's missing, or "" if there's none.
     """
 
@@ -83,7 +83,7 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Handles:
     """Find the open files and connections that samples use, then let two workers use them."""
     if not subject.stream:
-        subject.indices()  # main does this before it starts workers, and may open a file
+        subject.indices()  # the sampler may open a file that workers inherit
     inherited = descriptors()
     draw = shares if subject.stream else samples
     used = _used(subject, inherited)

@@ -29,14 +29,14 @@ _ACTS: Final = frozenset(
         *("recv", "recv_into", "recvfrom"),
     )
 )
-#: Functions in modules, for which the profiler doesn't see the descriptor.
+#: Functions of modules, which get the descriptor as an argument that the profiler doesn't see.
 _PLAIN: Final = frozenset({"lseek", "fromfile"})
-_PAUSES: Final = (0.0005, 0.008)  # seconds, at random, so that two workers don't fall into step
+_PAUSES: Final = (0.0005, 0.008)  # seconds, at random, to keep two workers from falling into step
 _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
 
 
 def descriptors() -> dict[int, str]:
-    """Return the kind of each open descriptor, except standard streams and write-only files."""
+    """Return the kind of each open descriptor except standard streams and write-only files."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -61,7 +61,7 @@ def _only_written(descriptor: int) -> bool:
 
 
 def standing(of: dict[int, str]) -> dict[int, object]:
-    """Return the position of each file and the byte counts of each connection."""
+    """Return each file's position and each TCP connection's byte counts, by descriptor."""
     found: dict[int, object] = {}
     for descriptor, kind in of.items():
         with suppress(OSError):
@@ -89,7 +89,7 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Return the handles' paths without private attributes or, if there are none, all paths."""
+    """Return the handles' paths that have no private attribute, or all paths if every one does."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
@@ -106,7 +106,7 @@ class Listener:
     """A profiler that notices when Python's own functions use a descriptor, and may slow them down.
 
     Args:
-        of: The descriptors to listen for.
+        of: The descriptors to watch, with the kind of each.
         budget: How many seconds all pauses may take together. If 0, there are no pauses.
     """
 
@@ -118,7 +118,7 @@ class Listener:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen to this thread in the block."""
+        """Profile the current thread in the block."""
         before = sys.getprofile()
         sys.setprofile(self._heard)
         try:

@@ -17,8 +17,8 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
     """Return the path of a handle that the dataset reopens if it's missing, or "" if there's none.
 
     Args:
-        subject: The loader.
-        held: The dataset's handles, with their paths.
+        subject: The loader whose dataset to test, in a fork for each attempt.
+        held: The files and connections in the dataset, with their paths.
     """
     for path in _holders_of(subject.dataset, held):
 

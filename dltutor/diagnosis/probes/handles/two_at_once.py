@@ -16,7 +16,7 @@ from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
-_DRAWN: Final = 24  # samples, or more if drawing is quick
+_DRAWN: Final = 24  # samples to draw, or more if drawing is quick
 _MOST: Final = 240
 _NATURAL: Final = 1.0  # seconds of drawing without pauses
 _PAUSES: Final = 1.2  # seconds of pauses in each worker
@@ -25,14 +25,11 @@ _RUN: Final = 8.0  # seconds for a run, including the wait for a worker that han
 Content = dict[Any, str]
 
 
-# Map-style datasets
-
-
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     """Count the samples that are right, and how many of them go wrong with two workers at once.
 
     Args:
-        subject: A subject with a map-style dataset.
+        subject: The loader, whose dataset is map-style.
         inherited: The descriptors that were open before any worker started.
 
     Returns:
@@ -86,7 +83,7 @@ def _drawn(
     context = multiprocessing.get_context("fork")
     both = context.Barrier(2)
     done = context.Value("i", 0)
-    firsts = (len(order) + 1) // 2  # how many W0 draws
+    firsts = (len(order) + 1) // 2  # how many samples W0 draws
 
     def prepare(worker: int) -> None:
         pins = Pins(subject.dataset)
@@ -132,11 +129,11 @@ def _said(answer: Any) -> str:
     return f"!{lines[-1] if lines else type(answer).__name__}"[:90]
 
 
-# Streams
-
-
 def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Return the same as `samples` for a stream, from shares that workers draw alone or at once."""
+    """Count a stream's samples that are right, and how many go wrong with two workers at once.
+
+    The function takes and returns what `samples` does, but needs a stream.
+    """
 
     def run(only: int | None) -> dict[int, list[str]]:
         with suppress(forks.NoAnswer):

@@ -1,7 +1,7 @@
 """Does the dataset need something that main set up and a new interpreter doesn't have?
 
-Run the loader with new workers that get main's values first. The doctor asks this if workers that
-aren't forked raise an error or deliver samples that differ from main's.
+Run the loader with workers that get main's globals before they draw a sample. The doctor asks this
+if workers that aren't forked raise an error or deliver samples that differ from main's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """How a run ends if workers in new interpreters get main's globals.
+    """The result of a run whose workers, in new interpreters, got main's globals.
 
     Args:
-        end: How the run ended.
+        end: How the run ended, in the words of `Measures.end`.
         unlike: How many samples differed from the run without workers.
         batches: How many batches arrived.
         names: The globals and class attributes whose values had differed in the workers.
@@ -54,7 +54,7 @@ _ENDED: Final = {
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether workers misbehave in new interpreters, but not if they're forked."""
+    """Return whether workers misbehave in new interpreters, but work well if they're forked."""
     return evidence.forked is not None and evidence.forked.well
 
 

@@ -31,8 +31,8 @@ class Given:
     """A function that a worker calls when it starts, to replace values that differ from main's.
 
     Args:
-        packed: The pickled values.
-        folder: Where each worker writes the names of values that differed.
+        packed: The pickled values from the function `packed`.
+        folder: The folder where each worker writes the names of values that differed.
     """
 
     def __init__(self, packed: dict[Key, bytes], folder: str) -> None:
@@ -49,7 +49,7 @@ class Given:
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
-    """Pickle the values in your modules and in the classes that the dataset is made of."""
+    """Pickle up to 16 MB of the values in your modules and in the classes that the dataset uses."""
     found: dict[Key, bytes] = {}
     left = float(_HEAVY)
     for key, value in _values(subject):
@@ -111,7 +111,7 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
     if not missing and digest(vars(target)[name]) == digest(value):
         return False
     setattr(target, name, value)
-    if not cls:  # if a script ran again, its functions have their own globals
+    if not cls:  # functions of a script that ran again have their own globals
         for each in attributes_of(held).values():
             inside = attributes_of(each).values() if is_a(each, type) else ()
             for function in (each, *inside):

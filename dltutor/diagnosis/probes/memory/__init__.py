@@ -1,9 +1,9 @@
 """Does the workers' own memory grow?
 
 Measure the memory inside forked workers, between two batches, first with nothing changed. If the
-workers copied main's pages, hide main's objects from the collector. If the workers took new memory,
-run them again with a collection after each batch, with large blocks returned to the operating
-system, and with the same samples again and again. Find the containers that grow.
+workers copied main's pages, hide main's objects from the garbage collector. If the workers took new
+memory, run them again with a collection after each batch, with large blocks returned to the
+operating system, and with the same samples again and again. Find the containers that grow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LONG: Final = 2.0  # seconds for a run
+_LONG: Final = 2.0  # seconds for each run
 _SOME: Final = 6.0  # MB of growth that justify another run
 _START: Final = 24.0  # MB of private memory; an ordinary loader's worker has less
 _SETTLED: Final = 4  # batches after which a worker has allocated what it needs
@@ -36,14 +36,14 @@ Curve = list[dict[str, Any]]
 class Memory:
     """The memory of forked workers in MB, measured inside them between two batches.
 
-    Each number is from the worker with the most, or -1 if the run wasn't made. "peak" is growth
-    since before the first sample, and "late" is growth after the first third of the samples. All
-    runs are compared after the same number of samples.
+    Each number is the largest from any worker, or -1 if the doctor skipped that run. "peak" is
+    growth since before the first sample, and "late" is growth after the first third of the samples.
+    All runs are compared after the same number of samples.
 
     Args:
         copied: MB of main's pages that a worker copied, or -1 if no worker could be measured.
-        copied_frozen: The same as `copied`, with main's objects hidden from the garbage collector.
-        copied_in_loop: The same as `copied`, with the training loop.
+        copied_frozen: MB copied with main's objects hidden from the garbage collector.
+        copied_in_loop: MB copied when the training loop takes the batches.
         collections: How many full garbage collections ran in one worker, at most.
         collected_at: The file and line where the last full collection in a worker started.
         read: Large containers of Python objects, each as [path, class, length, share of its
@@ -54,13 +54,13 @@ class Memory:
         peak_collected: Growth with a garbage collection after each batch.
         peak_returned: Growth with large blocks returned to the operating system.
         peak_repeated: Growth with the same samples again and again.
-        late_as_it_is: The same as `peak_as_it_is`, after the first third.
-        late_collected: The same as `peak_collected`, after the first third.
-        late_returned: The same as `peak_returned`, after the first third.
-        late_repeated: The same as `peak_repeated`, after the first third.
-        later_epochs: Growth in persistent workers after the first epoch, or -1 without a later one.
+        late_as_it_is: Growth after the first third, with nothing changed.
+        late_collected: Growth after the first third, with a collection after each batch.
+        late_returned: Growth after the first third, with large blocks returned.
+        late_repeated: Growth after the first third, with the same samples again and again.
+        later_epochs: Growth in persistent workers after the first epoch, or -1 if no later one ran.
         grown: Containers that grew with new samples, each as [path, class, elements per sample,
-            bound]. The bound is None if there's none, or 0 if only a full container showed it.
+            bound]. The bound is a number of elements, 0 if it isn't known, or None if there's none.
     """
 
     copied: float = -1.0
@@ -143,7 +143,7 @@ def _growth(subject: Subject, run: _Runs, plain: list[Curve], most: int) -> dict
     runs = {"": plain}
     for change in ("collected", "returned", "repeated"):
         runs[change] = run.measure(change, named=True)
-    # Compare all runs at a number of samples that each one reached.
+    # Compare all runs at a number of samples that every run reached.
     most = min(most, *(_samples(curves) for curves in runs.values() if any(curves)))
     answer: dict[str, Any] = {"samples": most}
     for change, curves in runs.items():
@@ -231,7 +231,7 @@ def _samples(curves: list[Curve]) -> int:
 
 
 def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
-    # If private memory grows more than anonymous memory, the rest was once shared with main.
+    # Where private memory grows more than anonymous memory, the worker copied main's pages.
     most = 0.0
     for curve in curves:
         start = curve[0]["private"] - curve[0]["anonymous"]
@@ -288,7 +288,7 @@ def _late(curves: list[Curve], most: int) -> tuple[float, int]:
 
 
 def _later(curves: list[Curve], epoch: int) -> float:
-    # Return the growth after a worker's first epoch.
+    # Return the growth after a worker's first epoch, or -1 if no worker ran a later one.
     found = -1.0
     for curve in curves:
         first = [each["anonymous"] for each in curve if each["samples"] <= epoch]
@@ -313,7 +313,7 @@ def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, floa
 
 
 def _bounds(curves: list[Curve]) -> dict[str, int]:
-    # A container that was filled up and then has no more elements than before has a bound.
+    # If a container has no more elements after the worker filled it than before, it has a bound.
     found: dict[str, list[bool]] = {}
     for curve in curves:
         for path, before, now in curve[-1].get("filled", ()):

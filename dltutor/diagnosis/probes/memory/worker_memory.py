@@ -31,8 +31,8 @@ Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
 
 _FULL: Final = 160.0  # MB; the run ends when a worker has grown by more
 _FILLED: Final = 20_000  # elements to add to a container, to see whether it has a bound
-_HOLES: Final = 4000  # free blocks of one size, at most
-_HEAP: Final = 64 << 30  # bytes of a heap, at most
+_HOLES: Final = 4000  # the most free blocks of one size to allocate
+_HEAP: Final = 64 << 30  # the most bytes that the heap may span
 _COST: Final = 4  # wait this many times as long as a measurement took before the next one
 
 
@@ -41,7 +41,7 @@ class Probe:
 
     Args:
         change: What to change in the workers.
-        large: Containers whose pages to look at, from `containers.large`.
+        large: Containers from `containers.large`, to see which of their pages the workers copy.
         named: Whether to record which containers grow.
     """
 
@@ -68,7 +68,7 @@ class Probe:
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
-        """Return the measurements of each worker, in order."""
+        """Return each worker's measurements in order, and close the probe's file."""
         text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
         workers: dict[int, list[dict[str, Any]]] = {}
         for line in text.splitlines():
@@ -79,7 +79,7 @@ class Probe:
 
 
 class _Inside:
-    """The probe in one worker."""
+    """The part of a probe that runs in one worker."""
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -171,8 +171,8 @@ class _Inside:
 
 
 def _anonymous() -> tuple[float, float]:
-    # Return the worker's private MB, and its anonymous MB including what main shares. Batches in
-    # shared memory don't count. Mapped files hardly count, because their pages are clean.
+    # Return the MB of this worker's private memory, and of its anonymous memory including what main
+    # shares. Batches in shared memory don't count. Neither do most mapped pages, which are clean.
     sizes: dict[str, int] = {}
     with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
         for line in figures.read(4096).splitlines()[1:]:
@@ -185,8 +185,8 @@ def _anonymous() -> tuple[float, float]:
 def fill_holes() -> None:
     """Allocate the free blocks in the middle of this process's heap, and never free them.
 
-    Otherwise, a forked worker would use these blocks up before its heap grows, and how many there
-    are is luck. See `heap_growth`.
+    Otherwise, a forked worker would use up these blocks before its heap grows, and their number
+    depends on luck. See `heap_growth`.
     """
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
@@ -203,7 +203,7 @@ def fill_holes() -> None:
 
 
 def _fill(thing: Any) -> None:
-    # Add elements like the container's own, with keys of the same type and one of its values.
+    # Add many elements, with new keys of the same type, and with a value from the container.
     if isinstance(thing, list):
         thing.extend([thing[-1]] * _FILLED)
         return
@@ -217,6 +217,6 @@ def _fill(thing: Any) -> None:
         thing.update(keys)
         return
     value = thing[last]
-    # The new keys sort before the container's own, like older keys.
+    # If a cache evicts its smallest keys first, it evicts the new ones, because they sort first.
     for key in keys:
         thing[key] = value

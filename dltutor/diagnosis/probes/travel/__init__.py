@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 16
-_LARGE: Final = 16 * MB  # bytes of an array that's worth mapping
+_LARGE: Final = 16 * MB  # bytes; a smaller array isn't worth mapping
 _HEAVY: Final = 64 * MB  # bytes; don't unpickle a larger pickle
 
 
 @dataclass(frozen=True)
 class Travel:
-    """Whether the dataset, the collate_fn, and the worker_init_fn can be pickled and copied.
+    """The result of pickling the dataset and its functions, and of copying the dataset.
 
     Args:
         cannot: The smallest parts that can't be pickled, each as [path, class, error].
         gone: The smallest parts whose pickle refers to a tensor that's freed before anything can
             unpickle it, each as [path, class].
         main: The classes and functions of `__main__` that the pickle refers to by name.
-        script: The file of `__main__`, or "" if there's none, as in a notebook.
-        raised: What drawing samples raised, from a copy that was pickled and unpickled in main.
-        unlike: How many samples from an unpickled copy differed, with the same seeds.
+        script: The file of `__main__`, or "" in a notebook, which has none.
+        raised: The error from drawing a sample from an unpickled copy, or "" if there was none.
+        unlike: How many samples differed between the copy and the original, with the same seeds.
         bytes: Size of the pickle in bytes, or 0 if workers get no pickle.
         seconds: Seconds that it takes to write and read the pickle.
         mapped: Arrays that map a file and that a pickle would copy, each as [path, bytes].
@@ -77,7 +77,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Travel:
-    """Pickle the dataset, the collate_fn, and the worker_init_fn."""
+    """Pickle the dataset, the collate_fn, and the worker_init_fn, and try a copy of the dataset."""
     inner = subject.inner
     cannot: list[tuple[str, str, str]] = []
     gone: list[tuple[str, str]] = []
@@ -148,7 +148,7 @@ def _copied(subject: Subject) -> tuple[str, int]:
             break
         try:
             own = _drawn(subject.dataset, index)
-        except Exception:  # this sample fails in the original, too
+        except Exception:  # drawing from the original also fails, so skip this sample
             continue
         try:
             unlike += _drawn(copy, index) != own
@@ -160,7 +160,7 @@ def _copied(subject: Subject) -> tuple[str, int]:
 def _pickled(dataset: Any) -> Any:
     try:
         return pickle.dumps(dataset)
-    except Exception:  # a multiprocessing lock or queue needs its own pickler
+    except Exception:  # a multiprocessing lock or queue needs multiprocessing's pickler
         with as_for_spawned():
             return ForkingPickler.dumps(dataset)
 

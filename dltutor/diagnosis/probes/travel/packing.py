@@ -1,7 +1,7 @@
 """Pickle a dataset the way torch does for a spawned worker, and find what can't be pickled.
 
-Leave out arrays and tensors, because they can be pickled and may be large. Count any tensors that
-exist only for the pickle.
+Leave out arrays and tensors, because they can be pickled and may be large. Count the tensors that
+an object makes only for its pickle, because they are freed before a worker can open them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TRANSPARENT: Final = (
     deque,
     partial,
 )
-_MOST: Final = 200  # parts of one thing to try one by one
+_MOST: Final = 200  # the most parts of one thing to try one by one
 _LONGEST: Final = 2.0  # seconds to pickle a thing or take it apart
 
 
@@ -84,14 +84,14 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
         seconds: How many seconds pickling may take.
 
     Raises:
-        Unanswered: Pickling takes longer.
+        Unanswered: Pickling takes longer than `seconds`.
         Exception: The thing can't be pickled.
     """
     file = _InTime(seconds)
     pickler = _Weightless(file)
     pickler.dump(thing)
     storages = pickler.storages
-    del pickler  # a pickler keeps everything that it has pickled
+    del pickler  # a pickler keeps alive everything that it has pickled
     if storages:
         gc.collect()
     return file.getvalue(), sum(each.expired() for each in storages)

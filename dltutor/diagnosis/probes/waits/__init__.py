@@ -1,7 +1,7 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-The doctor asks this if a loader with forked workers hangs. A witness in each worker reads the
-worker's stack, releases the lock that the worker waits for, and starts threads that the fork lost.
+The doctor asks this if a loader with forked workers hangs. A witness thread in each worker reads
+the worker's stack, releases the lock that the worker waits for, and restarts lost threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": Fals
 
 @dataclass(frozen=True)
 class Waits:
-    """What the forked workers of a loader wait for when it hangs.
+    """The places where a loader's forked workers hang, and what the workers wait for.
 
     Args:
         stuck: Each place where a worker was stuck, as [worker, your line, kind, name, file of the
@@ -62,10 +62,10 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
-    """Run the loader once, with a witness in each worker.
+    """Run the loader once, with a witness thread in each worker, and read what the witnesses saw.
 
     Args:
-        subject: The loader.
+        subject: The loader, whose workers are forked.
         own_loop: Whether to use a plain loop even if there's a training loop.
     """
     folder = tempfile.mkdtemp()
@@ -74,7 +74,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     def remember() -> None:
         others.extend(each for each in threading.enumerate() if each not in others)
 
-    os.register_at_fork(before=remember)  # the hook lasts as long as this process
+    os.register_at_fork(before=remember)  # the hook can't be removed, but it ends with this process
     subject.change(timeout=0)
     subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
     runner.run(subject, own_loop=own_loop, **SHORT)

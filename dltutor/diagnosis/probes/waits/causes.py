@@ -23,7 +23,7 @@ from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
-_MOST: Final = 400  # the most things to look at from one place
+_MOST: Final = 400  # the most objects to look at in one search
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cause:
     remove: Callable[[], object]
 
     def to_dict(self) -> dict[str, str]:
-        """Return the fields that fit into JSON."""
+        """Return the fields that can be written as JSON."""
         return {"kind": self.kind, "path": self.path, "by": self.by}
 
 
@@ -56,10 +56,10 @@ def causes(
 
     Args:
         frames: The frames of the waiting thread, the innermost first.
-        roots: Where to look up names.
+        roots: The objects to search for the names of locks, threads, and executors.
         others: The parent process's threads at the time of the fork.
     """
-    # Skip the standard library's frames to find the code that called it to wait.
+    # Skip the standard library's frames to find the code that waits.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
     waited_for = [each.f_locals.get("self") for each in frames[:own]]
     by = frames[own].f_code.co_filename if frames else ""
@@ -68,7 +68,7 @@ def causes(
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
             yield Cause("lock", name, by, partial(_release, each))
-    if own == 0:  # neither a lock nor a SimpleQueue has a frame of its own
+    if own == 0:  # waiting for a lock or a SimpleQueue adds no Python frame
         for frame in frames[:2]:
             for path, lock in _around(frame, held):
                 yield Cause("lock", named(roots, lock) or path, by, partial(_release, lock))
@@ -86,13 +86,13 @@ def causes(
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
-    """Return the locks that the roots reach."""
+    """Return the locks that the root objects and their contents hold."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
     return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
-    """Return the names of the locks that the roots reach and another thread holds."""
+    """Return the names of the locks in the root objects that another thread holds."""
     return [each.path for each in near(roots) if held(each.thing)]
 
 
@@ -106,7 +106,7 @@ def held(thing: Any) -> bool:
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
         # A witness owns no lock. If an RLock takes a witness for its owner, a thread that was lost
-        # in the fork had the same number. If the main thread owns a lock, no other thread does.
+        # in the fork had the same id. If the main thread owns a lock, no other thread does.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())
@@ -126,7 +126,7 @@ def _release(lock: Any) -> None:
 
 
 def start_threads(executor: Any) -> None:
-    """Give an executor new threads."""
+    """Start new threads in an executor, and give them its waiting tasks."""
     old, new = executor._work_queue, queue.SimpleQueue[Any]()
     with suppress(queue.Empty):
         while True:
@@ -148,7 +148,7 @@ def restart(thread: Any) -> None:
 
 
 def supply(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
-    """Give None to whatever the thread waits for, no matter what it expects."""
+    """Give None to the queue or future that a thread waits for, or set its event."""
     for each in waited_for or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if is_a(each, threading.Event):
@@ -182,7 +182,7 @@ def _at_hand(frame: FrameType) -> list[Any]:
 
 
 def _is_telling(thing: Any) -> bool:
-    # Leave out what a thread and a frame may share by chance.
+    # Leave out objects that a thread and a frame may both hold by chance.
     plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
     return not is_a(thing, plain)
 

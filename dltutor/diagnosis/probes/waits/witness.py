@@ -29,7 +29,7 @@ from dltutor.observation.errors import is_yours
 STANDING: Final = 1.2  # seconds at one place, after which a worker counts as stuck
 _GOES_ON: Final = 1.0  # seconds that the worker gets to go on, once the cause is gone
 _TICK: Final = 0.1
-#: Where a worker enters your code.
+#: The files from which a worker calls your code.
 _ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
 _MOST: Final = 6  # the most causes to remove in one worker
 
@@ -39,7 +39,7 @@ class Witness:
 
     Args:
         folder: Where each worker writes what it found, as lines of JSON.
-        roots: Where to look up names.
+        roots: The objects to search for the names of locks, threads, and executors.
         others: The threads that the process had when it was forked.
     """
 
@@ -59,7 +59,7 @@ class Witness:
         for _ in range(_MOST):
             frames = _stuck(main)
             found = {"at": _line(frames), "threads": _threads()}
-            with suppress(Exception):  # the frames may hold objects that raise
+            with suppress(Exception):  # the frames may hold objects that raise when inspected
                 found |= self._free(main, frames)
             self._note(worker, found)
             if not found.get("freed"):
