@@ -31,7 +31,7 @@ class Measures:
             part of that field], if batches can be taken apart and there aren't too many samples.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
-        resumed: How many iterations went on after another had restarted the iterator of both.
+        resumed: How many iterations went on after another had restarted the iterator they share.
         result: A digest of what the loop returned, or "" if results can't be compared.
         returned: The repr of what the loop returned, shortened.
         numbers: The numbers in what the loop returned.
@@ -43,7 +43,7 @@ class Measures:
         storage_bytes: The most bytes in the storages that arrived with one batch.
         private: Each worker's own memory in MB: [at its first batch, the most].
         files: How many more descriptors main had at the end than at the first batch.
-        epochs_told: How often the loop called a `set_epoch`.
+        epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
         first: Seconds until the first batch, including the time to start workers.
         pace: Mean seconds between two batches in one iteration.
@@ -148,11 +148,11 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run's first pass finished, with all samples of the other's first."""
+        """Return whether this run's finished first pass has all samples of the other run's."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:
-        """Count the samples in the other run's first pass that this run's finished one lacks."""
+        """Count the samples that only the other run's first pass has, or return 0 if ours didn't end."""
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
         return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0
 

@@ -36,7 +36,7 @@ def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
 
 
 def by_interpreter(what: str) -> tuple[str, str]:
-    """Return the cause and the fix of something that differs only between new interpreters."""
+    """Return the cause and the fix for something that differs only between new interpreters."""
     return (
         f"{what} depends on something that differs between new interpreters, such as `hash()` of a "
         "string, `id()`, or a set's order.",

@@ -28,7 +28,7 @@ from dltutor.observation.foreign import (
 )
 
 _MANY: Final = 2000  # elements that make a container large
-_FOLLOWED: Final = 2000  # elements in a large container whose pages to look at
+_FOLLOWED: Final = 2000  # about how many elements of a container to find the pages of
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
@@ -78,7 +78,7 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
 
 
 def own_share(pages: array[int]) -> float:
-    """Return the share of these pages that no other process has, or -1 if it isn't known."""
+    """Return the share of these pages that no other process maps, or -1 if it isn't known."""
     try:
         entries = os.open("/proc/self/pagemap", os.O_RDONLY)
     except OSError:
@@ -122,7 +122,7 @@ def _count(thing: Any) -> int:
 def _objects(thing: Any) -> bool:
     if not is_a(thing, np.ndarray):
         return False
-    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may override its attributes
+    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may override `dtype` and `ndim`
     return plain.dtype == object and plain.ndim == 1
 
 
@@ -140,11 +140,8 @@ def _pages(thing: Any) -> array[int]:
     return pages or array("Q", [id(thing) // _PAGE])
 
 
-# What your code can reach
-
-
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield everything that the starts reach, even through defaults, classes, and modules."""
+    """Yield all that some things reach, even through default arguments, classes, and modules."""
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 

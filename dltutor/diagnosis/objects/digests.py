@@ -81,8 +81,8 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
         count: The number of samples in the batch.
 
     Returns:
-        For each tensor, array, or list of strings in the batch, one digest per row. Empty if the
-        batch holds anything else, or if one of these has another number of rows.
+        For each tensor, array, or list of strings in the batch, one digest per row. The dict is
+        empty if the batch holds anything else, or if one of these doesn't have `count` rows.
     """
     found = {}
     for path, column in _columns(batch, count):
@@ -117,7 +117,7 @@ def rows(leaf: Any) -> int:
 def _columns(
     thing: Any, count: int, path: str = "", depth: int = _DEEP
 ) -> Iterator[tuple[str, Any]]:
-    # Yield each part that has one row per sample, or None for a part that hasn't, with paths.
+    # Yield the path of each part, and the part, or None if it doesn't have one row per sample.
     if _are_strings(thing) and foreign.length(thing) == count:
         yield path, thing
     elif depth == 0 or (parts := parts_of(thing)) is None:
@@ -132,11 +132,11 @@ def _are_strings(thing: Any) -> bool:
 
 
 def _rows(leaf: Any) -> list[str]:
-    # Return a digest of each row. Hash the rows of one array, because a digest of each row takes
-    # longer, and a loop shouldn't have to wait for its batches.
+    # Return a digest of each row. Hash the rows of one numpy array if possible, because calling
+    # `digest` for each row is slower, and the loop has to wait for that.
     if is_a(leaf, list):
         return [digest(row) for row in leaf]
-    with suppress(Exception):  # a tensor that numpy can't hold
+    with suppress(Exception):  # numpy can't hold every tensor
         array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
         if array.dtype != object:
             kind = f"{array.dtype}{array.shape[1:]}".encode()
@@ -189,7 +189,7 @@ class _Content:
                 self.feed(part, depth - 1)
         elif foreign.has(thing, "tobytes"):  # such as PIL's images
             content.update(thing.tobytes())
-        else:  # if pickling raises, `feed` takes only the class name
+        else:  # if pickling fails, `feed` hashes only the class name
             content.update(_pickled(thing))
 
 

@@ -98,9 +98,6 @@ def search(
                 waiting.extend((each, depth - 1) for each in inside(found))
 
 
-# What a dataset holds
-
-
 def walk(
     dataset: Any, *others: Any, named: str = "dataset", with_globals: bool = True
 ) -> Iterator[Found]:

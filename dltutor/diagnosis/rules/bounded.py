@@ -61,7 +61,7 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = 20.0  # MB; the course's case has 28, and lists of a few thousand strings have 15
+_MATTERS: Final = 20.0  # MB; in the course's case, it's 28, and for a few thousand strings, it's 15
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
@@ -95,7 +95,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     copied, frozen = memory.copied, memory.copied_frozen
     if memory.copied_in_loop >= 0:  # your loop may call gc.freeze() itself
         copied = min(copied, memory.copied_in_loop)
-    # A single automatic collection happens by chance.
+    # Require more after a single collection, because one may happen by chance.
     least = 10 if memory.collections > 1 else 32
     if not memory.collections or copied - frozen < least or frozen > copied / 2:
         return None
@@ -120,7 +120,7 @@ def growing_cache(evidence: Evidence) -> Finding | None:
     each = late / memory.late_samples
     kept = [path for path in memory.grown if path[3] is None]
     bounded = [path for path in memory.grown if path[3] is not None]
-    # If collecting garbage or returning free blocks helps, cycles or holes in the heap are why.
+    # If collecting garbage or returning free blocks helps, blame cycles or holes in the heap.
     if min(memory.late_collected, memory.late_returned) < 0.6 * late:
         return None
     renewed = 0 <= memory.late_repeated < 0.4 * late
@@ -158,7 +158,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     run, parts = evidence.run, evidence.parts
     if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
-    # A batch that arrives with more memory than it shows is a different failure mode.
+    # Count only what batches show, because larger storages are a different failure mode.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:
@@ -203,11 +203,11 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
     )
 
 
-_ENOUGH: Final = 16  # samples from one worker; with fewer, growth looks like start-up
+_ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only start-up
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
-_LEVELED: Final = 0.5  # times the growth late in a worker's first epoch
+_LEVELED: Final = 0.5  # a heap has leveled off if it grows by less than this share of late growth
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 

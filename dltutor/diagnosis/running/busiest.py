@@ -21,7 +21,7 @@ class Busiest:
     """A thread that counts the lines where it finds the thread that made it.
 
     Args:
-        file: Where to write findings now and then, because a worker may be killed, or None.
+        file: Where to write the result now and then, in case a worker is killed, or None.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -39,7 +39,7 @@ class Busiest:
     def stop(self) -> tuple[str, float, float]:
         """Stop looking, and return the same as `found`."""
         self._over.set()
-        self._thread.join()  # or the thread would count as one that samples leave behind
+        self._thread.join()  # otherwise, the thread would count as one that samples leave behind
         return self.found()
 
     def found(self) -> tuple[str, float, float]:

@@ -24,7 +24,7 @@ class NoAnswer(Unanswered):
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
-    """Call a function in a fork of this process, then kill the fork and its children.
+    """Return what a function returns in a fork of this process, and kill the fork and its children.
 
     Args:
         work: A function that returns something that can be pickled.
@@ -37,7 +37,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
-    """Call several functions at once, each in its own fork, as `in_fork` does.
+    """Call several functions at once, each in its own fork, and return their results in order.
 
     Args:
         works: Functions that return something that can be pickled.
@@ -54,7 +54,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
             begun.append(_begin(work))
         received = [_read(read, until) for _, read in begun]
     finally:
-        # Also end the forks' children, because these may hold what the next fork needs.
+        # Also end the forks' children, because these may hold a lock that the next fork needs.
         end(*(known(pid) for pid, _ in begun))
         own_files.put_back(positions)
     return [_answer(each) for each in received]

@@ -1,7 +1,7 @@
 """Hold random generators in one state while a sample is drawn, so that samples can be compared.
 
 There are four sources: the global generators of torch, numpy, and Python, and the dataset's own. A
-source that's held starts each draw in the same state, and after the draw, it continues as before.
+source that's held starts each draw in the same state, and gets its old state back after the draw.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
             class can't be changed, like list, nothing happens.
-        around: A function that gets the draw, which takes no arguments, and returns the sample. If
-            the draw raises, `around` raises the same exception.
+        around: A function that takes another one, which draws the sample and takes no arguments.
+            `around` returns the sample, or raises the exception that drawing it raised.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
@@ -120,7 +120,7 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
 
 
 def _around_calls(dataset: Any, own: Any, around: Callable[[Callable[[], Any]], Any]) -> Any:
-    inside = [False]  # __getitems__ may call __getitem__
+    inside = [False]  # don't wrap a draw twice if __getitems__ calls __getitem__
 
     def method(self: Any, index: Any) -> Any:
         if self is not dataset or inside[0]:

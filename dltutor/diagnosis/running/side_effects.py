@@ -1,4 +1,4 @@
-"""Find what drawing samples reads, opens, and leaves behind, and what exceptions it catches."""
+"""Find what drawing samples reads, opens, and leaves behind, and which exceptions it catches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reading:
         return found
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        # If a hook raises, so does `open`, and a path may be any object.
+        # A path may be any object. If this raised an exception, `open` would raise it, too.
         if event == "open":
             with suppress(Exception):
                 self._take(os.stat(given[0]))

@@ -54,7 +54,7 @@ class Watch:
         self.content = content
         self.copies = copies
         self.until = time.monotonic() + seconds
-        self.least = seconds / 2  # seconds after the first batch, because workers may start slowly
+        self.least = seconds / 2  # after the first batch, at least; workers may start slowly
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.fields: list[dict[str, list[str]]] = []
@@ -62,8 +62,8 @@ class Watch:
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
         self._last: dict[int, float] = {}  # when each iteration began or its last batch arrived
-        self._asked: dict[int, float] = {}  # when each iteration was last asked for a batch
-        self.ending = 0.0  # seconds between the last batch and the end of an iteration, at most
+        self._asked: dict[int, float] = {}  # when the loop last asked each iteration for a batch
+        self.ending = 0.0  # the most seconds between an iteration's last batch and its end
         self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0
@@ -105,14 +105,14 @@ class Watch:
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        with suppress(TypeError):  # an iterator without weak references serves one pass
+        with suppress(TypeError):  # without weak references, a restart isn't noticed
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
         """Record one batch of an iteration.
 
-        If `samples` is None, the batch's shape decides, which is enough to compare runs.
+        If `samples` is None, count them by the batch's shape, which is enough to compare runs.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -166,7 +166,7 @@ class Watch:
             or seen.keys() != fields.keys()
             or len(seen) * len(self.drawn[number]) > _PARTS
         ):
-            seen.clear()  # only whole samples can be compared
+            seen.clear()  # from now on, only whole samples are compared
         for path, parts in seen.items():
             parts += fields[path]
 
@@ -183,7 +183,7 @@ class Watch:
         if own > self.batch_bytes:
             self.batch_bytes = own
         self.storage_bytes = max(self.storage_bytes, size)
-        # Count what arrived three or more batches ago and is still referenced.
+        # Count what arrived three or more batches ago and something still refers to.
         self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
         old = [each for each in self._memory.values() if each.batch < self.batches - 2]
         self.kept = max(self.kept, len({each.batch for each in old}))
@@ -191,7 +191,7 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # memory that batches share counts for the first
+                self._memory.setdefault(at, kept)  # shared memory counts for the first batch
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
