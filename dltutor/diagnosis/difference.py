@@ -28,7 +28,7 @@ class Difference:
         twice: How many samples the first run repeats, and has more often than the second.
         replayed: Whether both runs have the same samples, equally many, and some repeat even in the
             second run. That happens if an epoch is longer than the data.
-        unit: What the numbers count: "samples", or "batches" if those can't be taken apart.
+        unit: What the numbers count: "samples", or "batches" if batches can't be taken apart.
     """
 
     epoch: int
@@ -71,8 +71,8 @@ def with_workers(evidence: Evidence) -> Difference | None:
     return next((each for each in found if each.any), found[0] if found else None)
 
 
-EXACT: Final = 1e-4  # relative difference; two measured times differ by more
-_RESULT: Final = 0.05  # relative difference; sums in a different order differ by far less
+EXACT: Final = 1e-4  # relative difference of equal results; two measured times differ by more
+_RESULT: Final = 0.05  # relative difference; adding in another order changes a sum by far less
 
 
 def results_differ(run: Measures, alone: Measures) -> bool:

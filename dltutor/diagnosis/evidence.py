@@ -1,4 +1,4 @@
-"""The evidence about one loader, which the rules read."""
+"""Hold the evidence about one loader, which the rules read."""
 
 from __future__ import annotations
 

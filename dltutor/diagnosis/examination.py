@@ -45,7 +45,7 @@ _NOT_RUN: Final = "not run"
 
 
 class _InAFork(Exception):
-    """Raised if a fork may have caused an outcome, because a new interpreter can find out."""
+    """Raised if a fork may have caused an outcome, so that a new interpreter runs everything."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Examination:
             except BaseException as error:  # even SystemExit, to report why there's no loader
                 return {"unmade": said(error)[:400]}
             try:
-                own_mappings.make_private()  # including files that `make` has mapped
+                own_mappings.make_private()  # not earlier, because `make` may map files
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
                 subject = Subject(loader, self.loop, self.epochs, rest, mark, evidence, threads)

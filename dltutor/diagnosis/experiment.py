@@ -22,7 +22,7 @@ class Experiment:
 
     Args:
         field: The field of Evidence that the answer fills.
-        question: The question in words.
+        question: What the experiment asks, as a sentence.
         record: The type of the answer, whose `str` is the answer in words.
         seconds: How long the experiment may take with forked workers. Other workers get more time.
         needed: A function that takes the evidence so far, and returns whether to ask the question.
@@ -84,7 +84,7 @@ def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
     """Make a record from JSON, with tuples instead of lists.
 
     Args:
-        record: The record's type.
+        record: The class of the record to make.
         answer: The record's fields. `read` ignores fields that the record doesn't have.
     """
     known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # it's a dataclass

@@ -1,4 +1,4 @@
-"""The Finding, which says what's wrong with a loader."""
+"""Record what's wrong with a loader, in a Finding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finding:
     """One thing that's wrong with a loader.
 
     A failure mode's rule leaves out the name, promise, cause, and lesson, because the catalog has
-    them. A promise's check leaves out the name, because no failure mode explains what it found.
+    them. A promise's check leaves out the name, because no failure mode explains its finding.
 
     Args:
         certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """The failure mode, or the broken promise if there's none, and how certain it is."""
+        """The failure mode or else the broken promise, and how certain the finding is."""
         named = self.name != self.promise
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 

@@ -43,7 +43,7 @@ def _differs(evidence: Evidence) -> bool:
 
 
 def _skips(evidence: Evidence) -> bool:
-    # Return whether the loop got a different number of samples with workers, in several iterations.
+    # Return whether a loop with several iterations got a different number of samples with workers.
     run, alone = evidence.run, evidence.alone
     if alone is None or not evidence.parts.loop or run.end != "finished" or alone.end != "finished":
         return False
@@ -210,7 +210,7 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
-#: Run one epoch with a fixed seed, so that the results of several such runs can be compared.
+#: Arguments for runs of one epoch with a fixed seed, so that their results can be compared.
 _ONE_SEED: Final[dict[str, Any]] = {"options": (partial(_at_most, 4.0),), "epochs": 1, "seed": 1}
 
 INTERVENTIONS: Final = (
@@ -221,7 +221,7 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        prepare=lambda subject: fill_holes(),  # workers would use up these holes before they grow
+        prepare=lambda subject: fill_holes(),  # workers fill holes in the heap before they grow
         cut_short=True,
     ),
     _run(

@@ -92,12 +92,13 @@ def _text(content: bytes, name: str) -> str:
 
 _CONTROL: Final = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1b"})
 
-_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")  # printed for Escape
+# Some tools print one of these instead of an Escape character and a bracket.
+_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")
 _TERMINAL: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # color and cursor
-    r"|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"  # titles and links
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # sequences for color and cursor
+    r"|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"  # window titles and links
 )
-_COLOR: Final = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")  # a color without its Escape
+_COLOR: Final = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")  # a color code without its Escape
 _MARGIN: Final = re.compile(r"^[\w.-]{0,40}[ \t]*[|>] ", re.MULTILINE)
 _FRAME: Final = re.compile("[\u2500-\u257f\u200b\ufeff]+")
 _ENTITIES: Final = (("&#39;", "'"), ("&quot;", '"'), ("&lt;", "<"), ("&gt;", ">"))

@@ -1,4 +1,4 @@
-"""The Measures that the doctor takes in every run of the loader."""
+"""Hold what the doctor measures in a run of the loader."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Measures:
     """The measurements from one run of the loader, as it is or with one thing changed.
 
     Args:
-        end: How the run ended, as in an Observation, or "enough" if the doctor stopped it between
-            two batches because time was up, or "not run".
+        end: How the run ended, as an Observation says it, or "enough" if the doctor stopped it
+            between two batches because time was up, or "not run".
         error: The type and message of the exception that arrived in main (the worker's message, if
             a worker raised it), or "" if none did.
         kind: The type of the exception that arrived in main.
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
-        said: The messages of all exceptions, and stderr.
+        said: The messages from all exceptions, and what was written to stderr.
         named: The failure modes that `explain` finds in `said`, the most likely first.
         codes: The exit code of each worker.
         batches: How many batches reached the loop.
@@ -116,7 +116,7 @@ class Measures:
 
     @property
     def contents(self) -> tuple[tuple[str, ...], ...]:
-        """The samples of each iteration, or its batches if those can't be taken apart."""
+        """Each iteration's samples, or its batches if the batches can't be taken apart."""
         return tuple(drawn or whole for drawn, whole in zip(self.drawn, self.passes, strict=True))
 
     @property
@@ -152,7 +152,10 @@ class Measures:
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:
-        """Count the samples that only the other run's first pass has, or return 0 if ours didn't end."""
+        """Count the samples that only the other run's first pass has.
+
+        If this run didn't finish its first pass, return 0.
+        """
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
         return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0
 

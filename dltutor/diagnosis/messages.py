@@ -27,14 +27,14 @@ from dltutor.failures import FACTS, Facts
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
 _PLACES: Final = 50  # the most matches of one message, counted from the log's end
-_BEFORE: Final = 8000  # characters before a match to search for `after`; a traceback fits in
+_BEFORE: Final = 8000  # characters before a match to search for `after`, enough for a traceback
 _AROUND: Final = 300  # characters to search on each side of "..."
 _SHOWN: Final = 160  # the most characters to show of the words that matched
 
 
 @dataclass(frozen=True)
 class Message:
-    """An entry in messages.toml, which explains the fields."""
+    """A message that a failure mode leaves in a log. messages.toml explains the fields."""
 
     text: str
     source: str
@@ -53,7 +53,7 @@ class Match:
         words: The matching pieces of the log, the longest first.
         source: Where the most telling of these words come from.
         tell: How to tell this failure mode from others with the same message, or "".
-        certain: Whether this failure mode is a message's likeliest cause, not only a hint's.
+        certain: Whether this failure mode is the likeliest cause of a message that isn't a hint.
     """
 
     failure: Facts
@@ -85,7 +85,7 @@ def explain(log: str) -> tuple[Match, ...]:
         TypeError: `log` isn't a string.
     """
     if not issubclass(type(log), str):  # isinstance would run the object's code
-        from dltutor.observation.foreign import kind_of  # here, because it imports torch
+        from dltutor.observation.foreign import kind_of  # not at the top, because it imports torch
 
         raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}. Use str()")
     facts = {each.name: each for each in FACTS}
@@ -137,7 +137,7 @@ def _search(log: str) -> Iterator[_Found]:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    # Pattern and log are in lower case, because a case-insensitive search is ten times slower.
+    # The pattern and log are in lower case, because a case-insensitive search is ten times slower.
     return re.compile(re.sub(r"\\.|[A-Z]+", _lower, text))
 
 

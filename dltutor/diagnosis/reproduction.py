@@ -15,7 +15,7 @@ _PATIENCE: Final = 4  # how many times as long to wait if the workers hadn't eve
 def reproduce(
     failure: Failure, *, fixed: bool = False, workers: int = 2, start_method: str = "fork"
 ) -> Observation:
-    """Run the broken or the fixed case of a failure mode, and return what happened.
+    """Run the broken or the fixed case of a failure mode, and return an Observation of the run.
 
     If the failure mode needs limits or has to be isolated, it runs under `confine`.
 

@@ -1,1 +1,1 @@
-"""Find the things that objects hold, the path to each, and a digest of its content."""
+"""Find the things that objects hold, with a path to each, and compute digests of content."""

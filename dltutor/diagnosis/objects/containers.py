@@ -27,7 +27,7 @@ from dltutor.observation.foreign import (
     module_of,
 )
 
-_MANY: Final = 2000  # elements that make a container large
+_MANY: Final = 2000  # a container with this many elements is large
 _FOLLOWED: Final = 2000  # about how many elements of a container to find the pages of
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)

@@ -31,7 +31,7 @@ def digest(thing: Any) -> str:
 
 
 def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str, Any]]:
-    """Yield the innermost parts of nested lists, tuples, dicts, and dataclasses, with paths."""
+    """Yield the innermost parts of nested lists, tuples, dicts, and dataclasses, by path."""
     parts = None if depth == 0 else parts_of(thing)
     if parts is None:
         yield path, thing
@@ -117,7 +117,7 @@ def rows(leaf: Any) -> int:
 def _columns(
     thing: Any, count: int, path: str = "", depth: int = _DEEP
 ) -> Iterator[tuple[str, Any]]:
-    # Yield the path of each part, and the part, or None if it doesn't have one row per sample.
+    # Yield each part's path, with the part if it has one row per sample, or else with None.
     if _are_strings(thing) and foreign.length(thing) == count:
         yield path, thing
     elif depth == 0 or (parts := parts_of(thing)) is None:
@@ -164,7 +164,7 @@ class _Content:
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Add a thing with its parts, or only the name of its class if reading the parts raises."""
+        """Add a thing with its parts, or only the name of its class if reading the parts fails."""
         self.left -= 1
         if self.left < 0:
             return
@@ -187,7 +187,7 @@ class _Content:
             for name, part in parts:
                 content.update(_name(name).encode(errors="replace"))
                 self.feed(part, depth - 1)
-        elif foreign.has(thing, "tobytes"):  # such as PIL's images
+        elif foreign.has(thing, "tobytes"):  # such as a PIL image
             content.update(thing.tobytes())
         else:  # if pickling fails, `feed` hashes only the class name
             content.update(_pickled(thing))

@@ -39,7 +39,7 @@ class Found:
 
     Args:
         path: The path as code, such as `dataset.transform.rng` or `module.NAME`.
-        thing: What was found.
+        thing: The object that was found.
         holder: The object, module, or container that holds the thing. If None, `put` doesn't work.
         key: The thing's attribute name in the holder, or its key or position.
     """
@@ -72,7 +72,7 @@ def search(
     """Yield everything that some things reach, breadth first, each thing once.
 
     Args:
-        starts: Where to start.
+        starts: The things from which to start.
         inside: A function that returns what a thing holds.
         deep: How many levels to go below the starts.
         most: How many things to yield, at most. The search also stops after 3 s.
@@ -94,7 +94,7 @@ def search(
         count += 1
         yield found
         if depth:
-            with suppress(Exception):  # for example, a thread is changing a dict
+            with suppress(Exception):  # a thread may be changing a dict
                 waiting.extend((each, depth - 1) for each in inside(found))
 
 

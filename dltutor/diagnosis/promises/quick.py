@@ -28,7 +28,7 @@ _ONE: Final = 0.3  # share of that waiting that a single sample may cause, at mo
 # a third if one of them has three times as much to do.
 _UNEVEN: Final = 0.3
 _SCATTERED: Final = 2.0  # times as long as in ascending order
-_DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
+_DRAWING: Final = 0.1  # seconds that count if the sampler draws samples itself
 # Seconds by which the first batch is late. On a busy machine, forking two workers took 1.1 s.
 _LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds at the start of an epoch, for pickling or for the sampler

@@ -244,7 +244,8 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     if alone is not None and reseeded is not None and not found.epoch:
         # If the loop itself sets the seed, a run with another seed shows nothing.
         by_loop = alone.state != "" and alone.state == reseeded.state
-        # Compare a stream's order as well, because without random numbers, it stays the same.
+        # A stream without random numbers has the same order in both runs, so the doctor can compare
+        # unfinished epochs, too.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)
         if difference is not None and difference.unit == "samples" and not by_loop:
             return not difference.any

@@ -1,8 +1,8 @@
 """Say what evidence points to which failure mode, in one module of rules for each promise.
 
-A rule is a function with the name of its failure mode, and a docstring that says what shows the
-mode. A rule takes the Evidence from one examination, has no other access to the loader, and returns
-a Finding or None. A new failure mode needs a rule in the module for the promise that it breaks.
+A rule is a function with the name of its failure mode, and a docstring that says what shows it. A
+rule takes the Evidence from one examination, has no other access to the loader, and returns a
+Finding or None. A new failure mode needs a rule in the module for the promise that it breaks.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = 20.0  # MB; in the course's case, it's 28, and for a few thousand strings, it's 15
+_MATTERS: Final = 20.0  # MB; it's 28 in the course's case, and 15 for a few thousand strings
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
@@ -95,7 +95,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     copied, frozen = memory.copied, memory.copied_frozen
     if memory.copied_in_loop >= 0:  # your loop may call gc.freeze() itself
         copied = min(copied, memory.copied_in_loop)
-    # Require more after a single collection, because one may happen by chance.
+    # Require more copied MB after a single collection, because one may happen by chance.
     least = 10 if memory.collections > 1 else 32
     if not memory.collections or copied - frozen < least or frozen > copied / 2:
         return None
@@ -207,8 +207,9 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
-_LEVELED: Final = 0.5  # a heap has leveled off if it grows by less than this share of late growth
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
+# A heap has leveled off if later epochs add less than this share of the first epoch's growth.
+_LEVELED: Final = 0.5
 
 
 def heap_growth(evidence: Evidence) -> Finding | None:

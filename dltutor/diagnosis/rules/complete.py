@@ -134,7 +134,7 @@ _WANTED: Final = 20  # with this many times the samples that `__len__` says, the
 
 
 def wrong_length(evidence: Evidence) -> Finding | None:
-    """`__getitem__` has more or fewer samples than `__len__` says."""
+    """`__getitem__` returns more or fewer samples than `__len__` says."""
     ending = evidence.ending
     if ending is None or ending.end < 0 or ending.end == ending.length:
         return None

@@ -182,7 +182,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
 
 
 def _says_why(evidence: Evidence) -> bool:
-    # Return whether the worker called exit or raised an exception, which says more than its code.
+    # Return whether an exit or an exception ended the worker, which says more than an exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -273,7 +273,7 @@ _MISSING: Final = re.compile(r"Can't get attribute '([\w.]+)' on <module '([\w.]
 
 
 def main_only_class(evidence: Evidence) -> Finding | None:
-    """A new interpreter couldn't find a name that the pickle refers to."""
+    """A worker in a new interpreter couldn't find a name that its pickle refers to."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
         return None
@@ -444,7 +444,7 @@ def lost_thread(evidence: Evidence) -> Finding | None:
 
 
 def openmp_after_fork(evidence: Evidence) -> Finding | None:
-    """Workers are stuck in an operation that several threads share, but not with one thread."""
+    """Workers are stuck in an operation that threads share, but not with one thread per worker."""
     waits, alone = evidence.waits, evidence.one_thread
     if waits is None or waits.threads < 2 or alone is None or not alone.well:
         return None
@@ -464,5 +464,5 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:
-    """A worker that draws waits for matplotlib's lock, and goes on once the lock is free."""
+    """A worker that draws a plot waits for matplotlib's lock, and goes on once the lock is free."""
     return _lock_never_released(evidence, in_matplotlib=True)

@@ -21,7 +21,7 @@ class Busiest:
     """A thread that counts the lines where it finds the thread that made it.
 
     Args:
-        file: Where to write the result now and then, in case a worker is killed, or None.
+        file: A file for the result so far, in case a worker is killed. If None, there's no file.
     """
 
     def __init__(self, file: Path | None = None) -> None:

@@ -31,7 +31,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
         seconds: How many seconds the function may take.
 
     Raises:
-        NoAnswer: The function raised, died, or took longer.
+        NoAnswer: The function raised an exception, its process died, or it took longer.
     """
     return in_forks([work], seconds)[0]
 
@@ -44,7 +44,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
         seconds: How many seconds the functions may take, all at once.
 
     Raises:
-        NoAnswer: One of the functions raised, died, or took longer.
+        NoAnswer: A function raised an exception, its process died, or it took longer.
     """
     until = time.monotonic() + seconds
     positions = own_files.positions()

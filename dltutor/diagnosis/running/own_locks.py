@@ -18,10 +18,10 @@ from dltutor.observation.foreign import is_a
 
 
 class OwnLocks:
-    """The locks of a dataset, in a process that may replace them.
+    """The locks that a dataset holds, in an experiment's process, which may replace them.
 
     Args:
-        things: The dataset, and whatever else its workers get.
+        things: The dataset, and whatever else the workers get.
     """
 
     def __init__(self, *things: Any) -> None:

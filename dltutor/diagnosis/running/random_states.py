@@ -19,7 +19,7 @@ from dltutor.diagnosis.objects.walking import walk
 from dltutor.observation.foreign import is_a
 
 SOURCES: Final = ("torch", "numpy", "random", "own")
-#: The sources' names in findings.
+#: What findings call these sources.
 SAID: Final = {
     "torch": "torch's global generator",
     "numpy": "numpy's global generator",
@@ -99,9 +99,9 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
 
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
-            class can't be changed, like list, nothing happens.
-        around: A function that takes another one, which draws the sample and takes no arguments.
-            `around` returns the sample, or raises the exception that drawing it raised.
+            class can't be changed, such as `list`, nothing happens.
+        around: A function that takes `draw`, which draws the sample and takes no arguments. It
+            returns the sample, or raises the exception that `draw` raised.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
@@ -145,7 +145,7 @@ def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Itera
 
 
 def seed_all(seed: int = 0) -> None:
-    """Seed all global generators."""
+    """Seed all global random generators."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)

@@ -27,7 +27,7 @@ from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
 STARTING: Final = 14.0  # the same, for workers that import torch first
-_NUMBERS: Final = 64  # numbers of a loop's result to keep
+_NUMBERS: Final = 64  # how many numbers from a loop's result to keep
 _YOURS: Final = ("...", "your cell")  # how a frame's file starts if it isn't a library's
 
 
@@ -46,7 +46,7 @@ def run(
     """Run a subject's loader, and return what was measured.
 
     Args:
-        subject: The loader, and its loop.
+        subject: The loader, with its training loop.
         seconds: After how many seconds the run ends, at the next batch.
         patience: Seconds that may pass without a batch. If None, they depend on the start method
             and on how long samples take.
@@ -62,7 +62,7 @@ def run(
     if patience is None:
         patience = PATIENCE
         if subject.method not in ("", "fork"):
-            patience = max(STARTING, subject.seconds / 2)  # more with a longer deadline
+            patience = max(STARTING, subject.seconds / 2)  # wait longer with a longer deadline
     patience = _patience(subject, patience)
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content, copies)

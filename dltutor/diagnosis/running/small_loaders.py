@@ -73,11 +73,11 @@ def small_loader(
     """Make a loader with batches of one sample.
 
     Args:
-        subject: The subject, whose dataset, worker_init_fn, and generator the loader uses.
+        subject: The loader under test. The new one uses its dataset, worker_init_fn, and generator.
         prepare: A function to call in each worker after the user's own worker_init_fn.
         workers: How many workers to start.
         indices: The samples to draw, dealt out to the workers in turn, or None for a stream.
-        collate: The collate function.
+        collate: The collate function, which gets one sample in a list (default `tagged`).
         prefetch: How many samples each worker draws ahead.
         persistent: Whether the workers stay between epochs.
     """

@@ -105,7 +105,7 @@ class Subject:
         return _method_of(self.inner)
 
     def change(self, **settings: Any) -> None:
-        """Change settings of every DataLoader inside, even settings that torch protects.
+        """Change settings of every DataLoader in the loader, even settings that torch protects.
 
         Args:
             settings: Arguments to `DataLoader`, by name, and `method` for the start method.
@@ -125,7 +125,7 @@ class Subject:
                 each.multiprocessing_context = method
 
     def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
-        """Have each worker call a function when it starts. Only the last call to this counts.
+        """Have each worker call a function when it starts, and undo earlier calls to `in_workers`.
 
         Args:
             after: A function to call with the worker's number after the user's worker_init_fn.
@@ -165,7 +165,7 @@ class Subject:
         return max(self.epochs, 2) if again else self.epochs
 
     def tell_dataset(self, epoch: int) -> None:
-        """Tell the dataset the epoch by its `set_epoch`, if any, as a training loop does."""
+        """Call the dataset's `set_epoch`, if it has one, as a training loop does."""
         if callable(set_epoch := attribute(self.dataset, "set_epoch")):
             set_epoch(epoch)
 
@@ -177,7 +177,7 @@ class Subject:
         """Return the indices of an epoch in the sampler's order, at most a thousand."""
         found: list[int] = []
         for each in self.dealer:
-            # A batch may also be an array or a generator.
+            # Don't require a list, because a batch may also be an array or a generator.
             batch = self.inner.batch_sampler is not None or is_a(each, (list, tuple))
             found += [*each] if batch else [each]
             if len(found) >= 1000:

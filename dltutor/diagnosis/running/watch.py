@@ -41,7 +41,7 @@ class Watch:
     """A record of what a loader delivers while a loop runs.
 
     Args:
-        subject: The loader.
+        subject: The loader to watch.
         seconds: After how many seconds to end the run by raising Enough.
         content: Whether to take digests of batches and samples.
         copies: Whether the loop gets a copy of each batch.
@@ -54,7 +54,8 @@ class Watch:
         self.content = content
         self.copies = copies
         self.until = time.monotonic() + seconds
-        self.least = seconds / 2  # after the first batch, at least; workers may start slowly
+        # Run at least this long after the first batch, because workers may start slowly.
+        self.least = seconds / 2
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.fields: list[dict[str, list[str]]] = []
@@ -110,7 +111,7 @@ class Watch:
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
-        """Record one batch of an iteration.
+        """Record one batch from an iteration.
 
         If `samples` is None, count them by the batch's shape, which is enough to compare runs.
         """
@@ -183,7 +184,7 @@ class Watch:
         if own > self.batch_bytes:
             self.batch_bytes = own
         self.storage_bytes = max(self.storage_bytes, size)
-        # Count what arrived three or more batches ago and something still refers to.
+        # Count memory that arrived three or more batches ago and that something still refers to.
         self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
         old = [each for each in self._memory.values() if each.batch < self.batches - 2]
         self.kept = max(self.kept, len({each.batch for each in old}))
@@ -191,7 +192,7 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # shared memory counts for the first batch
+                self._memory.setdefault(at, kept)  # memory in several batches counts for the first
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
@@ -236,7 +237,7 @@ def idle_shares(
 
 
 def cores_of(pid: int) -> set[int]:
-    """Return the cores that a process (0 for this one) may use, or none if that isn't known."""
+    """Return the cores that a process (0 for this one) may use, or an empty set if unknown."""
     if sys.platform != "linux":
         return set()
     return os.sched_getaffinity(pid)
