@@ -44,7 +44,7 @@ class Experiment:
     held: bool = False
 
     def check(self) -> None:
-        """Check that Evidence has this field, with this type.
+        """Check that Evidence has the experiment's field, and that its type is the record's.
 
         Raises:
             TypeError: Evidence has no such field, or the field has a different type.

@@ -165,14 +165,14 @@ def _modules(thing: Any) -> set[str]:
 
 
 def elements(found: Found) -> list[Found]:
-    """Return the first elements of a container."""
+    """Return the first elements of a container, with their paths."""
     path, thing = found.path, found.thing
     pairs = list(islice(foreign.elements(thing), _EACH))
     return [Found(f"{path}[{foreign.text(key)}]", each, thing, key) for key, each in pairs]
 
 
 def attributes(found: Found) -> list[Found]:
-    """Return the attributes of an object, including those in slots."""
+    """Return the attributes of an object, including slots, with their paths."""
     thing = found.thing
     found_here = attributes_of(thing)
     for cls in lineage(type(thing)):

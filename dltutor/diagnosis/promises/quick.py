@@ -27,7 +27,7 @@ _ONE: Final = 0.3  # share of that waiting that a single sample may cause, at mo
 # How much more of the time the average worker idles than the busiest one. With two workers, that's
 # a third if one of them has three times as much to do.
 _UNEVEN: Final = 0.3
-_SCATTERED: Final = 2.0  # times as long as in ascending order
+_SCATTERED: Final = 2.0  # a sample takes this many times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds that count if the sampler draws samples itself
 # Seconds by which the first batch is late. On a busy machine, forking two workers took 1.1 s.
 _LATE_START: Final = 2.0

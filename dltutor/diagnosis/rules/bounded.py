@@ -61,7 +61,7 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = 20.0  # MB; it's 28 in the course's case, and 15 for a few thousand strings
+_MATTERS: Final = 20.0  # MB copied per worker; 28 in the course's case, and 15 with a few thousand strings
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
@@ -207,9 +207,9 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
-_LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 # A heap has leveled off if later epochs add less than this share of the first epoch's growth.
 _LEVELED: Final = 0.5
+_LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
 def heap_growth(evidence: Evidence) -> Finding | None:

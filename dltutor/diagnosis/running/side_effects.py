@@ -82,7 +82,7 @@ def things_left() -> dict[str, int]:
 
 
 def temporary_files() -> int:
-    """Count your temporary files and folders, including those inside folders."""
+    """Count all temporary files and folders, except the instruments' and multiprocessing's own."""
     count = 0
     for folder, folders, files in os.walk(tempfile.gettempdir()):
         folders[:] = [each for each in folders if not each.startswith(_OTHERS)]

@@ -47,7 +47,7 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
 
 
 def _as_if_pickled(dataset: Any, worker: int) -> None:
-    # Give a forked worker a pickled copy of the dataset, because other workers get one.
+    # A worker that isn't forked gets a pickled copy of the dataset, so give this one such a copy.
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(dataset))
         dataset.__dict__.clear()

@@ -106,7 +106,8 @@ class Watch:
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        with suppress(TypeError):  # without weak references, a restart isn't noticed
+        # If the iterator allows no weak reference, the doctor doesn't notice that a loop restarts it.
+        with suppress(TypeError):
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
