@@ -107,7 +107,7 @@ class Examination:
         "give diagnose() a function that makes the loader, and a new interpreter will call it"
     )
     temporary: str = ""
-    in_vain: bool = False  # no run in a fork of this process would show anything
+    in_vain: bool = False  # whether runs in forks of this process show nothing
 
     def __post_init__(self) -> None:
         self.seconds = self.until - time.monotonic()

@@ -62,7 +62,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
             if _count(thing) >= _MANY:
                 found.append((path, _kind(thing), _count(thing), _pages(thing)))
         elif module_of(type(thing)).startswith("pandas."):
-            with suppress(Exception):  # pandas may raise one if two columns have the same name
+            with suppress(Exception):  # two columns may have the same name
                 found += _columns(path, thing)
     return found
 

@@ -178,7 +178,7 @@ def attributes(found: Found) -> list[Found]:
     for cls in lineage(type(thing)):
         names = attributes_of(cls).get("__slots__", ())
         for name in (names,) if is_a(names, str) else names:
-            with suppress(Exception):  # the slot is empty
+            with suppress(Exception):  # a slot may be empty
                 found_here.setdefault(name, object.__getattribute__(thing, name))
     some = islice(found_here.items(), _ATTRIBUTES)
     return [Found(f"{found.path}.{name}", each, thing, name) for name, each in some]
@@ -189,6 +189,6 @@ def cells(function: types.FunctionType) -> list[tuple[str, Any]]:
     found = []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:
-        with suppress(ValueError):  # the cell is empty
+        with suppress(ValueError):  # a cell may be empty
             found.append((name, cell.cell_contents))
     return found

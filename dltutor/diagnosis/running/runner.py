@@ -28,7 +28,7 @@ from dltutor.observation.texts import said, tidy
 PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
 STARTING: Final = 14.0  # the same, for workers that import torch first
 _NUMBERS: Final = 64  # how many numbers from a loop's result to keep
-_YOURS: Final = ("...", "your cell")  # how a frame's file starts if it isn't a library's
+_YOURS: Final = ("...", "your cell")  # how a frame's file name starts if the file is yours
 
 
 def run(
@@ -228,7 +228,7 @@ def _comparable(result: object) -> bool:
 def _numbers(result: object) -> tuple[float, ...]:
     found: list[float] = []
     for _, leaf in leaves(result):
-        with suppress(Exception):  # the leaf isn't a number
+        with suppress(Exception):  # not every leaf is a number
             found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
     return tuple(found[:_NUMBERS])
 

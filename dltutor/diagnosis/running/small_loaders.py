@@ -73,7 +73,7 @@ def small_loader(
     """Make a loader with batches of one sample.
 
     Args:
-        subject: The loader under test. The new one uses its dataset, worker_init_fn, and generator.
+        subject: The loader under test, which provides dataset, worker_init_fn, and generator.
         prepare: A function to call in each worker after the user's own worker_init_fn.
         workers: How many workers to start.
         indices: The samples to draw, dealt out to the workers in turn, or None for a stream.

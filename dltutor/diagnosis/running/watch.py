@@ -54,7 +54,7 @@ class Watch:
         self.content = content
         self.copies = copies
         self.until = time.monotonic() + seconds
-        # Run at least this long after the first batch, because workers may start slowly.
+        # Run at least this many seconds after the first batch, because workers may start slowly.
         self.least = seconds / 2
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
@@ -78,7 +78,7 @@ class Watch:
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
         self.state = ""  # a digest of torch's global generator at the first iteration
         self.files: list[int] = []
-        # Temporary files and folders at the end of the first two finished iterations.
+        # How many temporary files and folders the first two finished iterations ended with.
         self.temporary: list[int] = []
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
@@ -106,7 +106,7 @@ class Watch:
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        # If the iterator allows no weak reference, the doctor doesn't notice that a loop restarts it.
+        # If the iterator allows no weak reference, nothing shows whether a loop restarts it.
         with suppress(TypeError):
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
