@@ -43,7 +43,7 @@ def left(evidence: Evidence) -> Iterator[Finding]:
             promise="clean",
         )
     if workers is not None and len(workers.threads) > 2:
-        _, *counts = workers.threads  # leave out the first run, because it may start a pool
+        _, *counts = workers.threads  # leave out the first run, because it may start a thread pool
         steps = [after - before for before, after in pairwise(counts)]
         if min(steps) >= 0 and sum(steps) >= len(steps):
             yield Finding(

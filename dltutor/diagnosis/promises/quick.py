@@ -43,7 +43,7 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
     if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
         return
     if each < MB and samples.typical < _COSTLY:
-        return  # reading so little is fast, because the files are in memory
+        return  # reading so little is fast, because the operating system caches the files
     yield Finding(
         "shown",
         f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "

@@ -224,7 +224,7 @@ def heap_growth(evidence: Evidence) -> Finding | None:
     if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
         return None  # a sample needs that much, or growth levels off before it matters
     if 0 <= memory.later_epochs < _LEVELED * late:
-        return None  # in the next epochs, the same workers hardly grow
+        return None  # in later epochs, the same workers hardly grow
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Finding(

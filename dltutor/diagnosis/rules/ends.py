@@ -176,7 +176,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
     # If no sample is known, something else may have killed the worker, such as SIGBUS from a full
-    # /dev/shm. Under forkserver, `lost_cause` is shown instead, because main can't know the cause.
+    # /dev/shm. Under forkserver, `lost_cause` is shown instead, because main can't learn the cause.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding("shown" if shown else "likely", said, parts.where)
 

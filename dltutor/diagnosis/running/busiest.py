@@ -37,7 +37,7 @@ class Busiest:
         self._thread.start()
 
     def stop(self) -> tuple[str, float, float]:
-        """Stop looking, and return the same as `found`."""
+        """Stop looking, and return what `found` returns."""
         self._over.set()
         self._thread.join()  # otherwise, the thread would count as one that samples leave behind
         return self.found()

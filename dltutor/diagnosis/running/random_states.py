@@ -100,8 +100,8 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
             class can't be changed, such as `list`, nothing happens.
-        around: A function that takes `draw`, which draws the sample and takes no arguments. It
-            returns the sample, or raises the exception that `draw` raised.
+        around: A function that takes `draw`, which takes no arguments and draws the sample.
+            `around` returns the sample, or raises the exception that `draw` raised.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):

@@ -104,7 +104,7 @@ def run(
 
 
 def _patience(subject: Subject, patience: float) -> float:
-    # If samples take a long time, so do batches, so a long wait doesn't mean that the loader hangs.
+    # If samples take a long time, a long wait for a batch doesn't mean that the loader hangs.
     samples = subject.known.samples if subject.known is not None else None
     if subject.known is None or samples is None or not samples.looked:
         return patience

@@ -218,7 +218,7 @@ class Watch:
 def idle_shares(
     waits: Sequence[tuple[float, Collection[int]]], workers: int
 ) -> tuple[tuple[float, float], ...]:
-    """Return the share of the waiting that each worker was idle, as [first half, second half].
+    """Return for what share of the waiting each worker was idle, as [first half, second half].
 
     Args:
         waits: For each batch, how many seconds the loop waited, and which workers were idle.
