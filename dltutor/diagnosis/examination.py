@@ -45,7 +45,7 @@ _NOT_RUN: Final = "not run"
 
 
 class _InAFork(Exception):
-    """Raised if a fork may have caused an outcome, so that a new interpreter runs everything."""
+    """Raised if a fork may have caused an outcome, so that a new interpreter takes over."""
 
 
 @dataclass(frozen=True)

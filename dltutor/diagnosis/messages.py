@@ -85,7 +85,7 @@ def explain(log: str) -> tuple[Match, ...]:
         TypeError: `log` isn't a string.
     """
     if not issubclass(type(log), str):  # isinstance would run the object's code
-        from dltutor.observation.foreign import kind_of  # not at the top, because importing torch takes two seconds
+        from dltutor.observation.foreign import kind_of  # not at the top, because it imports torch
 
         raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}. Use str()")
     facts = {each.name: each for each in FACTS}
@@ -108,7 +108,7 @@ def explain(log: str) -> tuple[Match, ...]:
 
 @cache
 def messages() -> tuple[Message, ...]:
-    """Return all entries of messages.toml."""
+    """Return all entries in messages.toml."""
     content = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return tuple(
         Message(**{**entry, "causes": tuple(entry["causes"])})
@@ -161,7 +161,7 @@ def _with_a_gap(words: list[str]) -> str:
 
 
 def _lower(part: re.Match[str]) -> str:
-    return part[0] if part[0].startswith("\\") else part[0].lower()  # \s would differ from \S
+    return part[0] if part[0].startswith("\\") else part[0].lower()  # so that \S doesn't become \s
 
 
 # Match what ends a run of plain letters: a class, a sign, a group, or an optional part.

@@ -261,7 +261,7 @@ def _only_forked(evidence: Evidence) -> bool:
 
 
 def _random_in_workers(run: Measures) -> bool:
-    # Return whether epochs differ in most samples, as with random numbers drawn only in workers.
+    # Return whether most samples differ between epochs. They do if only workers draw random numbers.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2

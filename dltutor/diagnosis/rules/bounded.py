@@ -175,7 +175,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
 
 
 def _keeps_growing(evidence: Evidence) -> bool:
-    # A loop that keeps a few batches and then no more has a buffer, which is fine.
+    # Return False if the loop keeps a few batches and then no more, because it may have a buffer.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
     earlier = [count for at, count in counts if at <= 0.7 * batches]

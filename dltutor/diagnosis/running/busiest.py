@@ -59,7 +59,7 @@ class Busiest:
         """Return the same as `found` for the thread with the busiest line in the folder's files."""
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
-            with suppress(ValueError):  # a worker is writing the file
+            with suppress(ValueError):  # a worker may be writing the file
                 line, share, inside = json.loads(each.read_text())
                 found.append((line, share, inside))
         return max(found, key=lambda each: each[1], default=("", 0.0, 0.0))
