@@ -84,7 +84,7 @@ def _seeded_once(evidence: Evidence) -> bool:
 
 
 def _may_change_batches(evidence: Evidence) -> bool:
-    # Return whether your loop may change batches in place, which may also change later batches.
+    # Return whether your loop may change a batch in place, and with it later batches.
     samples = evidence.samples
     if not evidence.parts.loop or samples is None or samples.random or samples.joined:
         return False

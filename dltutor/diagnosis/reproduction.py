@@ -49,7 +49,7 @@ def _observe(case: Case, deadline: float) -> Observation:
 
 
 def _still_starting(observation: Observation) -> bool:
-    # On a busy machine, a new interpreter takes a long time to start, which looks like a hang.
+    # On a busy machine, a new interpreter may start so slowly that it looks like a hang.
     return observation.end == "hung" and any(
         worker.exitcode is None and worker.stack is None for worker in observation.workers
     )

@@ -1,1 +1,1 @@
-"""Find the things that objects hold, with a path to each, and compute digests of content."""
+"""Find the things that objects hold and the path to each, and compute digests of their content."""

@@ -86,7 +86,7 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that changes batches in place, and with them what the dataset keeps."""
+    """Find a loop that also changes what the dataset keeps when it changes a batch in place."""
     run, copied = evidence.run, evidence.copied
     if copied is None or not copied.well:
         return
@@ -261,7 +261,7 @@ def _only_forked(evidence: Evidence) -> bool:
 
 
 def _random_in_workers(run: Measures) -> bool:
-    # Return whether most samples differ between epochs. They do if only workers draw random numbers.
+    # Return whether most samples differ between epochs. If so, only workers draw random numbers.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2

@@ -114,7 +114,7 @@ class Watch:
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
         """Record one batch from an iteration.
 
-        If `samples` is None, count them by the batch's shape, which is enough to compare runs.
+        If `samples` is None, count them by the batch's shape. That's enough to compare runs.
         """
         now = time.monotonic()
         if self.counted[number]:
