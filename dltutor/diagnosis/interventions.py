@@ -221,7 +221,7 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        prepare=lambda subject: fill_holes(),  # workers fill holes in the heap before they grow
+        prepare=lambda subject: fill_holes(),  # otherwise, workers fill holes before they grow
         cut_short=True,
     ),
     _run(

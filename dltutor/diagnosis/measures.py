@@ -35,7 +35,7 @@ class Measures:
         result: A digest of what the loop returned, or "" if results can't be compared.
         returned: The repr of what the loop returned, shortened.
         numbers: The numbers in what the loop returned.
-        kept: The most earlier batches that the loop still held.
+        kept: The largest number of earlier batches that the loop still held.
         kept_bytes: The most bytes in the earlier batches that the loop still held.
         kept_then: [batches, kept] each time the number of batches had doubled.
         tensors: How many tensors a batch has, on average.

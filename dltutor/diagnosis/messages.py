@@ -49,7 +49,7 @@ class Match:
     """A failure mode, and the words in a log that point to it.
 
     Args:
-        failure: The facts of the failure mode.
+        failure: The catalog's facts about the failure mode.
         words: The matching pieces of the log, the longest first.
         source: Where the most telling of these words come from.
         tell: How to tell this failure mode from others with the same message, or "".

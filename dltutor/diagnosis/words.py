@@ -25,7 +25,7 @@ def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
     Args:
         some: How many things have a problem.
         looked: How many things the doctor looked at.
-        noun: The noun for one of these things.
+        noun: The singular noun for these things, such as "batch".
         ill: The verb phrase for things with a problem.
         well: The verb phrase for all things if none have a problem.
     """

@@ -261,7 +261,8 @@ def _only_forked(evidence: Evidence) -> bool:
 
 
 def _random_in_workers(run: Measures) -> bool:
-    # Return whether most samples differ between epochs. If so, only workers draw random numbers.
+    # Return whether most samples differ between epochs. They do if a dataset draws random numbers
+    # only in workers.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2

@@ -23,7 +23,7 @@ def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
     """Return the rule for each failure mode, by name, in the order of the catalog.
 
     Args:
-        facts: The facts about all failure modes.
+        facts: The catalog's facts about all failure modes.
 
     Raises:
         TypeError: A failure mode has no rule, or a rule has no failure mode.

@@ -76,7 +76,7 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
     Args:
         as_is: A function that times the unchanged loader and returns seconds, or None if it can't.
         changed: A function that times the changed loader and returns seconds, or None if it can't.
-        seconds: The time for the experiment. Turns that don't fit are left out.
+        seconds: Seconds for the experiment. If time runs out, there are fewer turns.
         turns: How many turns to time.
     """
     pairs: list[tuple[float, float]] = []

@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return the fields `read`, `of_files`, and `opened` for Samples."""
+        """Return the bytes read, the files' bytes, and the descriptors left open, as Samples has them."""
         read = _read() - self._before
         now = self._descriptors()
         return {

@@ -20,11 +20,11 @@ _hung: list[Any] = []  # iterators to keep, because freeing them waits seconds f
 
 
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
-    """Return a `worker_init_fn` that gives a forked worker what a real worker would have.
+    """Return a `worker_init_fn` that gives a forked worker what the loader's own workers get.
 
     Args:
-        subject: The loader, whose own `worker_init_fn` runs first, as in a real worker.
-        prepare: A function to call with the worker's number after the loader's own function.
+        subject: The loader, whose own `worker_init_fn` runs before `prepare`.
+        prepare: A function to call with the worker's number.
     """
     travels = subject.method in ("spawn", "forkserver")
     before = partial(_as_if_pickled, subject.dataset) if travels else None
@@ -55,7 +55,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """Collate samples into the worker's number (-1 for main) and a digest."""
+    """Collate samples into the worker's number (-1 for main) and a digest of the samples."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
