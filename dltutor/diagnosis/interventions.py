@@ -84,7 +84,7 @@ def _seeded_once(evidence: Evidence) -> bool:
 
 
 def _may_change_batches(evidence: Evidence) -> bool:
-    # Return whether your loop may change a batch in place, and with it later batches.
+    # Return whether your loop may change batches in place, and so affect later batches.
     samples = evidence.samples
     if not evidence.parts.loop or samples is None or samples.random or samples.joined:
         return False
@@ -221,7 +221,8 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        prepare=lambda subject: fill_holes(),  # otherwise, workers fill holes before they grow
+        # Workers would fill holes in the heap first, and hide how much memory they take.
+        prepare=lambda subject: fill_holes(),
         cut_short=True,
     ),
     _run(

@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return the bytes read, the files' bytes, and the descriptors left open, as Samples has them."""
+        """Return the bytes read, the files' sizes, and the open descriptors, by field of Samples."""
         read = _read() - self._before
         now = self._descriptors()
         return {

@@ -193,7 +193,7 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # memory in several batches counts for the first
+                self._memory.setdefault(at, kept)  # if batches share it, the first one counts
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
