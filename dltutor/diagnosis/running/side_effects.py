@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return the bytes read, the files' sizes, and the open descriptors, by field of Samples."""
+        """Return fields for Samples: bytes read, bytes in the files, and descriptors left open."""
         read = _read() - self._before
         now = self._descriptors()
         return {
