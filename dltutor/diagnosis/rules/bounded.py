@@ -61,7 +61,7 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = 20.0  # MB per worker; 28 in the course's case, 15 with a few thousand strings
+_MATTERS: Final = 20.0  # MB copied; 28 in the course's case, and 15 with a few thousand strings
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:

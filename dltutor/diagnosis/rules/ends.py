@@ -175,14 +175,14 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
-    # If no sample is known, something else may have killed the worker, such as SIGBUS from a full
-    # /dev/shm. Under forkserver, `lost_cause` is shown instead, because main can't learn the cause.
+    # If the last sample isn't known, something else may have killed the worker, such as SIGBUS from
+    # a full /dev/shm. Under forkserver, main can't learn the cause, so `lost_cause` is shown instead.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding("shown" if shown else "likely", said, parts.where)
 
 
 def _says_why(evidence: Evidence) -> bool:
-    # Return whether an exit or an exception ended the worker, which says more than an exit code.
+    # Return whether an exit or an exception ended the worker. Either says more than an exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
