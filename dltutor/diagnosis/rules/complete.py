@@ -130,7 +130,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
     return None
 
 
-_WANTED: Final = 20  # with this many times the samples that `__len__` says, the limit is intended
+_WANTED: Final = 20  # if there are this many times as many samples, the limit is intended
 
 
 def wrong_length(evidence: Evidence) -> Finding | None:

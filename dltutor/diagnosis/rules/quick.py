@@ -44,7 +44,7 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
         return None
     for other in (evidence.sending, evidence.one_iterator):
         if other is not None and other.times > 2:
-            return None  # sending or new iterators make the workers slow instead
+            return None  # sending batches or making iterators slows the loader down
     with_workers, without = workerless.both
     batches = parts.batches or evidence.run.batches
     lost = (with_workers - without) * batches
