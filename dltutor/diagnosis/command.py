@@ -22,7 +22,7 @@ from dltutor.diagnosis.named_loader import (
 )
 
 #: If importing your module takes longer than this many seconds, main imports the module once before
-#: it forks the experiments. Otherwise, each experiment does.
+#: it forks the experiments. Otherwise, each experiment imports it.
 _QUICK: Final = 1.5
 
 
@@ -100,7 +100,7 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
         loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
     took, method = _time_import(target, loop, chosen.deadline or 30)
     if took > _QUICK:
-        find(target)  # another process could import the module, so main can, too
+        find(target)  # safe in main, because a trial import in another process worked
     deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
     return examine(
         partial(_made, target),
@@ -138,7 +138,7 @@ def _time_import(target: str, loop: partial[object] | None, limit: float) -> tup
             return {"refused": str(error)}
         try:
             loader = found() if makes_loaders(found) else found
-        except BaseException as error:  # even SystemExit, to report it
+        except BaseException as error:  # even SystemExit, so that the command can report it
             return {"refused": f"{target} raised {type(error).__name__}: {error}"[:400]}
         try:
             check_loader(loader)

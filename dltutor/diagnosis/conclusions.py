@@ -1,4 +1,4 @@
-"""Draw conclusions from the evidence: failure modes that fit, and other broken promises."""
+"""Find the failure modes that fit the evidence, and broken promises that they don't explain."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ENDED: Final = {"hung": "hung", "raised": "raised", "worker died": "lost a work
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return the findings, the most serious first."""
+    """Return the findings that the evidence supports, the most serious first."""
     fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
     found = [_completed(mode, fit) for mode, fit in fits if fit is not None]
     found += raises(evidence, found)
     found = _named_in_output(evidence, found)
-    # A finding that's only likely explains why its own promise is broken, but no other.
+    # A likely finding explains only its own broken promise, but a shown one may explain others.
     explained = {each.promise for each in found if each.shown}
     explained |= {"ends" for each in found if each.ended}
     likely = {each.promise for each in found} - explained
@@ -45,7 +45,8 @@ def _completed(mode: Facts, fit: Finding) -> Finding:
 
 
 def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
-    # Prefer a known message in the run's output to "dead_worker", because it says why a run ended.
+    # Prefer a known message in the run's output to "dead_worker", because the message says why the
+    # run ended.
     run = evidence.run
     others = [each for each in found if each.name != _SYMPTOM]
     if run.well or any(each.ended for each in others):

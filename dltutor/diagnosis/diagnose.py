@@ -83,7 +83,8 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    # Hold Stop, because between runs Python may print its exception and go on, as in a `__del__`.
+    # Let Stop interrupt only the runs. Between them, a `__del__` may get the KeyboardInterrupt, and
+    # then Python only prints the exception and goes on.
     with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
         found = findings(evidence)
@@ -103,7 +104,7 @@ def examine(
 
 
 def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:
-    """Check the arguments of `diagnose`, and make an Examination from them."""
+    """Check the arguments to `diagnose`, and make an Examination from them."""
     if not hasattr(os, "fork"):
         raise RuntimeError(
             "diagnose() runs the loader in forks of this process, but this system can't fork. On "

@@ -1,4 +1,4 @@
-"""Compare two runs of a loader: which samples differ, and whether the loop's results do."""
+"""Compare two runs of a loader to see which samples differ, and whether the loop's results do."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Difference:
         more: How many samples the second run lacks, or has less often than the first.
         missing: How many samples the first run lacks, or has less often than the second.
         twice: How many samples the first run repeats, and has more often than the second.
-        replayed: Whether both runs have the same samples and the same number of them, and some
-            arrive several times even in the second run, because an epoch is longer than the data.
-        unit: What the numbers count: "samples", or "batches" if those can't be taken apart.
+        replayed: Whether both runs have the same samples, equally many, and some repeat even in the
+            second run. That happens if an epoch is longer than the data.
+        unit: What the numbers count: "samples", or "batches" if batches can't be taken apart.
     """
 
     epoch: int
@@ -48,12 +48,14 @@ class Difference:
 
 
 def with_workers(evidence: Evidence) -> Difference | None:
-    """Return the first epoch that differs with and without workers, or else the first one compared.
+    """Compare each epoch with and without workers, and return the first Difference.
 
-    Return None if no epoch can be compared. Compare finished epochs regardless of the order, and
-    the beginnings of unfinished ones if the sampler deals out the same order each time. After the
-    first epoch, a sampler that shuffles doesn't, because torch draws a seed per epoch for new
-    workers but not for persistent ones, so the sampler gets different random numbers.
+    If no epoch differs, return the first comparison. If no epoch can be compared, return None.
+
+    Compare finished epochs regardless of the order, and the beginnings of unfinished ones if the
+    sampler deals out the same order in both runs. A sampler that shuffles does that only in the
+    first epoch. After that, its random numbers differ, because torch draws a seed per epoch for new
+    workers, but not for persistent ones.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
@@ -69,14 +71,14 @@ def with_workers(evidence: Evidence) -> Difference | None:
     return next((each for each in found if each.any), found[0] if found else None)
 
 
-EXACT: Final = 1e-4  # relative; two measured times differ by more
-_RESULT: Final = 0.05  # relative; sums of the same samples in another order differ by far less
+EXACT: Final = 1e-4  # relative difference of equal results; two measured times differ by more
+_RESULT: Final = 0.05  # relative difference; adding in another order changes a sum by far less
 
 
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers differ with and without workers.
 
-    If a number is zero without workers, return False, because it may measure the workers.
+    If a number is zero without workers, return False, because the number may count the workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
@@ -88,8 +90,8 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
     Args:
         run: The run with workers.
         alone: The run without workers.
-        reordered: Another run without workers, in which the loop returned the same result. If the
-            samples of this run are in a different order, the order makes no difference.
+        reordered: Another run without workers, in which the loop returned the same result. If its
+            samples arrived in a different order, the order makes no difference to the loop.
     """
     ours, theirs = run.contents[:1], alone.contents[:1]
     if not any(ours) or len(run.contents) != len(alone.contents):
@@ -113,7 +115,8 @@ def between(
 ) -> Difference | None:
     """Return how two runs differ in an epoch, or None if they can't be compared.
 
-    Compare the beginnings of unfinished epochs only if both runs have the same order, `in_order`.
+    Compare the beginnings of unfinished epochs only if `in_order` says that both runs have the same
+    order.
     """
     both = (run, other)
     if any(len(each.passes) <= epoch for each in both):

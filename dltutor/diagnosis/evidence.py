@@ -1,4 +1,4 @@
-"""The evidence about one loader, which the rules read."""
+"""Hold the evidence about one loader, which the rules read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Evidence:
     nothing_kept: Measures | None = None
     more_files: Measures | None = None
 
-    # The loader as it is, timed against the loader with one thing changed, alternating.
+    # Times of the loader as it is and with one thing changed, measured in turns.
     sending: Paces | None = None
     workerless: Paces | None = None
     one_iterator: Paces | None = None

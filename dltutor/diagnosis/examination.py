@@ -34,10 +34,10 @@ from dltutor.tables import MB
 ORDINARY: Final = {
     "spawn": 60.0,
     "forkserver": 60.0,
-}  # seconds of an ordinary examination; 30 if workers are forked or there are none
+}  # seconds for an ordinary examination; 30 if workers are forked or there are none
 MAKING: Final = 20.0  # the most seconds to make a loader in an ordinary examination
 STARTING: Final = 20.0  # extra seconds for an experiment whose workers import torch first
-MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of the loader's memory
+MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of twice main's memory
 _LINE: Final = 160  # the most characters of a location to show
 _LEAST: Final = 1.0  # seconds that an experiment needs to start
 _SAME: Final = "the same problem got in the way"
@@ -45,7 +45,7 @@ _NOT_RUN: Final = "not run"
 
 
 class _InAFork(Exception):
-    """The fork may have caused a run's outcome, and a new interpreter can tell."""
+    """Raised if a fork may have caused an outcome, so that a new interpreter takes over."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class Examination:
         own_memory: The bytes that this process, with the loader in it, already uses (default 0).
         at_hand: The loader. If None (the default), each experiment makes a new one.
         function: The function that makes the loader, if a new interpreter can call it.
-        fresh: Whether this process is a new interpreter only for the examination (default False).
+        fresh: Whether this process is a new interpreter that runs only the examination (default
+            False).
         asked: A function to call with each experiment's question and limit in seconds.
     """
 
@@ -106,7 +107,7 @@ class Examination:
         "give diagnose() a function that makes the loader, and a new interpreter will call it"
     )
     temporary: str = ""
-    in_vain: bool = False  # no run in a fork of this process would show anything
+    in_vain: bool = False  # whether runs in forks of this process show nothing
 
     def __post_init__(self) -> None:
         self.seconds = self.until - time.monotonic()
@@ -139,7 +140,8 @@ class Examination:
         return self._examine()
 
     def _examine(self) -> Evidence:
-        # Give all runs one temporary folder, so that a function finds the files it made earlier.
+        # Give all runs one temporary folder, so that the function that makes the loader finds the
+        # files that it made in earlier runs.
         with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
             self.temporary = folder
             return self._run_experiments()
@@ -207,7 +209,7 @@ class Examination:
             except BaseException as error:  # even SystemExit, to report why there's no loader
                 return {"unmade": said(error)[:400]}
             try:
-                own_mappings.make_private()  # also what `make` has mapped
+                own_mappings.make_private()  # not earlier, because `make` may map files
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
                 subject = Subject(loader, self.loop, self.epochs, rest, mark, evidence, threads)

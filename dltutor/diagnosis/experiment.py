@@ -1,4 +1,4 @@
-"""The Experiment, and functions that declare one and read its answer."""
+"""Declare experiments, and read their answers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class Experiment:
 
     Args:
         field: The field of Evidence that the answer fills.
-        question: The question in words.
+        question: What the experiment asks, as a sentence.
         record: The type of the answer, whose `str` is the answer in words.
         seconds: How long the experiment may take with forked workers. Other workers get more time.
-        needed: A function of the evidence so far that returns whether the question is worth asking.
+        needed: A function that takes the evidence so far, and returns whether to ask the question.
         ask: A function that runs in a fork, with a Subject that it may change, and returns the
             record or raises `Unanswered` to say why there's no answer.
-        cut_short: A function that makes the record if the process died or the doctor stopped it,
-            from the reason for stopping it ("" if it died), the exit code, and the last mark.
-        held: Whether to fork while a thread of main holds a lock (default False).
+        cut_short: A function that makes the record if the process died or the doctor stopped it. It
+            takes the reason for stopping ("" if the process died), the exit code, and the last
+            mark. If None, there's no answer.
+        held: Whether to fork while a thread in main holds a lock (default False).
     """
 
     field: str
@@ -43,7 +44,7 @@ class Experiment:
     held: bool = False
 
     def check(self) -> None:
-        """Check that Evidence has this field, with this type.
+        """Check that Evidence has the experiment's field, and that its type is the record's.
 
         Raises:
             TypeError: Evidence has no such field, or the field has a different type.
@@ -83,7 +84,7 @@ def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
     """Make a record from JSON, with tuples instead of lists.
 
     Args:
-        record: The record's type.
+        record: The class of the record to make.
         answer: The record's fields. `read` ignores fields that the record doesn't have.
     """
     known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # it's a dataclass

@@ -1,4 +1,4 @@
-"""The Finding, which says what's wrong with a loader."""
+"""Record what's wrong with a loader, in a Finding."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Finding:
     """One thing that's wrong with a loader.
 
     A failure mode's rule leaves out the name, promise, cause, and lesson, because the catalog has
-    them. A promise's check leaves out the name, because no failure mode explains what it found.
+    them. A promise's check leaves out the name, because no failure mode explains its finding.
 
     Args:
         certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
-            or "likely" if something else could explain the outcome, too.
+            or "likely" if something else could also explain the outcome.
         evidence: What the doctor measured.
         where: Your file and line, or the attribute path, or "" if neither is known.
         fix: What to do, using this loader's own names if they're known.
@@ -60,12 +60,12 @@ class Finding:
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """How serious the finding is: first what ends a run, then wrong data, memory, and speed."""
+        """A key for sorting findings: first what ends a run, then wrong data, memory, and speed."""
         return 0 if self.ended else _SERIOUS.get(self.promise, 1), not self.shown
 
     @property
     def title(self) -> str:
-        """The finding's name, or else the broken promise, and how certain it is."""
+        """The failure mode or else the broken promise, and how certain the finding is."""
         named = self.name != self.promise
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 
@@ -82,6 +82,6 @@ class Finding:
         return tuple((label, text) for label, text in said if text)
 
     def to_dict(self) -> dict[str, str]:
-        """Return the fields that belong in a report, in a form that JSON can hold."""
+        """Return the fields for a report, as a dict that can be written as JSON."""
         names = ("name", "promise", "certainty", "evidence", "where", "cause", "fix", "lesson")
         return {name: getattr(self, name) for name in names}

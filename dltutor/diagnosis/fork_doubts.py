@@ -1,4 +1,4 @@
-"""Recognize outcomes that a fork may have caused, because CUDA and others don't survive one."""
+"""Recognize outcomes that a fork may have caused, because some libraries don't survive a fork."""
 
 from __future__ import annotations
 

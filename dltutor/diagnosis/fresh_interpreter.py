@@ -1,4 +1,4 @@
-"""Run an examination in a new interpreter, for a process whose forks prove nothing.
+"""Run an examination in a new interpreter, if forks of this process wouldn't prove anything.
 
 cloudpickle sends the function that makes the loader, along with what your notebook or script
 defines. Each experiment is then a fork of the new interpreter.

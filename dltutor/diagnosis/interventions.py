@@ -43,7 +43,7 @@ def _differs(evidence: Evidence) -> bool:
 
 
 def _skips(evidence: Evidence) -> bool:
-    # Return whether the loop got a different number of samples with workers, in several iterations.
+    # Return whether a loop with several iterations got a different number of samples with workers.
     run, alone = evidence.run, evidence.alone
     if alone is None or not evidence.parts.loop or run.end != "finished" or alone.end != "finished":
         return False
@@ -75,8 +75,8 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _seeded_once(evidence: Evidence) -> bool:
-    # Return whether persistent workers may keep random samples: drawn again, no sample changes, but
-    # another seed gives other samples.
+    # Return whether persistent workers may keep random samples. If so, no sample changes when it's
+    # drawn again, but another seed gives different samples.
     samples, alone, reseeded = evidence.samples, evidence.alone, evidence.reseeded
     if not evidence.parts.persistent or samples is None or samples.random or samples.again:
         return False
@@ -84,7 +84,7 @@ def _seeded_once(evidence: Evidence) -> bool:
 
 
 def _may_change_batches(evidence: Evidence) -> bool:
-    # Return whether your loop may change batches in place, and so what arrives later.
+    # Return whether your loop may change batches in place, and so affect later batches.
     samples = evidence.samples
     if not evidence.parts.loop or samples is None or samples.random or samples.joined:
         return False
@@ -184,12 +184,12 @@ def _run(
         field: The field of Evidence that the run fills.
         question: The question that the run answers.
         at_most: The most seconds that the experiment may take.
-        needed: A function of the evidence so far that returns whether the question is worth asking.
+        needed: A function that takes the evidence so far, and returns whether to ask the question.
         settings: Arguments for `Subject.change`. If empty, the loader stays as it is.
         options: Functions that take the subject, and return arguments for `runner.run` that depend
             on the loader.
         prepare: A function that takes the subject before the run, and makes other changes.
-        cut_short: Whether it's an answer if the process dies or the doctor can't interrupt it.
+        cut_short: Whether a process that dies, or that can't be interrupted, counts as an answer.
         fixed: Arguments for `runner.run` that are the same for every loader.
     """
 
@@ -210,7 +210,7 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
-#: One epoch with a fixed seed, which the other runs don't have.
+#: Arguments for runs of one epoch with a fixed seed, so that their results can be compared.
 _ONE_SEED: Final[dict[str, Any]] = {"options": (partial(_at_most, 4.0),), "epochs": 1, "seed": 1}
 
 INTERVENTIONS: Final = (
@@ -221,7 +221,8 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        prepare=lambda subject: fill_holes(),  # so that workers' growth doesn't depend on luck
+        # Workers would fill holes in the heap first, and hide how much memory they take.
+        prepare=lambda subject: fill_holes(),
         cut_short=True,
     ),
     _run(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-# Keep both ends of a log: its end says how a run ended, and its beginning has the warnings.
+# Keep both ends of a log, because the end says how a run ended, and the beginning has warnings.
 HEAD: Final = 256 * 1024  # bytes
 TAIL: Final = 2 * 1024 * 1024
 
@@ -30,15 +30,15 @@ def read_log(words: Sequence[str]) -> str:
     """Return the log that a command's arguments name.
 
     Args:
-        words: The arguments. If there are none, or only "-", the log is standard input. If there's
-            only the name of an existing file, the log is the file. Otherwise, the words are the
-            log, and if a single word looks like a path, print that there's no such file.
+        words: The arguments. If there are none, or only "-", the log is standard input. If the only
+            argument names an existing file, the log is that file. Otherwise, the arguments are the
+            log. If the only one looks like a path, also print that there's no such file.
 
     Returns:
         The log, or its first 256 kB and last 2 MB if it's longer than that.
 
     Raises:
-        NotReadable: The word names a directory, or the log can't be opened or isn't text.
+        NotReadable: The argument names a directory, or the log can't be opened or isn't text.
     """
     if list(words) in ([], ["-"]):
         if sys.stdin.isatty():
@@ -92,12 +92,13 @@ def _text(content: bytes, name: str) -> str:
 
 _CONTROL: Final = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1b"})
 
-_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")  # how tools write Escape
+# Some tools print one of these instead of an Escape character and a bracket.
+_ESCAPES: Final = ("^[[", "\\x1b[", "\\033[", "\\u001b[", "\\e[")
 _TERMINAL: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # color and cursor
-    r"|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"  # titles and links
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # sequences for color and cursor
+    r"|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"  # window titles and links
 )
-_COLOR: Final = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")  # a color that lost its escape
+_COLOR: Final = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")  # a color code without its Escape
 _MARGIN: Final = re.compile(r"^[\w.-]{0,40}[ \t]*[|>] ", re.MULTILINE)
 _FRAME: Final = re.compile("[\u2500-\u257f\u200b\ufeff]+")
 _ENTITIES: Final = (("&#39;", "'"), ("&quot;", '"'), ("&lt;", "<"), ("&gt;", ">"))

@@ -1,4 +1,4 @@
-"""The Measures that the doctor takes in every run of the loader."""
+"""Hold what the doctor measures in a run of the loader."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Measures:
     """The measurements from one run of the loader, as it is or with one thing changed.
 
     Args:
-        end: How the run ended, as in an Observation, or "enough" if the doctor stopped it between
-            two batches because time was up, or "not run".
+        end: How the run ended, as an Observation says it, or "enough" if the doctor stopped it
+            between two batches because time was up, or "not run".
         error: The type and message of the exception that arrived in main (the worker's message, if
             a worker raised it), or "" if none did.
         kind: The type of the exception that arrived in main.
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
-        said: The messages of all exceptions, and stderr.
+        said: The messages from all exceptions, and what was written to stderr.
         named: The failure modes that `explain` finds in `said`, the most likely first.
         codes: The exit code of each worker.
         batches: How many batches reached the loop.
@@ -31,11 +31,11 @@ class Measures:
             part of that field], if batches can be taken apart and there aren't too many samples.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
-        resumed: How many iterations went on after another had restarted the iterator of both.
+        resumed: How many iterations went on after another had restarted the iterator they share.
         result: A digest of what the loop returned, or "" if results can't be compared.
         returned: The repr of what the loop returned, shortened.
         numbers: The numbers in what the loop returned.
-        kept: The most earlier batches that the loop still held.
+        kept: The largest number of earlier batches that the loop still held.
         kept_bytes: The most bytes in the earlier batches that the loop still held.
         kept_then: [batches, kept] each time the number of batches had doubled.
         tensors: How many tensors a batch has, on average.
@@ -43,7 +43,7 @@ class Measures:
         storage_bytes: The most bytes in the storages that arrived with one batch.
         private: Each worker's own memory in MB: [at its first batch, the most].
         files: How many more descriptors main had at the end than at the first batch.
-        epochs_told: How often the loop called a `set_epoch`.
+        epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
         first: Seconds until the first batch, including the time to start workers.
         pace: Mean seconds between two batches in one iteration.
@@ -116,7 +116,7 @@ class Measures:
 
     @property
     def contents(self) -> tuple[tuple[str, ...], ...]:
-        """The samples of each iteration, or its batches if those can't be taken apart."""
+        """Each iteration's samples, or its batches if the batches can't be taken apart."""
         return tuple(drawn or whole for drawn, whole in zip(self.drawn, self.passes, strict=True))
 
     @property
@@ -148,11 +148,14 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run's first pass finished, with all samples of the other's first."""
+        """Return whether this run's first pass finished, with all samples from the other run's."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:
-        """Count the samples in the other run's first pass that this run's finished one lacks."""
+        """Count the samples that only the other run's first pass has.
+
+        If this run didn't finish its first pass, return 0.
+        """
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
         return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0
 

@@ -27,14 +27,14 @@ from dltutor.failures import FACTS, Facts
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
 _PLACES: Final = 50  # the most matches of one message, counted from the log's end
-_BEFORE: Final = 8000  # characters to search for `after`, which is enough for a traceback
+_BEFORE: Final = 8000  # characters before a match to search for `after`, enough for a traceback
 _AROUND: Final = 300  # characters to search on each side of "..."
 _SHOWN: Final = 160  # the most characters to show of the words that matched
 
 
 @dataclass(frozen=True)
 class Message:
-    """An entry in messages.toml: a message that a failure mode leaves in a log."""
+    """A message that a failure mode leaves in a log. messages.toml explains the fields."""
 
     text: str
     source: str
@@ -49,11 +49,11 @@ class Match:
     """A failure mode, and the words in a log that point to it.
 
     Args:
-        failure: The facts of the failure mode.
+        failure: The catalog's facts about the failure mode.
         words: The matching pieces of the log, the longest first.
         source: Where the most telling of these words come from.
         tell: How to tell this failure mode from others with the same message, or "".
-        certain: Whether this failure mode is the words' likeliest cause, not only hinted at.
+        certain: Whether this failure mode is the likeliest cause of a message that isn't a hint.
     """
 
     failure: Facts
@@ -85,7 +85,7 @@ def explain(log: str) -> tuple[Match, ...]:
         TypeError: `log` isn't a string.
     """
     if not issubclass(type(log), str):  # isinstance would run the object's code
-        from dltutor.observation.foreign import kind_of  # only here, because it imports torch
+        from dltutor.observation.foreign import kind_of  # not at the top, because it imports torch
 
         raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}. Use str()")
     facts = {each.name: each for each in FACTS}
@@ -108,7 +108,7 @@ def explain(log: str) -> tuple[Match, ...]:
 
 @cache
 def messages() -> tuple[Message, ...]:
-    """Return all entries of messages.toml."""
+    """Return all entries in messages.toml."""
     content = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return tuple(
         Message(**{**entry, "causes": tuple(entry["causes"])})
@@ -137,15 +137,15 @@ def _search(log: str) -> Iterator[_Found]:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    # Pattern and log are in lower case, because a case-insensitive search is ten times slower.
+    # The pattern and log are in lower case, because a case-insensitive search is ten times slower.
     return re.compile(re.sub(r"\\.|[A-Z]+", _lower, text))
 
 
-# A pattern's words, between spaces that aren't in a class or a group.
+# Match a pattern's words, which are separated by spaces outside of classes and groups.
 _WORD: Final = re.compile(
     r"(?:\\.|\[[^\]]+\]|\((?:\\.|\((?:\\.|[^()\\])*\)|[^()\\])*\)| [?+]|[^\\\[( ])+"
 )
-_GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # also with parts of a word, as in "(pid(s) ...) "
+_GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # parts of words may touch the dots: "(pid(s) ...) "
 
 
 def _with_a_gap(words: list[str]) -> str:
@@ -161,10 +161,10 @@ def _with_a_gap(words: list[str]) -> str:
 
 
 def _lower(part: re.Match[str]) -> str:
-    return part[0] if part[0].startswith("\\") else part[0].lower()  # \S must not become \s
+    return part[0] if part[0].startswith("\\") else part[0].lower()  # so that \S doesn't become \s
 
 
-# A run of plain letters ends at a class, a sign, or a group, and before an optional part.
+# Match what ends a run of plain letters: a class, a sign, a group, or an optional part.
 _NOT_PLAIN: Final = re.compile(
     r"(?:\n|\\.|\.)(?:[?*+]|\{[^}]*\})?\??|(?:\0..\0|.)(?:[?*]|\{[^}]*\})\??|[+^$]"
 )
@@ -175,7 +175,7 @@ def anchor(text: str) -> str:
     """Return the longest plain piece that every match of a pattern contains, in lower case."""
     flat = re.sub(r"\\[.()\[\]{}|*+?$^]", lambda sign: f"\0{ord(sign[0][1]):02x}\0", text)
     while flat != (flat := re.sub(r"\[[^\]]*\]|\([^()]*\)", "\n", flat)):
-        pass  # from the innermost groups outward
+        pass  # each step removes the innermost groups
     pieces = re.split(_NOT_PLAIN, flat)
     whole = [re.sub(r"\0(..)\0", lambda sign: chr(int(sign[1], 16)), each) for each in pieces]
     return "" if "|" in flat else max(whole, key=len).lower()

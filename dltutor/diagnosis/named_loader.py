@@ -26,7 +26,7 @@ def find(target: str) -> Any:
 
     Args:
         target: `FILE.py:NAME` or `package.module:NAME`. Python looks for imports first in the
-            file's folder or, for a module, in the current one.
+            file's folder or, for a module, in the current folder.
 
     Raises:
         NoLoader: The target names no loader, or importing it failed.
@@ -79,7 +79,7 @@ def _from_file(path: Path) -> Any:
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
-    # Spawned workers import the module by this name, so use the file's name if it's free.
+    # Spawned workers import the module by this name, so use the file's name unless it's taken.
     name = path.stem if path.stem not in sys.modules else f"own_{path.stem}"
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
@@ -115,7 +115,7 @@ def attribute(target: str) -> Any:
     """Return what a name in a file or a module refers to, whatever it is.
 
     Args:
-        target: The same as for `find`.
+        target: `FILE.py:NAME` or `package.module:NAME`.
 
     Raises:
         NoLoader: There's no such name.

@@ -15,11 +15,11 @@ _ANYHOW: Final = "Your code raises an exception. It does so without workers, too
 
 
 def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
-    """Return the finding "raises", or [] if the loop didn't raise or another finding explains it.
+    """Return the finding "raises", or [] if there's no exception or another finding explains it.
 
     Args:
         evidence: The evidence from one examination.
-        others: The other findings.
+        others: The other findings, which may explain the exception.
     """
     run, alone = evidence.run, evidence.alone
     if run.end not in ("raised", "main died"):

@@ -1,4 +1,4 @@
-"""The doctor's report: a Diagnosis and its Findings, as text, HTML, or JSON."""
+"""Show the doctor's diagnosis as text, HTML, or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
-#: What no experiment on one machine can show, as every report says.
+#: What no experiment on one machine can test. Every report ends with it.
 UNSEEN: Final = "a GPU, several machines, and the network between them"
 
 
@@ -49,7 +49,7 @@ class Diagnosis:
 
     @property
     def title(self) -> str:
-        """The loader, and what's wrong with it."""
+        """A line that names the loader and says what's wrong with it."""
         workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
         method = f" by {self.parts.method}" if self.parts.method else ""
         count = len(self.findings)

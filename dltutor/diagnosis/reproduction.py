@@ -15,7 +15,7 @@ _PATIENCE: Final = 4  # how many times as long to wait if the workers hadn't eve
 def reproduce(
     failure: Failure, *, fixed: bool = False, workers: int = 2, start_method: str = "fork"
 ) -> Observation:
-    """Run the broken or the fixed case of a failure mode, and return what happened.
+    """Run the broken or the fixed case of a failure mode, and return an Observation of the run.
 
     If the failure mode needs limits or has to be isolated, it runs under `confine`.
 
@@ -49,7 +49,7 @@ def _observe(case: Case, deadline: float) -> Observation:
 
 
 def _still_starting(observation: Observation) -> bool:
-    # On a busy machine, a new interpreter takes a long time to start, which looks like a hang.
+    # On a busy machine, a new interpreter may start so slowly that it looks like a hang.
     return observation.end == "hung" and any(
         worker.exitcode is None and worker.stack is None for worker in observation.workers
     )

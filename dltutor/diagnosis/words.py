@@ -25,7 +25,7 @@ def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
     Args:
         some: How many things have a problem.
         looked: How many things the doctor looked at.
-        noun: The noun for one of these things.
+        noun: The singular noun for these things, such as "batch".
         ill: The verb phrase for things with a problem.
         well: The verb phrase for all things if none have a problem.
     """
@@ -36,7 +36,7 @@ def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
 
 
 def by_interpreter(what: str) -> tuple[str, str]:
-    """Return the cause and the fix of something that differs only between new interpreters."""
+    """Return the cause and the fix for something that differs only between new interpreters."""
     return (
         f"{what} depends on something that differs between new interpreters, such as `hash()` of a "
         "string, `id()`, or a set's order.",

@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
     from dltutor.observation.time_limits import deadline as time_limit
 
     began = time.monotonic()
-    with nothing_left():  # ends whatever the import starts
+    with nothing_left():  # ends any workers that the import starts
         try:
             with time_limit(chosen.deadline):
                 loader = find(chosen.loader)

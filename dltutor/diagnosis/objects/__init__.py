@@ -1,1 +1,1 @@
-"""Find the things that objects hold, the path to each, and a digest of its content."""
+"""Find the things that objects hold and the path to each, and compute digests of their content."""

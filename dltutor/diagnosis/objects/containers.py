@@ -27,8 +27,8 @@ from dltutor.observation.foreign import (
     module_of,
 )
 
-_MANY: Final = 2000  # elements that make a container large
-_FOLLOWED: Final = 2000  # elements in a large container whose pages to look at
+_MANY: Final = 2000  # a container with this many elements is large
+_FOLLOWED: Final = 2000  # about how many elements of a container to find the pages of
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
@@ -62,7 +62,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
             if _count(thing) >= _MANY:
                 found.append((path, _kind(thing), _count(thing), _pages(thing)))
         elif module_of(type(thing)).startswith("pandas."):
-            with suppress(Exception):  # for example, two columns have the same name
+            with suppress(Exception):  # two columns may have the same name
                 found += _columns(path, thing)
     return found
 
@@ -78,7 +78,7 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
 
 
 def own_share(pages: array[int]) -> float:
-    """Return the share of these pages that no other process has, or -1 if it isn't known."""
+    """Return the share of these pages that no other process maps, or -1 if it isn't known."""
     try:
         entries = os.open("/proc/self/pagemap", os.O_RDONLY)
     except OSError:
@@ -122,7 +122,7 @@ def _count(thing: Any) -> int:
 def _objects(thing: Any) -> bool:
     if not is_a(thing, np.ndarray):
         return False
-    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may override its attributes
+    plain = np.ndarray.view(thing, np.ndarray)  # a subclass may override `dtype` and `ndim`
     return plain.dtype == object and plain.ndim == 1
 
 
@@ -140,11 +140,8 @@ def _pages(thing: Any) -> array[int]:
     return pages or array("Q", [id(thing) // _PAGE])
 
 
-# What your code can reach
-
-
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield everything that the starts reach, even through defaults, classes, and modules."""
+    """Yield all that some things reach, even through default arguments, classes, and modules."""
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 

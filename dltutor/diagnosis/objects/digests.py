@@ -31,7 +31,7 @@ def digest(thing: Any) -> str:
 
 
 def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str, Any]]:
-    """Yield the innermost parts of nested lists, tuples, dicts, and dataclasses, with paths."""
+    """Yield the innermost parts of nested lists, tuples, dicts, and dataclasses, by path."""
     parts = None if depth == 0 else parts_of(thing)
     if parts is None:
         yield path, thing
@@ -81,8 +81,8 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
         count: The number of samples in the batch.
 
     Returns:
-        For each tensor, array, or list of strings in the batch, one digest per row. Empty if the
-        batch holds anything else, or if one of these has another number of rows.
+        For each tensor, array, or list of strings in the batch, one digest per row. The dict is
+        empty if the batch holds anything else, or if one of these doesn't have `count` rows.
     """
     found = {}
     for path, column in _columns(batch, count):
@@ -117,7 +117,7 @@ def rows(leaf: Any) -> int:
 def _columns(
     thing: Any, count: int, path: str = "", depth: int = _DEEP
 ) -> Iterator[tuple[str, Any]]:
-    # Yield each part that has one row per sample, or None for a part that hasn't, with paths.
+    # Yield each part's path, with the part if it has one row per sample, or else with None.
     if _are_strings(thing) and foreign.length(thing) == count:
         yield path, thing
     elif depth == 0 or (parts := parts_of(thing)) is None:
@@ -132,11 +132,11 @@ def _are_strings(thing: Any) -> bool:
 
 
 def _rows(leaf: Any) -> list[str]:
-    # Return a digest of each row. Hash the rows of one array, because a digest of each row takes
-    # longer, and a loop shouldn't have to wait for its batches.
+    # Return a digest of each row. Hash the rows of one numpy array if possible, because calling
+    # `digest` for each row is slower, and the loop has to wait for that.
     if is_a(leaf, list):
         return [digest(row) for row in leaf]
-    with suppress(Exception):  # a tensor that numpy can't hold
+    with suppress(Exception):  # numpy can't hold every tensor
         array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
         if array.dtype != object:
             kind = f"{array.dtype}{array.shape[1:]}".encode()
@@ -164,7 +164,7 @@ class _Content:
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Add a thing with its parts, or only the name of its class if reading the parts raises."""
+        """Add a thing with its parts, or only the name of its class if reading the parts fails."""
         self.left -= 1
         if self.left < 0:
             return
@@ -187,9 +187,9 @@ class _Content:
             for name, part in parts:
                 content.update(_name(name).encode(errors="replace"))
                 self.feed(part, depth - 1)
-        elif foreign.has(thing, "tobytes"):  # such as PIL's images
+        elif foreign.has(thing, "tobytes"):  # such as a PIL image
             content.update(thing.tobytes())
-        else:  # if pickling raises, `feed` takes only the class name
+        else:  # if pickling fails, `feed` hashes only the class name
             content.update(_pickled(thing))
 
 

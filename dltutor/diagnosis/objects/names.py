@@ -17,7 +17,7 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Return the things from which names start: the dataset, its functions, and your modules."""
+    """Return the objects at which names start: the loader's parts, and your modules' globals."""
     roots: list[Found] = []
     if subject is not None:
         roots += [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -40,7 +40,7 @@ def named(roots: Sequence[Found], wanted: Any) -> str:
 
 
 def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
-    """Yield what things and their classes hold, three levels deep.
+    """Yield what some objects and their classes hold, three levels deep.
 
     The loader's own parts come first, so that many globals in your modules don't crowd them out.
     """

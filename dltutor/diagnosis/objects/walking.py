@@ -39,7 +39,7 @@ class Found:
 
     Args:
         path: The path as code, such as `dataset.transform.rng` or `module.NAME`.
-        thing: What was found.
+        thing: The object that was found.
         holder: The object, module, or container that holds the thing. If None, `put` doesn't work.
         key: The thing's attribute name in the holder, or its key or position.
     """
@@ -72,7 +72,7 @@ def search(
     """Yield everything that some things reach, breadth first, each thing once.
 
     Args:
-        starts: Where to start.
+        starts: The things from which to start.
         inside: A function that returns what a thing holds.
         deep: How many levels to go below the starts.
         most: How many things to yield, at most. The search also stops after 3 s.
@@ -94,11 +94,8 @@ def search(
         count += 1
         yield found
         if depth:
-            with suppress(Exception):  # for example, a thread is changing a dict
+            with suppress(Exception):  # a thread may be changing a dict
                 waiting.extend((each, depth - 1) for each in inside(found))
-
-
-# What a dataset holds
 
 
 def walk(
@@ -168,20 +165,20 @@ def _modules(thing: Any) -> set[str]:
 
 
 def elements(found: Found) -> list[Found]:
-    """Return the first elements of a container."""
+    """Return the first elements of a container, with their paths."""
     path, thing = found.path, found.thing
     pairs = list(islice(foreign.elements(thing), _EACH))
     return [Found(f"{path}[{foreign.text(key)}]", each, thing, key) for key, each in pairs]
 
 
 def attributes(found: Found) -> list[Found]:
-    """Return the attributes of an object, including those in slots."""
+    """Return the attributes of an object, including slots, with their paths."""
     thing = found.thing
     found_here = attributes_of(thing)
     for cls in lineage(type(thing)):
         names = attributes_of(cls).get("__slots__", ())
         for name in (names,) if is_a(names, str) else names:
-            with suppress(Exception):  # the slot is empty
+            with suppress(Exception):  # a slot may be empty
                 found_here.setdefault(name, object.__getattribute__(thing, name))
     some = islice(found_here.items(), _ATTRIBUTES)
     return [Found(f"{found.path}.{name}", each, thing, name) for name, each in some]
@@ -192,6 +189,6 @@ def cells(function: types.FunctionType) -> list[tuple[str, Any]]:
     found = []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:
-        with suppress(ValueError):  # the cell is empty
+        with suppress(ValueError):  # a cell may be empty
             found.append((name, cell.cell_contents))
     return found

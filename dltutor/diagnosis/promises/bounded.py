@@ -51,7 +51,7 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
 
 
 def copied(evidence: Evidence) -> Iterator[Finding]:
-    """Find files that main maps into memory, but that each worker gets a copy of."""
+    """Find memory-mapped files that each worker gets its own copy of."""
     travel, parts = evidence.travel, evidence.parts
     if travel is None or parts.method not in ("spawn", "forkserver"):
         return
@@ -76,8 +76,8 @@ def grows(evidence: Evidence) -> Iterator[Finding]:
         return
     late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
     if min(late) < LATE:
-        return  # if one of these changes stops the growth, a failure mode explains it
-    # Either only new samples take memory, or every sample does.
+        return  # one of these changes stops the growth, so a failure mode explains it
+    # If workers also grow when samples repeat, every sample takes memory, not only new ones.
     again = memory.late_repeated >= memory.late_as_it_is / 2
     by = "even with the same samples again and again" if again else "only with new samples"
     yield Finding(

@@ -51,7 +51,7 @@ def threads(evidence: Evidence) -> Iterator[Finding]:
     workers, parts = evidence.leftover, evidence.parts
     if workers is None or len(workers.threads) < 3:
         return
-    _, *counts = workers.threads  # the loop's first run may start a pool
+    _, *counts = workers.threads  # leave out the first run, because it may start a thread pool
     steps = [after - before for before, after in pairwise(counts)]
     if min(steps) < 0 or sum(steps) < len(steps):
         return

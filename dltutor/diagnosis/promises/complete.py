@@ -165,7 +165,8 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 
 def epochs(evidence: Evidence) -> Iterator[Finding]:
     """Find a second epoch with far fewer samples or, for a stream, with some different ones."""
-    # If samples are random, all of them differ in the next epoch. If some are left out, few do.
+    # If samples are random, all of them differ in the next epoch. If each epoch leaves out a few,
+    # only those differ.
     run, parts = evidence.run, evidence.parts
     if not (run.well and run.finished[:2] == (True, True)):
         return

@@ -1,4 +1,4 @@
-"""Find epochs that don't end, or have nothing in them."""
+"""Find epochs that don't end, or that have no batches."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ENDED: Final = {
 }
 
 
-_LATE: Final = 3.0  # seconds; torch waits 5 for each worker, and healthy ones take 0.01 to 0.3
+_LATE: Final = 3.0  # seconds; torch waits 5 for a worker to exit, and healthy ones take 0.01 to 0.3
 
 
 def late(evidence: Evidence) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     if run.ending < run.first:
         return  # on a busy machine, an interpreter takes a long time to start and exit
     if alone is not None and alone.ending > run.ending / 2:
-        return  # without workers, the dataset or the loop takes that long, too
+        return  # even without workers, the dataset or the loop takes that long
     yield Finding(
         "shown",
         f"After the last batch, the loop waited {duration(run.ending)} until the epoch was over.",

@@ -57,7 +57,7 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
         return
     if parts.method not in ("", "fork"):
-        return  # nothing shows whether samples are random in a new interpreter
+        return  # the doctor doesn't know whether samples are random in a new interpreter
     apart = all(run.drawn[:2])
     first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
     if len(first) < _ENOUGH:
@@ -125,7 +125,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
 def _repeating(
     first: Sequence[str], second: Sequence[str], size: int, count: int
 ) -> tuple[int, int] | None:
-    # Return the worker of the second epoch, and the other worker of the first one that it repeats.
+    # Return a worker in the second epoch, and the other worker whose first epoch it repeats.
     if Counter(first) == Counter(second):
         return None  # both epochs have the same samples, perhaps from different workers
     before, after = (_by_worker(each, size, count) for each in (first, second))
@@ -139,7 +139,8 @@ def _repeating(
 
 
 def _by_worker(drawn: Sequence[str], size: int, count: int) -> list[tuple[str, ...]]:
-    # Use only the first half, because the workers take turns only until one runs out of batches.
+    # Return each worker's samples. Use only the first half of the epoch, because workers no longer
+    # take turns once one of them runs out of batches.
     batches = [drawn[at : at + size] for at in range(0, len(drawn), size)]
     batches = batches[: len(batches) // 2]
     return [tuple(chain(*batches[worker::count])) for worker in range(count)]
@@ -155,7 +156,7 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
         return  # the seed may decide only which samples are padded together
     if evidence.alone is None or once is None or again is None or not all(run.drawn[:2]):
         return
-    # A sample that holds a process's pid differs from run to run with the same seed, too.
+    # The same seed must repeat the samples, because a sample that holds a pid differs in every run.
     if not evidence.alone.lacks(once) or not again.covers(once):
         return
     if run.finished[:2] != (True, True):

@@ -15,20 +15,20 @@ _KB: Final = 1024
 _REREAD: Final = 3  # times the bytes of all files that the drawn samples are in
 _AS_MUCH: Final = 16  # times the bytes, or the seconds, that a sample takes
 _ENOUGH: Final = 24  # samples; fewer show nothing
-_BLOCKED: Final = 0.3  # of a worker's time, spent waiting in samples
+_BLOCKED: Final = 0.3  # share of a worker's time that it waits inside samples
 _COSTLY: Final = 0.001  # seconds for a sample, or for dealing out a batch
-_MOSTLY: Final = 0.35  # of a worker's time, spent at one line
+_MOSTLY: Final = 0.35  # share of a worker's time that it spends at one line
 _FIRST: Final = 4  # batches; a shorter run shows nothing
-_TIMES: Final = 2  # times as long as without workers; then the first batch is late
-_SHARE: Final = 0.4  # of the time between two batches, in which the sampler works
+_TIMES: Final = 2  # a first batch that takes this many times as long as without workers is late
+_SHARE: Final = 0.4  # share of the time between two batches that the sampler takes
 _REPEATED: Final = 1.6  # times the CPU seconds that a sample takes without workers
 _WAITED: Final = 0.4  # seconds that the loop waits in an epoch
-_ONE: Final = 0.3  # of that waiting, at most, for a single sample
+_ONE: Final = 0.3  # share of that waiting that a single sample may cause, at most
 # How much more of the time the average worker idles than the busiest one. With two workers, that's
 # a third if one of them has three times as much to do.
 _UNEVEN: Final = 0.3
-_SCATTERED: Final = 2.0  # times as long as in ascending order
-_DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
+_SCATTERED: Final = 2.0  # a sample takes this many times as long as in ascending order
+_DRAWING: Final = 0.1  # seconds that count if the sampler draws samples itself
 # Seconds by which the first batch is late. On a busy machine, forking two workers took 1.1 s.
 _LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds at the start of an epoch, for pickling or for the sampler
@@ -43,7 +43,7 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
     if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
         return
     if each < MB and samples.typical < _COSTLY:
-        return  # it isn't much, and the operating system has the files in memory
+        return  # reading so little is fast, because the operating system caches the files
     yield Finding(
         "shown",
         f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "
@@ -99,7 +99,7 @@ def pickled(evidence: Evidence) -> Iterator[Finding]:
 
 
 def dealing(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler that takes a long time, before the first batch or for each one."""
+    """Find a sampler that takes a long time, before the first batch or for each batch."""
     parts, samples = evidence.parts, evidence.samples
     if samples is None:
         return

@@ -86,7 +86,7 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that changes batches in place, and with them what the dataset keeps."""
+    """Find a loop that also changes what the dataset keeps when it changes a batch in place."""
     run, copied = evidence.run, evidence.copied
     if copied is None or not copied.well:
         return
@@ -244,7 +244,8 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     if alone is not None and reseeded is not None and not found.epoch:
         # If the loop itself sets the seed, a run with another seed shows nothing.
         by_loop = alone.state != "" and alone.state == reseeded.state
-        # A stream with the same samples in the same order has no random numbers in it.
+        # A stream without random numbers has the same order in both runs, so the doctor can compare
+        # unfinished epochs, too.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)
         if difference is not None and difference.unit == "samples" and not by_loop:
             return not difference.any
@@ -253,13 +254,15 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
 
 
 def _only_forked(evidence: Evidence) -> bool:
-    # Return whether forked workers deliver what main does. They're only tried if others don't.
+    # Return whether forked workers deliver main's samples. The doctor tries forked workers only if
+    # others don't deliver these samples.
     forked, alone = evidence.forked, evidence.alone
     return forked is not None and alone is not None and forked.covers(alone)
 
 
 def _random_in_workers(run: Measures) -> bool:
-    # If a dataset draws random numbers only in workers, epochs differ in most samples.
+    # Return whether most samples differ between epochs. They do if a dataset draws random numbers
+    # only in workers.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2

@@ -14,7 +14,7 @@ from dltutor.observation.signs import LATE
 State = Literal["kept", "broken", "not tested"]
 
 _LONG: Final = 60  # characters; a longer reason appears only once
-_FASTER: Final = 0.9  # times as long as without workers; less counts as faster
+_FASTER: Final = 0.9  # share of the time without workers; a batch that takes less is faster
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The rules, which say what evidence points to which failure mode, in one module for each promise.
+"""Say what evidence points to which failure mode, in one module of rules for each promise.
 
-A rule is a function with the name of its failure mode, and a docstring that says what shows the
-mode. A rule takes the Evidence from one examination, has no other access to the loader, and returns
-a Finding or None. A new failure mode needs a rule in the module of the promise that it breaks.
+A rule is a function with the name of its failure mode, and a docstring that says what shows it. A
+rule takes the Evidence from one examination, has no other access to the loader, and returns a
+Finding or None. A new failure mode needs a rule in the module for the promise that it breaks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
     """Return the rule for each failure mode, by name, in the order of the catalog.
 
     Args:
-        facts: The facts about all failure modes.
+        facts: The catalog's facts about all failure modes.
 
     Raises:
         TypeError: A failure mode has no rule, or a rule has no failure mode.

@@ -61,7 +61,7 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = 20.0  # MB; the course's case has 28, and lists of a few thousand strings have 15
+_MATTERS: Final = 20.0  # MB copied; 28 in the course's case, and 15 with a few thousand strings
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
@@ -95,7 +95,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     copied, frozen = memory.copied, memory.copied_frozen
     if memory.copied_in_loop >= 0:  # your loop may call gc.freeze() itself
         copied = min(copied, memory.copied_in_loop)
-    # A single automatic collection happens by chance.
+    # Require more copied MB after a single collection, because one may happen by chance.
     least = 10 if memory.collections > 1 else 32
     if not memory.collections or copied - frozen < least or frozen > copied / 2:
         return None
@@ -120,7 +120,7 @@ def growing_cache(evidence: Evidence) -> Finding | None:
     each = late / memory.late_samples
     kept = [path for path in memory.grown if path[3] is None]
     bounded = [path for path in memory.grown if path[3] is not None]
-    # If collecting garbage or returning free blocks helps, cycles or holes in the heap are why.
+    # If collecting garbage or returning free blocks helps, blame cycles or holes in the heap.
     if min(memory.late_collected, memory.late_returned) < 0.6 * late:
         return None
     renewed = 0 <= memory.late_repeated < 0.4 * late
@@ -158,7 +158,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     run, parts = evidence.run, evidence.parts
     if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
-    # A batch that arrives with more memory than it shows is a different failure mode.
+    # Count only what batches show, because larger storages are a different failure mode.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:
@@ -175,7 +175,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
 
 
 def _keeps_growing(evidence: Evidence) -> bool:
-    # A loop that keeps a few batches and then no more has a buffer, which is fine.
+    # Return False if the loop keeps a few batches and then no more, because it may have a buffer.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
     earlier = [count for at, count in counts if at <= 0.7 * batches]
@@ -203,11 +203,12 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
     )
 
 
-_ENOUGH: Final = 16  # samples from one worker; with fewer, growth looks like start-up
+_ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only start-up
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
-_LEVELED: Final = 0.5  # times the growth late in a worker's first epoch
+# A heap has leveled off if later epochs add less than this share of the first epoch's growth.
+_LEVELED: Final = 0.5
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
@@ -223,7 +224,7 @@ def heap_growth(evidence: Evidence) -> Finding | None:
     if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
         return None  # a sample needs that much, or growth levels off before it matters
     if 0 <= memory.later_epochs < _LEVELED * late:
-        return None  # in the next epochs, the same workers hardly grow
+        return None  # in later epochs, the same workers hardly grow
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Finding(

@@ -41,7 +41,7 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
     shares = evidence.shares
     forked = evidence.forked
     if forked is not None and evidence.alone is not None and forked.covers(evidence.alone):
-        return None  # what divides the stream differs between new interpreters
+        return None  # only new interpreters divide the stream in different ways
     if overlap := _overlap(evidence):
         return overlap
     if shares is None or not evidence.same_stream:
@@ -116,7 +116,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
             f"in `{evidence.parts.dataset}`, deal those out, and use `batch_size=None`.",
         )
     each = run.drawn[0] if run.drawn else ()
-    some_twice = len(set(each)) < len(each)  # a different failure mode
+    some_twice = len(set(each)) < len(each)  # repeated samples are a different failure mode
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Finding(
@@ -130,11 +130,11 @@ def lost_tail(evidence: Evidence) -> Finding | None:
     return None
 
 
-_WANTED: Final = 20  # with this many times the samples that `__len__` says, the limit is intended
+_WANTED: Final = 20  # if there are this many times as many samples, the limit is intended
 
 
 def wrong_length(evidence: Evidence) -> Finding | None:
-    """`__getitem__` has more or fewer samples than `__len__` says."""
+    """`__getitem__` returns more or fewer samples than `__len__` says."""
     ending = evidence.ending
     if ending is None or ending.end < 0 or ending.end == ending.length:
         return None

@@ -8,11 +8,11 @@ from dltutor.observation.texts import signal_name
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:
-    """Return what raises in main, too, if that's what ended the run, or None.
+    """Return the culprit if its exception in main is the one that ended the run, or None.
 
     Args:
         evidence: The evidence from one examination.
-        stages: What may have raised: "sample", "collate", or "sampler" (default: the first two).
+        stages: What may have raised it: "sample", "collate", "sampler" (default: the first two).
     """
     run, culprit = evidence.run, evidence.culprit
     if culprit is None or culprit.stage not in (stages or ("sample", "collate")):

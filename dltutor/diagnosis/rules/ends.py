@@ -12,7 +12,7 @@ from dltutor.diagnosis.rules.culprits import fate, how_many, raising
 
 
 def corrupt_images(evidence: Evidence) -> Finding | None:
-    """An image decoder raises, or a sample raises whose image is unreadable or has another mode."""
+    """An image decoder fails, or a sample fails whose image is unreadable or has another mode."""
     culprit = raising(evidence)
     if culprit is None:
         found = evidence.culprit
@@ -67,7 +67,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
         return None
-    # If torch can't even make its own exception, the error doesn't say that a worker raised.
+    # If torch can't even make its own exception, the error doesn't say that it's from a worker.
     found = culprit if culprit is not None and culprit.stage in ("sample", "collate") else None
     changed = found is not None and found.arrives not in ("", found.kind)
     lost = run.raised or (found.kind if found is not None and changed else "")
@@ -175,14 +175,14 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
-    # If no sample is known, something else may have killed the worker, such as SIGBUS from a full
-    # /dev/shm. Under forkserver, lost_cause is what's shown, because main doesn't learn the cause.
+    # If the last sample isn't known, something else may have killed the worker, such as SIGBUS from
+    # a full /dev/shm. Under forkserver, main can't learn the cause, so `lost_cause` is shown.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding("shown" if shown else "likely", said, parts.where)
 
 
 def _says_why(evidence: Evidence) -> bool:
-    # Return whether the worker called exit or raised, which says more than its exit code.
+    # Return whether an exit or an exception ended the worker. Either says more than an exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -190,7 +190,7 @@ def _says_why(evidence: Evidence) -> bool:
 
 
 def misleading_exit(evidence: Evidence) -> Finding | None:
-    """A sample exits, so the worker ends, and the loop gets an error about something else."""
+    """A sample calls exit, so the worker ends, and the loop gets an error about something else."""
     run, culprit = evidence.run, evidence.culprit
     if run.end not in ("worker died", "raised") or not evidence.parts.workers:
         return None
@@ -273,7 +273,7 @@ _MISSING: Final = re.compile(r"Can't get attribute '([\w.]+)' on <module '([\w.]
 
 
 def main_only_class(evidence: Evidence) -> Finding | None:
-    """A new interpreter couldn't find a name that the pickle refers to."""
+    """A worker in a new interpreter couldn't find a name that its pickle refers to."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
         return None
@@ -395,7 +395,7 @@ def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
         worker, line, _, path, _, _ = found
         inherited = path in waits.held
         if not inherited and (evidence.alone is None or not evidence.alone.well):
-            continue  # a lock that the same thread takes twice stops main, too
+            continue  # a lock that one thread takes twice also stops main
         when = "was already held when main forked the workers" if inherited else "was held"
         said = f"W{worker} was stuck at {line}. `{path}` {when}, and no worker thread held it."
         if waits is evidence.while_held:
@@ -444,7 +444,7 @@ def lost_thread(evidence: Evidence) -> Finding | None:
 
 
 def openmp_after_fork(evidence: Evidence) -> Finding | None:
-    """Workers are stuck in an operation that several threads share, but not with one thread."""
+    """Workers are stuck in an operation that threads share, but not with one thread per worker."""
     waits, alone = evidence.waits, evidence.one_thread
     if waits is None or waits.threads < 2 or alone is None or not alone.well:
         return None
@@ -464,5 +464,5 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:
-    """A worker that draws waits for matplotlib's lock, and goes on once the lock is free."""
+    """A worker that draws a plot waits for matplotlib's lock, and goes on once the lock is free."""
     return _lock_never_released(evidence, in_matplotlib=True)

@@ -44,7 +44,7 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
         return None
     for other in (evidence.sending, evidence.one_iterator):
         if other is not None and other.times > 2:
-            return None  # sending or new iterators make the workers slow instead
+            return None  # sending batches or making iterators slows the loader down
     with_workers, without = workerless.both
     batches = parts.batches or evidence.run.batches
     lost = (with_workers - without) * batches
@@ -66,7 +66,7 @@ def loader_per_step(evidence: Evidence) -> Finding | None:
     """The loop drops each iterator after a batch or two. Keeping one would be much faster."""
     run, steps = evidence.run, evidence.one_iterator
     if evidence.alone is not None and len(evidence.alone.passes) > len(run.passes):
-        run = evidence.alone  # that run saw more of the loop
+        run = evidence.alone  # the run without workers got further
     if steps is None or steps.times < 3:
         return None
     anew, kept = steps.both
@@ -112,7 +112,7 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
         return None
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # If the doctor counted threads and measured twice, one thread must only be about as fast.
+    # If the doctor counted threads and measured twice, one thread may even be a little slower.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None

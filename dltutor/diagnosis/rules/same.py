@@ -101,7 +101,7 @@ def reused_buffer(evidence: Evidence) -> Finding | None:
 def shared_file_offset(evidence: Evidence) -> Finding | None:
     """Two workers at once get wrong samples from a file that was open before they started."""
     handles = evidence.disturbed_by("file")
-    if handles is None or handles.lazy:  # then the failure mode is lazy_but_touched
+    if handles is None or handles.lazy:  # lazy_but_touched reports files opened on first use
         return None
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"

@@ -21,7 +21,7 @@ class Busiest:
     """A thread that counts the lines where it finds the thread that made it.
 
     Args:
-        file: Where to write findings now and then, because a worker may be killed, or None.
+        file: A file for the result so far, in case a worker is killed. If None, there's no file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -37,9 +37,9 @@ class Busiest:
         self._thread.start()
 
     def stop(self) -> tuple[str, float, float]:
-        """Stop looking, and return the same as `found`."""
+        """Stop looking, and return what `found` returns."""
         self._over.set()
-        self._thread.join()  # or the thread would count as one that samples leave behind
+        self._thread.join()  # otherwise, the thread would count as one that samples leave behind
         return self.found()
 
     def found(self) -> tuple[str, float, float]:
@@ -59,7 +59,7 @@ class Busiest:
         """Return the same as `found` for the thread with the busiest line in the folder's files."""
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
-            with suppress(ValueError):  # a worker is writing the file
+            with suppress(ValueError):  # a worker may be writing the file
                 line, share, inside = json.loads(each.read_text())
                 found.append((line, share, inside))
         return max(found, key=lambda each: each[1], default=("", 0.0, 0.0))

@@ -17,7 +17,7 @@ def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> Non
     """Change each tensor of a batch in the worker, and fork all workers from now on.
 
     Args:
-        subject: The loader.
+        subject: The loader whose batches to change.
         change: A function that takes a tensor and returns what to send instead.
     """
 
@@ -44,7 +44,7 @@ def _wrap(cls: Any, changed: Callable[[Any], Any]) -> None:
 
 
 class _InOrdinaryMemory:
-    """A collate function that believes it's in main.
+    """A wrapper that makes a collate function work as if it were in main.
 
     In a worker, torch's own collate function would make the batch in shared memory.
     """

@@ -24,27 +24,27 @@ class NoAnswer(Unanswered):
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
-    """Call a function in a fork of this process, then kill the fork and its children.
+    """Return what a function returns in a fork of this process, and kill the fork and its children.
 
     Args:
         work: A function that returns something that can be pickled.
         seconds: How many seconds the function may take.
 
     Raises:
-        NoAnswer: The function raised, died, or took longer.
+        NoAnswer: The function raised an exception, its process died, or it took longer.
     """
     return in_forks([work], seconds)[0]
 
 
 def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
-    """Call several functions at once, each in its own fork, as `in_fork` does.
+    """Call several functions at once, each in its own fork, and return their results in order.
 
     Args:
         works: Functions that return something that can be pickled.
         seconds: How many seconds the functions may take, all at once.
 
     Raises:
-        NoAnswer: One of the functions raised, died, or took longer.
+        NoAnswer: A function raised an exception, its process died, or it took longer.
     """
     until = time.monotonic() + seconds
     positions = own_files.positions()
@@ -54,7 +54,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
             begun.append(_begin(work))
         received = [_read(read, until) for _, read in begun]
     finally:
-        # Also end the forks' children, because these may hold what the next fork needs.
+        # Also end the forks' children, because these may hold a lock that the next fork needs.
         end(*(known(pid) for pid, _ in begun))
         own_files.put_back(positions)
     return [_answer(each) for each in received]

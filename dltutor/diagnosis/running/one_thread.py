@@ -29,7 +29,7 @@ def keep_to_one_thread(worker: int = 0) -> None:
     """
     own = torch.set_num_threads
     own(1)
-    for module in list(sys.modules.values()):  # any module may have imported the function
+    for module in list(sys.modules.values()):  # any module may have imported set_num_threads
         for name, thing in attributes_of(module).items():
             if thing is own:
                 with suppress(Exception):

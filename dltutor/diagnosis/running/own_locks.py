@@ -2,7 +2,7 @@
 
 Main, its forks, and their workers all use the same lock. A worker that's killed while it holds the
 lock never releases it, so the next run would wait forever, and so would your own training later. A
-process reaches such a lock through a `SemLock`, and initializing the `SemLock` again makes it
+process reaches such a lock through a `SemLock`, and initializing the `SemLock` again turns it into
 another lock (multiprocessing/synchronize.py in Python 3.11 to 3.14). A lock for spawned workers has
 a name in the operating system, which a copy would leave behind, so it isn't copied.
 """
@@ -18,10 +18,10 @@ from dltutor.observation.foreign import is_a
 
 
 class OwnLocks:
-    """The locks of a dataset, in a process that may replace them.
+    """The locks that a dataset holds, in an experiment's process, which may replace them.
 
     Args:
-        things: The dataset, and whatever else its workers get.
+        things: The dataset, and whatever else the workers get.
     """
 
     def __init__(self, *things: Any) -> None:

@@ -28,8 +28,8 @@ class Paces:
     """How long the loader takes as it is and with one change, alternating.
 
     Args:
-        as_is: Seconds as it is, in each turn.
-        changed: Seconds with the change, in each turn.
+        as_is: How many seconds the unchanged loader takes, in each turn.
+        changed: How many seconds the changed loader takes, in each turn.
         blocked: The share of the time that unchanged workers waited for something other than a
             processor, in the turn with the smallest share.
         line: The line where an unchanged worker was most of the time, or "" if that isn't known.
@@ -52,7 +52,7 @@ class Paces:
 
     @property
     def both(self) -> tuple[float, float]:
-        """The median seconds as it is, and with the change."""
+        """The median seconds for the unchanged loader, and for the changed one."""
         return _middle(self.as_is), _middle(self.changed)
 
     def __str__(self) -> str:
@@ -74,9 +74,9 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
     """Time the loader several times, as it is and with a change, alternating.
 
     Args:
-        as_is: A function that returns the seconds as it is, or None if there's nothing to measure.
-        changed: A function that returns the seconds with the change, or None.
-        seconds: The time for the experiment. Turns that don't fit are left out.
+        as_is: A function that times the unchanged loader and returns seconds, or None if it can't.
+        changed: A function that times the changed loader and returns seconds, or None if it can't.
+        seconds: Seconds for the experiment. If time runs out, there are fewer turns.
         turns: How many turns to time.
     """
     pairs: list[tuple[float, float]] = []
@@ -128,7 +128,7 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
     """Make an iterator for a loader, and end its workers after the block.
 
     Raises:
-        Unanswered: The loader raised in the block, for example because it fails only sometimes.
+        Unanswered: The loader raised an exception in the block, perhaps because it sometimes fails.
     """
     iterator = iter(loader)
     try:

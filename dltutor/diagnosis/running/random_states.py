@@ -1,7 +1,7 @@
 """Hold random generators in one state while a sample is drawn, so that samples can be compared.
 
 There are four sources: the global generators of torch, numpy, and Python, and the dataset's own. A
-source that's held starts each draw in the same state, and after the draw, it continues as before.
+source that's held starts each draw in the same state, and gets its old state back after the draw.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dltutor.diagnosis.objects.walking import walk
 from dltutor.observation.foreign import is_a
 
 SOURCES: Final = ("torch", "numpy", "random", "own")
-#: The sources' names in findings.
+#: What findings call these sources.
 SAID: Final = {
     "torch": "torch's global generator",
     "numpy": "numpy's global generator",
@@ -99,9 +99,9 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
 
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
-            class can't be changed, like list, nothing happens.
-        around: A function that gets the draw, which takes no arguments, and returns the sample. If
-            the draw raises, `around` raises the same exception.
+            class can't be changed, such as `list`, nothing happens.
+        around: A function that takes `draw`, which takes no arguments and draws the sample.
+            `around` returns the sample, or raises the exception that `draw` raised.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
@@ -120,7 +120,7 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
 
 
 def _around_calls(dataset: Any, own: Any, around: Callable[[Callable[[], Any]], Any]) -> Any:
-    inside = [False]  # __getitems__ may call __getitem__
+    inside = [False]  # don't wrap a draw twice if __getitems__ calls __getitem__
 
     def method(self: Any, index: Any) -> Any:
         if self is not dataset or inside[0]:
@@ -145,7 +145,7 @@ def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Itera
 
 
 def seed_all(seed: int = 0) -> None:
-    """Seed all global generators."""
+    """Seed all global random generators."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)

@@ -26,9 +26,9 @@ from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
-STARTING: Final = 14.0  # the same, if workers import torch first
-_NUMBERS: Final = 64  # numbers of a loop's result to keep
-_YOURS: Final = ("...", "your cell")  # how a frame's file starts if it isn't a library's
+STARTING: Final = 14.0  # the same, for workers that import torch first
+_NUMBERS: Final = 64  # how many numbers from a loop's result to keep
+_YOURS: Final = ("...", "your cell")  # how a frame's file name starts if the file is yours
 
 
 def run(
@@ -46,12 +46,12 @@ def run(
     """Run a subject's loader, and return what was measured.
 
     Args:
-        subject: The loader, and its loop.
-        seconds: After this time, the run ends at the next batch.
+        subject: The loader, with its training loop.
+        seconds: After how many seconds the run ends, at the next batch.
         patience: Seconds that may pass without a batch. If None, they depend on the start method
             and on how long samples take.
         content: Whether to take digests of what arrives.
-        epochs: How many epochs to run. If None, `subject.epochs`.
+        epochs: How many epochs to run. If None, run `subject.epochs`.
         own_loop: Whether to use a plain loop even if there's a training loop.
         copies: Whether to give the loop a copy of each batch.
         set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
@@ -62,7 +62,7 @@ def run(
     if patience is None:
         patience = PATIENCE
         if subject.method not in ("", "fork"):
-            patience = max(STARTING, subject.seconds / 2)  # more with a longer deadline
+            patience = max(STARTING, subject.seconds / 2)  # wait longer with a longer deadline
     patience = _patience(subject, patience)
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content, copies)
@@ -84,7 +84,7 @@ def run(
             try:
                 for epoch in range(epochs or subject.epochs):
                     if epoch and time.monotonic() > watch.until:
-                        raise Enough  # new workers would take longer than the time left
+                        raise Enough  # don't start new workers once time is up
                     if loop is None or own_loop:
                         plainly(loader, epoch)
                     else:
@@ -104,7 +104,7 @@ def run(
 
 
 def _patience(subject: Subject, patience: float) -> float:
-    # If samples take long, so do batches, and a long wait doesn't mean that the loader hangs.
+    # If samples take a long time, a long wait for a batch doesn't mean that the loader hangs.
     samples = subject.known.samples if subject.known is not None else None
     if subject.known is None or samples is None or not samples.looked:
         return patience
@@ -228,7 +228,7 @@ def _comparable(result: object) -> bool:
 def _numbers(result: object) -> tuple[float, ...]:
     found: list[float] = []
     for _, leaf in leaves(result):
-        with suppress(Exception):  # the leaf isn't a number
+        with suppress(Exception):  # not every leaf is a number
             found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
     return tuple(found[:_NUMBERS])
 

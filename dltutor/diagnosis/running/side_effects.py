@@ -1,4 +1,4 @@
-"""Find what drawing samples reads, opens, and leaves behind, and what exceptions it catches."""
+"""Find what drawing samples reads, opens, and leaves behind, and which exceptions it catches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return the fields `read`, `of_files`, and `opened` for Samples."""
+        """Return fields for Samples: bytes read, bytes in the files, and descriptors left open."""
         read = _read() - self._before
         now = self._descriptors()
         return {
@@ -53,7 +53,7 @@ class Reading:
         return found
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        # If a hook raises, so does `open`, and a path may be any object.
+        # A path may be any object. If this raised an exception, `open` would raise it, too.
         if event == "open":
             with suppress(Exception):
                 self._take(os.stat(given[0]))
@@ -82,7 +82,7 @@ def things_left() -> dict[str, int]:
 
 
 def temporary_files() -> int:
-    """Count your temporary files and folders, including those inside folders."""
+    """Count all temporary files and folders, except the instruments' and multiprocessing's own."""
     count = 0
     for folder, folders, files in os.walk(tempfile.gettempdir()):
         folders[:] = [each for each in folders if not each.startswith(_OTHERS)]

@@ -20,11 +20,11 @@ _hung: list[Any] = []  # iterators to keep, because freeing them waits seconds f
 
 
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
-    """Return a `worker_init_fn` that gives a forked worker what a real worker would have.
+    """Return a `worker_init_fn` that gives a forked worker what the loader's own workers get.
 
     Args:
-        subject: The loader, whose own `worker_init_fn` runs first, as in a real worker.
-        prepare: A function to call with the worker's number after the loader's own function.
+        subject: The loader, whose own `worker_init_fn` runs before `prepare`.
+        prepare: A function to call with the worker's number.
     """
     travels = subject.method in ("spawn", "forkserver")
     before = partial(_as_if_pickled, subject.dataset) if travels else None
@@ -47,7 +47,7 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
 
 
 def _as_if_pickled(dataset: Any, worker: int) -> None:
-    # A worker that isn't forked gets a pickled copy of the dataset.
+    # A worker that isn't forked gets a pickled copy of the dataset, so give this one such a copy.
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(dataset))
         dataset.__dict__.clear()
@@ -55,7 +55,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """Collate samples into the worker's number (-1 for main) and a digest."""
+    """Collate samples into the worker's number (-1 for main) and a digest of the samples."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
@@ -73,11 +73,11 @@ def small_loader(
     """Make a loader with batches of one sample.
 
     Args:
-        subject: The subject, whose dataset, worker_init_fn, and generator the loader uses.
+        subject: The loader under test, which provides dataset, worker_init_fn, and generator.
         prepare: A function to call in each worker after the user's own worker_init_fn.
         workers: How many workers to start.
         indices: The samples to draw, dealt out to the workers in turn, or None for a stream.
-        collate: The collate function.
+        collate: The collate function, which gets one sample in a list (default `tagged`).
         prefetch: How many samples each worker draws ahead.
         persistent: Whether the workers stay between epochs.
     """

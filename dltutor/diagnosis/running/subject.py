@@ -64,7 +64,7 @@ class Subject:
         loop: The training loop, or None if there's none.
         epochs: How many times the loop runs.
         seconds: How many seconds this experiment may take.
-        mark: A number that outlives this process.
+        mark: A number that tells the parent what this process was doing last.
         known: The evidence so far, or None if there's none.
         threads: The other threads in the process that forked this one.
         own_locks: The locks that the workers share, once `take_over` has replaced them.
@@ -105,7 +105,7 @@ class Subject:
         return _method_of(self.inner)
 
     def change(self, **settings: Any) -> None:
-        """Change settings of every DataLoader inside, even settings that torch protects.
+        """Change settings of every DataLoader in the loader, even settings that torch protects.
 
         Args:
             settings: Arguments to `DataLoader`, by name, and `method` for the start method.
@@ -125,7 +125,7 @@ class Subject:
                 each.multiprocessing_context = method
 
     def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
-        """Have each worker call a function when it starts. Only the last call of the method counts.
+        """Have each worker call a function when it starts, and undo earlier calls to `in_workers`.
 
         Args:
             after: A function to call with the worker's number after the user's worker_init_fn.
@@ -165,7 +165,7 @@ class Subject:
         return max(self.epochs, 2) if again else self.epochs
 
     def tell_dataset(self, epoch: int) -> None:
-        """Set the epoch of the dataset, as a training loop does."""
+        """Call the dataset's `set_epoch`, if it has one, as a training loop does."""
         if callable(set_epoch := attribute(self.dataset, "set_epoch")):
             set_epoch(epoch)
 
@@ -177,7 +177,7 @@ class Subject:
         """Return the indices of an epoch in the sampler's order, at most a thousand."""
         found: list[int] = []
         for each in self.dealer:
-            # A batch may also be an array or a generator.
+            # Don't require a list, because a batch may also be an array or a generator.
             batch = self.inner.batch_sampler is not None or is_a(each, (list, tuple))
             found += [*each] if batch else [each]
             if len(found) >= 1000:

@@ -41,7 +41,7 @@ class Watch:
     """A record of what a loader delivers while a loop runs.
 
     Args:
-        subject: The loader.
+        subject: The loader to watch.
         seconds: After how many seconds to end the run by raising Enough.
         content: Whether to take digests of batches and samples.
         copies: Whether the loop gets a copy of each batch.
@@ -54,7 +54,8 @@ class Watch:
         self.content = content
         self.copies = copies
         self.until = time.monotonic() + seconds
-        self.least = seconds / 2  # seconds after the first batch, because workers may start slowly
+        # Run at least this many seconds after the first batch, because workers may start slowly.
+        self.least = seconds / 2
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.fields: list[dict[str, list[str]]] = []
@@ -62,8 +63,8 @@ class Watch:
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
         self._last: dict[int, float] = {}  # when each iteration began or its last batch arrived
-        self._asked: dict[int, float] = {}  # when each iteration was last asked for a batch
-        self.ending = 0.0  # seconds between the last batch and the end of an iteration, at most
+        self._asked: dict[int, float] = {}  # when the loop last asked each iteration for a batch
+        self.ending = 0.0  # the most seconds between an iteration's last batch and its end
         self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0
@@ -77,7 +78,7 @@ class Watch:
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
         self.state = ""  # a digest of torch's global generator at the first iteration
         self.files: list[int] = []
-        # Temporary files and folders at the end of the first two finished iterations.
+        # How many temporary files and folders the first two finished iterations ended with.
         self.temporary: list[int] = []
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
@@ -105,14 +106,15 @@ class Watch:
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        with suppress(TypeError):  # an iterator without weak references serves one pass
+        # If the iterator allows no weak reference, nothing shows whether a loop restarts it.
+        with suppress(TypeError):
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
-        """Record one batch of an iteration.
+        """Record one batch from an iteration.
 
-        If `samples` is None, the batch's shape decides, which is enough to compare runs.
+        If `samples` is None, count them by the batch's shape. That's enough to compare runs.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -166,7 +168,7 @@ class Watch:
             or seen.keys() != fields.keys()
             or len(seen) * len(self.drawn[number]) > _PARTS
         ):
-            seen.clear()  # only whole samples can be compared
+            seen.clear()  # from now on, only whole samples are compared
         for path, parts in seen.items():
             parts += fields[path]
 
@@ -183,7 +185,7 @@ class Watch:
         if own > self.batch_bytes:
             self.batch_bytes = own
         self.storage_bytes = max(self.storage_bytes, size)
-        # Count what arrived three or more batches ago and is still referenced.
+        # Count memory that arrived three or more batches ago and that something still refers to.
         self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
         old = [each for each in self._memory.values() if each.batch < self.batches - 2]
         self.kept = max(self.kept, len({each.batch for each in old}))
@@ -191,7 +193,7 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # memory that batches share counts for the first
+                self._memory.setdefault(at, kept)  # if batches share it, the first one counts
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
@@ -216,7 +218,7 @@ class Watch:
 def idle_shares(
     waits: Sequence[tuple[float, Collection[int]]], workers: int
 ) -> tuple[tuple[float, float], ...]:
-    """Return the share of the waiting that each worker was idle, as [first half, second half].
+    """Return for what share of the waiting each worker was idle, as [first half, second half].
 
     Args:
         waits: For each batch, how many seconds the loop waited, and which workers were idle.
@@ -236,7 +238,7 @@ def idle_shares(
 
 
 def cores_of(pid: int) -> set[int]:
-    """Return the cores that a process (0 for this one) may use, or none if that isn't known."""
+    """Return the cores that a process (0 for this one) may use, or an empty set if unknown."""
     if sys.platform != "linux":
         return set()
     return os.sched_getaffinity(pid)

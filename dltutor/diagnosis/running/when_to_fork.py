@@ -33,7 +33,7 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait a moment for a lock to be held or for all to be free, and return whether it happened."""
+    """Wait until any lock is held or all are free, and return whether that happened in time."""
     until = time.monotonic() + WAITS
     while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:

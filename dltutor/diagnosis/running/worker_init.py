@@ -1,4 +1,4 @@
-"""Run code in each worker as it starts, which is how experiments get into workers."""
+"""Run an experiment's code in each worker as the worker starts."""
 
 from __future__ import annotations
 
