@@ -1,6 +1,7 @@
 """Define `budget()`, which shows how much a loader will hold in shared memory and in total.
 
-On its page, you change settings, see the predicted memory, and test the prediction.
+On the page that `budget()` returns, you change settings, see the predicted memory, and test the
+prediction.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dltutor.observation.budget.usage import room
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
-_MOST_WORKERS: Final = 8  # or the number of cores, if that's higher
+_MOST_WORKERS: Final = 8  # the highest num_workers to offer, or the number of cores if it's higher
 _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _IMAGE: Final = Settings.sample_bytes
@@ -94,7 +95,7 @@ class Budget:
 
     Attributes:
         prediction: The Prediction for the current settings.
-        trial: The last real run, or None.
+        trial: The last real run, or None before the first one.
     """
 
     def __init__(self, settings: Settings, own: Batch | None = None) -> None:
@@ -174,7 +175,7 @@ class Budget:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
-        # A saved notebook always shows the same words, so that you can compare notebooks.
+        # Put the same words into every saved notebook, so that you can compare notebooks.
         return {**shown, "text/plain": _SAVED}
 
     def _changed(self, _: object) -> None:

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 class Chart(anywidget.AnyWidget):
-    """A chart of a Recorder's samples, whose `add` is the Recorder's listener.
+    """A live chart of a Recorder's samples. The chart's `add` is a listener for the Recorder.
 
     Args:
         title: The name of the run.
@@ -75,11 +75,11 @@ class Chart(anywidget.AnyWidget):
         self._gone: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # A saved notebook always shows the same words, so that you can compare notebooks.
+        # Put the same words into every saved notebook, so that you can compare notebooks.
         return "Live chart of memory by process. It moves while the notebook runs."
 
     def add(self, moment: Moment) -> None:
-        """Send one more moment to the browser. The Recorder calls this in its thread.
+        """Send one more moment to the browser. The Recorder calls `add` in the Recorder's thread.
 
         Skip a moment in which a process without a name appears, because most often the process is
         a worker and has its name in the next moment.
@@ -149,7 +149,7 @@ def thinned(rows: list[Row], window: float) -> list[Row]:
     """Return fewer rows, including the last row.
 
     Args:
-        rows: All rows.
+        rows: The chart's rows, oldest first.
         window: How many seconds to keep, up to the last row. If 0, merge every two rows instead.
     """
     if window:

@@ -21,7 +21,7 @@ class Screen:
 
     Args:
         title: The name of the run.
-        options: Other arguments for Chart.
+        options: More keyword arguments for Chart, such as `window`.
     """
 
     def __init__(self, title: str, **options: Any) -> None:

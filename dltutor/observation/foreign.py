@@ -2,8 +2,8 @@
 
 `isinstance` reads an object's `__class__`, which raises for a dead `weakref.proxy`. `vars`,
 `getattr`, and `len` call methods that the object's class defines, and these methods may raise,
-recurse, or change the object. The functions here read what the interpreter itself stores. If only
-the object has the answer and the object raises, the functions return "unknown".
+recurse, or change the object. The functions here read what the interpreter itself stores. If they
+have to call the object and it raises, they return a default, such as None.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def elements(thing: object) -> Iterator[tuple[Any, Any]]:
     if kind is None:
         return _items(thing) if is_a(thing, Mapping) else iter(())
     if kind is dict:
-        return iter(dict.items(thing))  # type: ignore[arg-type]  # it is one
+        return iter(dict.items(thing))  # type: ignore[arg-type]  # `thing` is a dict
     found: Iterable[Any] = kind.__iter__(thing)
     return enumerate(found)
 
@@ -109,7 +109,7 @@ def length(thing: object) -> int | None:
 def number(thing: object) -> int | float | None:
     """Return an `int` or a `float`, even from a subclass, as a plain number, or else None."""
     if is_a(thing, int):
-        return int.__index__(thing)  # type: ignore[arg-type]  # it is one
+        return int.__index__(thing)  # type: ignore[arg-type]  # `thing` is an int
     return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]
 
 

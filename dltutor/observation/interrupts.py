@@ -47,7 +47,7 @@ class Interrupts:
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        # If you press Stop twice, the second interrupt gets through even in plumbing.
+        # If you press Stop twice, the second interrupt gets through even while main passes batches.
         if self._holding or (not self._pending and in_plumbing(frame)):
             self._pending = True
         elif callable(self._handler):

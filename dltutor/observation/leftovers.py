@@ -1,4 +1,4 @@
-"""Leave everything as it was: processes, shared memory, signal handlers, random states."""
+"""Restore what a run changes: processes, shared memory, signal handlers, random states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tr
 
 @dataclass
 class Started:
-    """What a block started.
+    """The processes and iterators that a block started, which the block registers here.
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.

@@ -36,9 +36,9 @@ def observe(
     """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: The loader. This and the next three arguments are as in `dltutor.observe`.
-        deadline: The deadline, in seconds.
-        consume: The training loop.
+        loader: A DataLoader or a wrapper. `dltutor.observe` says more about these four arguments.
+        deadline: Seconds after which `observe` stops the run and reports it as "hung".
+        consume: The training loop, as a function that takes the loader.
         epochs: How many times the loop runs.
         memory: How often to read USS and PSS, which takes time from the workers. "often" is twice a
             second at first (see `Recorder`).

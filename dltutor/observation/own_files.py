@@ -30,7 +30,7 @@ def positions() -> dict[int, int]:
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
     for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # listdir has closed the descriptor, or it has no position
+        with suppress(OSError):  # listdir's own descriptor is closed by now, or there's no position
             status = os.fstat(descriptor)
             written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
             log = written or any(os.path.samestat(status, each) for each in printed)

@@ -77,16 +77,16 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What happened when `observe` or `confine` ran a loader.
+    """The record of a run in `observe` or `confine`.
 
     Args:
         end: How the run ended. "hung" means that `observe` or `confine` stopped the run at its
             deadline. Only `confine` reports "main died".
         deadline: The deadline, in seconds.
         batches: How many batches reached the loop.
-        samples: How many samples the sampler dealt out for those batches, or None if unknown, as
-            for a stream whose batches don't show the number, or a wrapper whose batches differ from
-            its loader's batches.
+        samples: How many samples the sampler dealt out for those batches, or None if unknown, for
+            example because a stream's batches don't show the number, or because a wrapper's batches
+            differ from its loader's batches.
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.
@@ -101,7 +101,7 @@ class Observation:
         timeline: Memory, descriptors, and shared memory over time.
         result: What the training loop returned, or None if it didn't finish.
         confinement: The limits that `confine` set, or None.
-        failed_loader: The name of the loader whose worker raised, as in Worker, or "" if there is
+        failed_loader: The name of the loader whose worker raised (see Worker), or "" if there is
             only one loader.
         expected: How many samples `len(dataset)` promises for all epochs, or None if unknown,
             because the loop left an epoch early, the loader has `drop_last`, or the sampler doesn't

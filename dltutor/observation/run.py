@@ -72,8 +72,8 @@ class Run:
         self._inner = loaders.inner_loaders(loader)
         self._counted: list[Counted] = []
         self._iterators: dict[int, tuple[str, Any]] = {}  # id -> loader's name, iterator
-        self._arrived = 0  # batches from these iterators
-        self._samples: int | None = 0  # samples in those batches
+        self._arrived = 0  # batches that arrived from `_iterators`
+        self._samples: int | None = 0  # samples in the batches that arrived from `_iterators`
 
     @contextmanager
     def instrumented(self) -> Iterator[None]:
@@ -124,7 +124,7 @@ class Run:
         return any(_exit_code(process) is not None for process in processes)
 
     def waits_for_dead_worker(self) -> bool:
-        """Return whether torch still expects a batch from a dead worker (it checks every 5 s)."""
+        """Return whether torch expects a batch from a dead worker (torch checks every 5 s)."""
         last = self._last().values()
         expected = [each for one in last for each in torch_internals.unfinished_workers(one)]
         return any(_exit_code(process) is not None for process in expected)
@@ -184,7 +184,7 @@ class Run:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # A wrapper without any loader yet makes loaders as it runs, so any loader is the wrapper's.
+        # A wrapper without a loader makes loaders as it runs, so count any loader as the wrapper's.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""

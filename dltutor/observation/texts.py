@@ -34,7 +34,7 @@ def fate(exitcode: int | None) -> str:
 
 
 def said(kind: str, message: str) -> str:
-    """Return an exception's type and message, as at the end of a traceback.
+    """Return an exception's type and message, such as "ValueError: no such file".
 
     If a worker raised the exception, return the type and message of the worker's exception, without
     pickle's notes, which `notes_in` returns.

@@ -149,7 +149,7 @@ def how_many_workers(
 class _Measured:
     batches: int
     samples: int | None
-    seconds: float  # for these batches
+    seconds: float  # how long these batches took
     start: float  # seconds until each worker had delivered a batch
 
 
@@ -257,7 +257,7 @@ def _run(
             in_it = iterator.samples
             samples = None if samples is None or in_it is None else samples + in_it
             work(batch)
-            if came % each == 0 or not number:  # only after a batch from each worker
+            if came % each == 0 or not number:  # measure after a batch from each worker
                 seconds = time.perf_counter() - warm
                 measured = _Measured(came, samples, max(seconds, 1e-9), start)
                 if came >= max(batches, _ROUNDS * each) or seconds > slice_:

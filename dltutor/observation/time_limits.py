@@ -34,7 +34,7 @@ def check_main_thread(call: str, why: str) -> None:
 
     Args:
         call: The call to check, such as "observe()".
-        why: What works only in the main thread, as the end of a sentence.
+        why: What works only in the main thread, as the words after "only there can".
     """
     here = threading.current_thread()
     if here is not threading.main_thread():

@@ -42,7 +42,7 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
             that are forked in the block don't call `make`.
     """
     main = os.getpid()
-    making: list[DataLoader[Any]] = []  # a class may ask its base class to make the iterator
+    making: list[DataLoader[Any]] = []  # to call `make` only once if a class calls its base class
 
     def by_way_of_make(own: Callable[[DataLoader[Any]], Any]) -> Callable[[DataLoader[Any]], Any]:
         def _get_iterator(self: DataLoader[Any]) -> Any:
@@ -61,7 +61,7 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
 
 
 class _Dealt:
-    """How many samples the sampler dealt out for each of an iterator's batches.
+    """A record of how many samples the sampler dealt out for each of an iterator's batches.
 
     Attributes:
         ahead: torch's number for a batch that torch has requested and that hasn't arrived -> how
@@ -119,7 +119,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
                 dealt.pop_arrived(self)  # an error arrived instead of the batch
                 raise
             sizes = dealt.pop_arrived(self)
-            if sizes and os.getpid() == main:  # otherwise the base class's method has done so
+            if sizes and os.getpid() == main:  # without sizes, the base class has reported it
                 dealt.last = _samples_in(self, batch, sizes[0])
                 arrived(self)
             return batch
@@ -134,8 +134,8 @@ def samples(iterator: Any) -> int | None:
     """Return how many samples the last batch from a loader's iterator was made of.
 
     Returns:
-        How many samples the sampler dealt out for the batch, or None for a batch from before
-        `arrivals`, an iterator that isn't torch's, or a stream whose batch doesn't show the number.
+        How many samples the sampler dealt out for the batch, or None for a batch that arrived
+        outside `arrivals`, an iterator that isn't torch's, or a stream whose batch doesn't show it.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -146,7 +146,7 @@ def _samples_of(iterator: Any, index: Any) -> int | None:
         return len(index) if isinstance(index, list) else 1
     try:
         return len(index)
-    except TypeError:  # a generator of indices, which works without workers
+    except TypeError:  # the sampler yields generators, which only works without workers
         return None
 
 
@@ -232,7 +232,7 @@ def forget_workers(iterator: Any) -> None:
 def idle_workers(iterator: Any) -> set[int]:
     """Return the numbers of the workers that have delivered all batches that torch requested.
 
-    A batch that hasn't arrived is a task of the iterator that has only the worker's number.
+    While a batch hasn't arrived, the iterator's task for the batch has only the worker's number.
     """
     tasks = getattr(iterator, "_task_info", {}).values()
     return {*range(len(workers_of(iterator)))} - {task[0] for task in tasks if len(task) == 1}
@@ -299,10 +299,10 @@ def sigchld() -> tuple[Any, bool]:
 
 
 def restore_sigchld(before: tuple[Any, bool]) -> None:
-    """Restore what `sigchld` returned.
+    """Restore the SIGCHLD handler and torch's flag, in the form that `sigchld` returns.
 
-    This includes torch's flag, because torch installs its handler only once in a process, and later
-    loaders need the handler.
+    Restore the flag because torch installs its handler only once in a process, and later loaders
+    need the handler.
     """
     handler, installed = before
     if signal.getsignal(signal.SIGCHLD) is not handler:

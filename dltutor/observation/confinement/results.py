@@ -28,7 +28,7 @@ from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
 from dltutor.tables import size
 
-_PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a kill
+_PID: Final = re.compile(r"(?<=process )\d+")  # finds the pid in the kernel log's line about a kill
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows that an Observation shows, which are the same on every run."""
+        """Return the labels and texts that an Observation shows, the same on every run."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))
@@ -76,7 +76,7 @@ class Confinement:
         lines = [f"OOM kills, by the cgroup's own count: {self.oom_kills}"]
         if self.oom_kills and self.kernel_log is None:
             lines.append("this process may not read the kernel's log")
-        # Drop the sizes after the name, because they differ from run to run.
+        # Drop the sizes after the process's name, because they differ from run to run.
         return lines + [re.sub(r"\).*", ")", line) for line in self.kernel_log or ()]
 
 
@@ -112,7 +112,7 @@ def timeline_of(
 
     Args:
         moments: The moments, in chronological order.
-        notes: What is missing in the chart.
+        notes: Sentences about what is missing in the chart.
         limits: The limits on memory.
     """
     roles = dict.fromkeys(role for moment in moments for role in moment.processes)
@@ -245,7 +245,7 @@ def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline
 
 
 def _moments(folder: Path) -> Iterator[Moment]:
-    # The last moment in the file may be cut off, because main died while writing it.
+    # The last moment in the file is cut off if main died while writing it.
     with (
         suppress(OSError, EOFError, pickle.UnpicklingError),
         (folder / "moments").open("rb") as file,

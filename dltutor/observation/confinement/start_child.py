@@ -1,4 +1,4 @@
-"""Start a child interpreter under limits, which it sets on itself between `fork` and `exec`."""
+"""Start a child interpreter, which sets limits on itself between `fork` and `exec`."""
 
 from __future__ import annotations
 

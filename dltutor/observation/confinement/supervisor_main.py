@@ -28,7 +28,7 @@ from dltutor.system.kernel_log import KernelLog
 from dltutor.system.process_memory import reader
 from dltutor.system.processes import adopt_orphans, end_descendants
 
-_TICK: Final = 0.05  # seconds between two checks
+_TICK: Final = 0.05  # seconds between two checks on the child and the caller
 _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
@@ -72,7 +72,7 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        # When the caller ends, our input closes a moment before the caller stops being our parent.
+        # A caller that ends closes our input a moment before it stops being our parent. Check both.
         if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))

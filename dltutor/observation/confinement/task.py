@@ -9,20 +9,21 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: What to add to each worker's oom_score_adj: 1000 adds the whole memory limit to its size.
+#: How much to add to each worker's oom_score_adj. 1000 counts like the whole memory limit.
 FIRST_CHOICE: Final = 1000
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task for the supervisor.
+    """A child to run, with its limits, as a task for the supervisor.
 
     Args:
         argv: The child's command line.
         folder: The folder for everything that the child and its workers write.
         seconds: How many seconds the child may run before it makes the file `observing`, or in
             total if it doesn't make that file.
-        seconds_observing: How many seconds the child may run after that, or None without that file.
+        seconds_observing: How many seconds the child may run after it has made `observing`, or None
+            if it doesn't make that file.
         memory: The memory limit in bytes, or None.
         shm: The size of the child's own `/dev/shm` in bytes, or None.
         open_files: The limit on descriptors, or None.
@@ -44,7 +45,7 @@ class Task:
 
 @dataclass
 class Report:
-    """What happened to the child.
+    """The supervisor's report on what happened to the child.
 
     Args:
         pid: The child's pid.

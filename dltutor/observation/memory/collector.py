@@ -118,7 +118,7 @@ class Collector:
         )
 
     def _settled(self, row: int, living: dict[_Process, int]) -> tuple[float, dict[str, int]]:
-        # Corrected rows begin after the last start or end of a process, so all processes existed.
+        # No correction goes back beyond the start or end of a process, so each process has the row.
         by_role: dict[str, int] = {}
         for process, pid in living.items():
             estimate, place = self._estimates.of[process], row - process.first

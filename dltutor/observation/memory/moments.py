@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One process, or all with one role, at one moment. Sizes are in bytes, or None if unknown.
+    """The figures of one process, or of all with one role, at one moment (in bytes, or None).
 
     Args:
         rss: Resident memory, with shared pages counted in full.

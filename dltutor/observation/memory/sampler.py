@@ -156,9 +156,9 @@ class Parent:
         return not self.alive()
 
     def wait(self, seconds: float) -> str:
-        """Return the parent's message within `seconds`, which is "now", "end", or "" for none.
+        """Wait for a message from the parent, and return "now", "end", or "" if there is none.
 
-        "gone" means that the parent has ended or closed our input.
+        Return "gone" if the parent has ended or closed our input. Wait `seconds`, or 1 s at most.
         """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
