@@ -17,7 +17,7 @@ from dltutor.tables import MB, size
 _MOST_LAYERS: Final = 8  # if there are more workers, they share one layer
 _NEAR: Final = 0.5  # draw the limit if more than this part of the limit is in use
 _ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
-_LINE: Final = 0.075  # the height of a label, as a part of the axes' height
+_LINE: Final = 0.075  # the height of a label, as a fraction of the axes' height
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 _MOST_ROWS: Final = 400  # rows to keep for a view that opens late
-_RESENT: Final = (4, 16)  # rows after which to send all, in case the browser wasn't ready at first
+_RESENT: Final = (4, 16)  # row counts at which to send all rows again, in case some got lost
 
 Row = dict[str, Any]
 

@@ -16,7 +16,7 @@ from dltutor.observation.observing import check_arguments
 from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
-_MONITORED: Final = 180.0  # seconds that a monitor shows
+_MONITORED: Final = 180.0  # how many seconds a monitor's chart shows
 _MONITOR_PERIOD: Final = 0.5  # seconds between samples, long because a monitor may run all day
 
 

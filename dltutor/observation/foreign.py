@@ -33,13 +33,13 @@ def is_a(thing: object, kinds: type | tuple[type, ...]) -> bool:
 
 
 def kind_of(thing: object) -> str:
-    """Return the name of an object's class, even if its metaclass overrides the name."""
+    """Return the name of an object's class, even if the metaclass overrides `__name__`."""
     name: str = _OF_CLASSES["__name__"].__get__(type(thing))
     return name
 
 
 def lineage(cls: type) -> tuple[type, ...]:
-    """Return the classes in a class's MRO, even if its metaclass overrides it."""
+    """Return the classes in a class's MRO, even if the metaclass overrides `__mro__`."""
     found: tuple[type, ...] = _OF_CLASSES["__mro__"].__get__(cls)
     return found
 

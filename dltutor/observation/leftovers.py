@@ -29,7 +29,7 @@ from dltutor.system.processes import Process, descendants, end, has_name, is_run
 # themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # seconds for processes that outlive their worker to end
+_LEAVING: Final = 1.0  # seconds that processes have to end after their worker has ended
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
 
 
@@ -66,7 +66,7 @@ class Started:
             self._own(worker.pid)
 
     def own_started(self, error: BaseException) -> None:
-        """Register the workers that an iterator had started before its start raised."""
+        """Register the workers that an iterator had started when `error` interrupted the start."""
         self.own(torch_internals.iterator_in(error))
         self._own(torch_internals.starting_pid(error))
 
@@ -109,7 +109,7 @@ def nothing_left() -> Iterator[Started]:
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
         if not had_server and not descendants(server._forkserver_pid or 0):
             server._stop()
-        # In a process that multiprocessing spawned, the tracker is the parent's, and has no pid.
+        # If multiprocessing spawned this process, the tracker is our parent's, and its pid is None.
         if not had_tracker and tracker._pid is not None and not _serves(tracker):
             tracker._stop()
         torch.multiprocessing.set_sharing_strategy(strategy)

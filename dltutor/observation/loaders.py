@@ -61,7 +61,7 @@ def length(loader: DataLoader[Any]) -> int | None:
     if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
         return None
     try:
-        whole = len(loader.dataset)  # type: ignore[arg-type]  # it may have no length
+        whole = len(loader.dataset)  # type: ignore[arg-type]  # the dataset may have no length
         stream = is_a(loader.dataset, IterableDataset)
         return whole if stream or len(loader.sampler) == whole else None  # type: ignore[arg-type]
     except Exception:  # the learner's dataset and sampler may raise anything

@@ -106,7 +106,7 @@ def _write_down(
 ) -> Observation:
     hung = is_a(error, DeadlinePassed)
     failed = errors.read(error) if error is not None else errors.NOTHING
-    if hung:  # the alarm is ours, so keep only where it interrupted the loop
+    if hung:  # our own alarm ended the loop, so keep only where the loop was
         failed = replace(errors.NOTHING, traceback=failed.traceback)
     end: End = "hung" if hung else "raised" if error is not None else "finished"
     if (

@@ -22,7 +22,7 @@ import torch
 from dltutor.observation.stacks import answer_when_asked
 from dltutor.system import processes
 
-_FILE: Final = 512 << 20  # the most bytes in one file
+_FILE: Final = 512 << 20  # the most bytes that sandboxed code may write to one file
 
 
 class Folders(NamedTuple):

@@ -257,7 +257,7 @@ def _run(
             in_it = iterator.samples
             samples = None if samples is None or in_it is None else samples + in_it
             work(batch)
-            if came % each == 0 or not number:  # measure after a batch from each worker
+            if came % each == 0 or not number:  # after equally many batches from each worker
                 seconds = time.perf_counter() - warm
                 measured = _Measured(came, samples, max(seconds, 1e-9), start)
                 if came >= max(batches, _ROUNDS * each) or seconds > slice_:

@@ -119,7 +119,8 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
                 dealt.pop_arrived(self)  # an error arrived instead of the batch
                 raise
             sizes = dealt.pop_arrived(self)
-            if sizes and os.getpid() == main:  # without sizes, the base class has reported it
+            # If a subclass's method calls the base class's, only the inner call finds a size.
+            if sizes and os.getpid() == main:
                 dealt.last = _samples_in(self, batch, sizes[0])
                 arrived(self)
             return batch
@@ -153,7 +154,7 @@ def _samples_of(iterator: Any, index: Any) -> int | None:
 def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
     if iterator._dataset_kind == _DatasetKind.Map:
         return asked
-    # A stream may end in the middle of a batch, and its items may be batches already.
+    # A stream's last batch may be smaller than torch asked for, unless torch drops such a batch.
     if iterator._auto_collation and (asked == 1 or iterator._drop_last):
         return asked
     made_by_torch = iterator._auto_collation and iterator._collate_fn is default_collate
@@ -207,7 +208,7 @@ def kept_iterator(loader: DataLoader[Any]) -> Any:
 def drop_kept_iterator(loader: DataLoader[Any]) -> None:
     """Have a loader make a new iterator for its next epoch."""
     loader._iterator = None
-    if hasattr(loader, "_initial_iter_for_state_dict"):  # torchdata would reuse its iterator
+    if hasattr(loader, "_initial_iter_for_state_dict"):  # or torchdata reuses its first iterator
         loader._initial_iter_for_state_dict = False
 
 

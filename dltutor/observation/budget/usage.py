@@ -11,7 +11,7 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # the part of the free memory that a loader may use, and of the free /dev/shm
+_SAFE: Final = 0.75  # the part of the free memory, and of the free /dev/shm, that is safe to use
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """The sum of processes and batches. PSS alone misses batches that wait in a queue."""
+        """The processes' memory and the batches, because PSS misses batches that are in a queue."""
         return self.processes + (self.shared or 0)
 
 

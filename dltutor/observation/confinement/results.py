@@ -1,7 +1,7 @@
 """Put together a confined run's results.
 
-The results are the child's Observation, or else an Observation from outside, and the Confinement,
-which holds the limits and the evidence for them.
+The results are an Observation and a Confinement, which holds the limits and the evidence for them.
+If the child left no Observation, we make one from what we saw of the child from outside.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Confinement:
 def observation_of(
     task: Task, report: Report, deadline: float, recorded: Timeline | None = None
 ) -> Observation:
-    """Return the child's Observation, or else an Observation from outside.
+    """Return the child's Observation, or one made from outside if the child left none.
 
     Args:
         task: The task, whose folder holds everything that the child wrote.

@@ -108,7 +108,7 @@ class Recorder:
         try:
             self._start_helper()
             self._reader.start()
-        except (OSError, RuntimeError) as error:  # a limit on descriptors, processes, or threads
+        except (OSError, RuntimeError) as error:  # we're out of descriptors, processes, or threads
             self._notes.append(f"the memory sampler couldn't be started: {error}")
             self._end_helper()
         except BaseException:

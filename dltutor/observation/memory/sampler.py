@@ -30,7 +30,7 @@ else:
 
 _SOON = 0.05  # the fewest seconds between two samples on request
 _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
-_AT_ONCE = 0.02  # the most seconds that the sampler can save up for full samples, and starts with
+_AT_ONCE = 0.02  # the most seconds that the sampler can save for full samples, and what it starts with
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
 _EARLY_BUDGET = 0.15  # part of a core, enough for two readings a second even if each takes 60 ms
 _AWAKE = 1.0  # seconds between two checks that the parent is still alive
@@ -244,8 +244,8 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
 
 
 def _clean_up(mark: int, folder: str) -> None:
-    # The observed process was killed, so no other process can do this. Import these modules only
-    # here, because importing them would double the time that the helper takes to start.
+    # The observed process was killed, so it can't clean up. Import these modules only here, because
+    # importing them would double the time that the helper takes to start.
     import shutil
 
     from dltutor.system import processes
