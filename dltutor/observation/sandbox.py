@@ -113,7 +113,7 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
-        folder = tempfile.mkdtemp(prefix="dlt-")  # short, because Linux limits the length of socket paths
+        folder = tempfile.mkdtemp(prefix="dlt-")  # short, because a socket's path can't be long
         folders = Folders(folder, temporary or folder, own_folder)
         run = _Run(work, folders, at_most, announce, MEMORY if memory is None else memory)
         try:
@@ -174,7 +174,7 @@ class _Run:
     guard: processes.Process = field(init=False)
     ends: tuple[int, ...] = ()  # our ends of three pipes: messages, exit status, output
     positions: dict[int, int] = field(init=False)  # descriptor -> position in its file at the fork
-    shared: list[int] = field(default_factory=list)  # descriptors whose positions the forks share with us
+    shared: list[int] = field(default_factory=list)  # descriptors whose positions are still shared
     until: float = 0.0
     rss_at_last_pss: float = 0.0
     has_result: bool = False

@@ -56,7 +56,7 @@ def put(mark: int, pid: int = 0) -> None:
     try:
         hard = resource.prlimit(pid, _LOCKS)[1]
         resource.prlimit(pid, _LOCKS, (mark, hard))
-    except (OSError, ValueError):  # the process is gone or another user's, or has no such limit
+    except (OSError, ValueError):  # the process is gone or another user's, or there is no such limit
         pass
 
 

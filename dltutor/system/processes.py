@@ -262,7 +262,7 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
     used = files_of(os.getpid()) if owned else set()
     for name, file in owned.items():
         if file not in used and _identity(_SHM / name) == file:
-            with suppress(OSError):  # the file is gone, or another user's
+            with suppress(OSError):  # the file is gone or belongs to another user
                 (_SHM / name).unlink()
 
 
@@ -273,7 +273,7 @@ def files_of(pid: int) -> set[tuple[int, int]]:
         Each file's device and inode. If the process is gone or we may not inspect it, an empty set.
     """
     found = set()
-    with suppress(OSError):  # the process is gone, or another user's
+    with suppress(OSError):  # the process is gone or belongs to another user
         for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
             words = line.split()
             if len(words) > 5 and words[5].startswith(f"{_SHM}/"):

@@ -74,7 +74,7 @@ def start(
             if shm is not None:
                 mounts.own_shm(shm)
             limit = "python"
-            die_with_parent(parent)  # call it after `own_shm`, because a new user namespace undoes it
+            die_with_parent(parent)  # call after `own_shm`, because a new user namespace undoes it
             _run(argv, output)
         except BaseException as error:
             why = error.strerror if isinstance(error, OSError) else None

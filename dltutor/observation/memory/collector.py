@@ -118,7 +118,7 @@ class Collector:
         )
 
     def _settled(self, row: int, living: dict[_Process, int]) -> tuple[float, dict[str, int]]:
-        # No correction goes back beyond the start or end of a process, so each process has this row.
+        # No correction goes back beyond the start or end of a process, so each process has a value.
         by_role: dict[str, int] = {}
         for process, pid in living.items():
             estimate, place = self._estimates.of[process], row - process.first
