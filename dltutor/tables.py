@@ -68,7 +68,7 @@ class Note:
 
     Args:
         label: The kind of note, in bold, with its punctuation, such as "Not yet.".
-        text: The sentences.
+        text: One sentence or two, with code in `backticks`.
         tone: The color of the edge in HTML.
     """
 

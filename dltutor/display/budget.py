@@ -66,7 +66,7 @@ def budget(
         deadline: How many seconds the loader's worker has to make a batch.
 
     Returns:
-        The Budget, which a notebook shows as a page, and `print` shows as a text table.
+        The Budget, which a notebook shows as a page, and which `print` shows as a text table.
         `Budget.run` does what the button does.
 
     Raises:

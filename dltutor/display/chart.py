@@ -81,8 +81,8 @@ class Chart(anywidget.AnyWidget):
     def add(self, moment: Moment) -> None:
         """Send one more moment to the browser. The Recorder calls `add` in the Recorder's thread.
 
-        Skip a moment in which a process without a name appears, because most often the process is
-        a worker and has its name in the next moment.
+        Skip a moment in which a process without a name appears, because the process is usually a
+        worker that has its name by the next moment.
         """
         self._settle(moment)
         self._gone += moment.gone

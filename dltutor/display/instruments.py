@@ -32,14 +32,14 @@ def observe(
 
     If an exception ends the run, `observe` reports the exception as text instead of raising it.
     Afterwards the workers are gone, even persistent ones, with everything that they started and
-    left in `/dev/shm`. Signal handlers, sharing strategy, start method, and the global random
-    states are as they were. If this process is killed during the run, the workers and their files
-    are gone within 10 s (Linux).
+    left in `/dev/shm`. `observe` restores signal handlers, the sharing strategy, the start method,
+    and the global random states. If this process is killed during the run, the workers and their
+    files are gone within 10 s (Linux).
 
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's
-    `torch_shm_manager` stays, as after any loader, because torch needs it. multiprocessing's
-    resource tracker and fork server stay if another process uses them.
+    `torch_shm_manager` stays, because later loaders need it. multiprocessing's resource tracker and
+    fork server stay if another process uses them.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object from

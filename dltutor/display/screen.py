@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """The chart and the figure of one run in the calling cell's notebook.
+    """The chart and the figure of one run, in the running cell's output.
 
     Outside a notebook, a Screen does nothing and imports nothing.
 

@@ -157,7 +157,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a file's digest, or None if nothing is at the path, or "" if it isn't a file."""
+    """Return a file's digest, None if nothing has this path, or "" if it's a folder's path."""
     if not path.is_file():
         return "" if os.path.lexists(path) else None
     return _sha256(path.read_bytes())

@@ -107,7 +107,7 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Hold interrupts back in the block, and raise KeyboardInterrupt at its end if one arrived.
+    """Hold interrupts back in the block, and then raise KeyboardInterrupt if one has arrived.
 
     Nested blocks hold interrupts back until the outer block ends, except where either block lets
     them through. Outside the main thread, do nothing, because Python interrupts only the main

@@ -48,7 +48,7 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes from workers that still run a second after the workers have ended.
+        """Count the processes that workers started and that still run 1 s after the workers ended.
 
         multiprocessing's own helpers don't count.
         """

@@ -36,7 +36,7 @@ def observe(
     """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: A DataLoader or a wrapper. `dltutor.observe` says more about these four arguments.
+        loader: A DataLoader or a wrapper, which `dltutor.observe` describes in full.
         deadline: Seconds after which `observe` stops the run and reports it as "hung".
         consume: The training loop, as a function that takes the loader.
         epochs: How many times the loop runs.

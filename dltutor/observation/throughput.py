@@ -72,8 +72,8 @@ def how_many_workers(
         runs: How many times to measure each number.
         batches: How many batches to time in a run, but at least 4 from each worker, or fewer if the
             loader is slow.
-        deadline: Seconds for all runs together. Runs that don't fit are left out, and `unfinished`
-            lists the numbers without a run.
+        deadline: Seconds for all runs together. The Throughput's `unfinished` lists the numbers of
+            workers without a run that fits.
         step: Your training step, as a function that takes a batch, or as a number of seconds in
             which main waits, as it does for a GPU. If your step keeps the cores busy, pass the
             function, because the step takes the cores from the workers.

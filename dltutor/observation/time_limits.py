@@ -45,7 +45,7 @@ def check_main_thread(call: str, why: str) -> None:
 
 
 class deadline:  # lowercase because it's a context manager, like contextlib.suppress
-    """Raise DeadlinePassed in the block after `seconds`.
+    """A context manager that raises DeadlinePassed in its block after `seconds`.
 
     The deadline interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C. An
     outer user of SIGALRM, such as another deadline, gets back its handler and the rest of its time.

@@ -66,7 +66,7 @@ class _Dealt:
     Attributes:
         ahead: torch's number for a batch that torch has requested and that hasn't arrived -> how
             many samples it has, or None if unknown.
-        last: How many samples the batch has that arrived last, or None if unknown.
+        last: How many samples the last batch to arrive has, or None if unknown.
     """
 
     def __init__(self) -> None:
@@ -135,8 +135,8 @@ def samples(iterator: Any) -> int | None:
     """Return how many samples the last batch from a loader's iterator was made of.
 
     Returns:
-        How many samples the sampler dealt out for the batch, or None for a batch that arrived
-        outside `arrivals`, an iterator that isn't torch's, or a stream whose batch doesn't show it.
+        How many samples the sampler dealt out for the batch, or None if the batch arrived outside
+        `arrivals`, the iterator isn't torch's, or a stream's batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -189,7 +189,7 @@ def iterator_in(error: BaseException) -> Any:
 def starting_pid(error: BaseException) -> int | None:
     """Return the pid of a process whose start an exception interrupted, or None.
 
-    The Process object doesn't have the pid yet, for example while main writes to a spawned process.
+    The Process object may not have the pid yet, for example while main writes to a spawned process.
     """
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         starting = frame.f_locals.get("self")
@@ -242,8 +242,8 @@ def idle_workers(iterator: Any) -> set[int]:
 def shut_down(iterator: Any) -> None:
     """Ask an iterator's workers to exit, and wait up to 5 s for each one.
 
-    Leave a worker that doesn't exit alone, because torch would terminate the worker even while it
-    makes a segment, whose name would then stay in `/dev/shm`.
+    Keep torch from terminating a worker that doesn't exit, because the worker may be making a
+    segment, whose name would then stay in `/dev/shm`.
     """
     if hasattr(iterator, "_shutdown_workers"):
         for worker in workers_of(iterator):

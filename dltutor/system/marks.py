@@ -46,8 +46,8 @@ def put(mark: int, pid: int = 0) -> None:
     Do nothing if the process is gone or the system doesn't let us mark it.
 
     Args:
-        mark: What `new` returned.
-        pid: The process. If 0, it's this process.
+        mark: The mark, which `new` made. If 0, do nothing.
+        pid: The process's pid. If 0, mark this process.
     """
     if not mark:
         return
@@ -56,7 +56,7 @@ def put(mark: int, pid: int = 0) -> None:
     try:
         hard = resource.prlimit(pid, _LOCKS)[1]
         resource.prlimit(pid, _LOCKS, (mark, hard))
-    except (OSError, ValueError):  # the process is gone or another user's, or there is no such limit
+    except (OSError, ValueError):  # the process is gone or not ours, or there is no such limit
         pass
 
 

@@ -116,7 +116,7 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
     to another container's process.
 
     Args:
-        processes: The processes to kill, without this process.
+        processes: The processes to kill, which mustn't include this process.
         mark: If not 0, also kill every process that carries this mark, orphans included (see
             `dltutor.system.marks`).
         spare: Words that protect a process whose command line contains one of them. The process's

@@ -29,8 +29,8 @@ class Machine:
         start_method: multiprocessing's default start method.
         c_library: The C library, such as "glibc 2.36", or "" if unknown.
         system: The operating system, such as "Linux".
-        python: Python's version.
-        torch: torch's version, or "none".
+        python: Python's version, such as "3.12.4".
+        torch: torch's version, or "none" if torch isn't installed.
         root: Whether this process runs as root.
     """
 

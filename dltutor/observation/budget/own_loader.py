@@ -79,8 +79,8 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
     """Return a loader's settings, with some of them changed.
 
     Args:
-        loader: The learner's loader, whose workers and start method count.
-        batch: The measured batch, whose number of samples and size count.
+        loader: The loader from which to read the workers, prefetch factor, and start method.
+        batch: The measured batch from which to compute the sizes of a batch and of a sample.
         changed: Settings to use instead of the loader's own, except for settings that are None.
 
     Raises:
@@ -100,7 +100,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return a footprint that is at least as large as this process and the measured worker."""
+    """Return the larger of the synthetic and the measured memory, for main and for a worker."""
     main = max(synthetic.main, pss(os.getpid()))
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 

@@ -79,7 +79,7 @@ class Lookout:
         self._others = self._reader.descendants([os.getpid()])
 
     def look(self, workers: set[int]) -> Usage:
-        """Measure the loader's memory now. If `workers` (a set of pids) is empty, measure main."""
+        """Measure the loader's memory now, or only main's if `workers` (a set of pids) is empty."""
         main = os.getpid()
         started = self._reader.descendants([main]) - self._others if workers else set()
         # Read the descriptors twice. While a process passes a batch on, the batch's file may move

@@ -60,7 +60,7 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
     """Find out what a target is, and make sure that a new interpreter can run it.
 
     Args:
-        target: The target from `confine`.
+        target: The function to call, or the path of the script to run.
         options: Keyword arguments for the target.
 
     Returns:

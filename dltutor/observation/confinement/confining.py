@@ -57,8 +57,8 @@ def confine(
 
     Args:
         target: A function that returns a DataLoader or a Case, from a module that the child can
-            import, or the path of a script, which runs as under `python FILE`. `confine` sees only
-            a script's exit code, output, and memory.
+            import, or the path of a script, which the child runs as its main program. `confine`
+            sees only a script's exit code, output, and memory.
         memory: The limit for all processes together, in bytes or as a string such as "300M" or
             "1G".
         shm: The size of the child's own `/dev/shm`, in bytes or as a string such as "64M".

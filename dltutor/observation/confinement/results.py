@@ -88,7 +88,7 @@ def observation_of(
     Args:
         task: The task, whose folder holds everything that the child wrote.
         report: The supervisor's report.
-        deadline: The deadline, in seconds.
+        deadline: The deadline that the caller of `confine` set, in seconds.
         recorded: The timeline for a script, recorded from outside.
 
     Raises:

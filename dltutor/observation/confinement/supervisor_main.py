@@ -1,9 +1,9 @@
 """Run the supervisor, a small process that starts a child under limits, waits, and cleans up.
 
-The supervisor runs between `confine` and the child, so it can clean up no matter how either of them
-ends. The supervisor ends the processes and removes what they left in `/dev/shm`, the cgroup, and,
-if the process that called `confine` is gone, the folder. This module imports only the standard
-library.
+The supervisor is a process between the caller of `confine` and the child, so it can clean up no
+matter how either of them ends. The supervisor ends the processes and removes what they left in
+`/dev/shm`, the cgroup, and, if the caller is gone, the folder. This module imports only the
+standard library.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Run the Task that has these fields, and report on stdout, in lines of JSON.
+    """Run the Task with these fields, and report on stdout, in lines of JSON.
 
     Write the child's pid as soon as the child starts, and the Report as the last line.
     """

@@ -49,7 +49,7 @@ class Report:
 
     Args:
         pid: The child's pid.
-        exitcode: The child's exit code, negative for a signal, or None after a stop.
+        exitcode: The child's exit code, negative for a signal, or None if we stopped the child.
         stopped: Whether the supervisor stopped the child because its time was up.
         seconds: How many seconds the child ran.
         refused: If the child never started, the limit that the system doesn't permit, and why.
@@ -75,7 +75,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """Return the number of each worker that has started, by its pid, from a Task's folder."""
+    """Return pid -> worker number for all workers that have started, from a Task's folder."""
     try:
         lines = (Path(folder) / "workers").read_text().splitlines()
     except OSError:

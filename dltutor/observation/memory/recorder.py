@@ -116,7 +116,7 @@ class Recorder:
             raise
 
     def name(self, pid: int, role: str) -> None:
-        """Set the role of a process, such as W0, and sample soon."""
+        """Set the role of a process, such as W0, and have the helper take a sample soon."""
         self._collector.names[pid] = role
         self._tell(b"now\n")
 

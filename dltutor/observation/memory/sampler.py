@@ -6,8 +6,8 @@ gets "now" (sample soon) or "end" (take a last, full sample). The helper ends wh
 or its parent ends. If the parent was killed, the helper first ends the workers and removes their
 files.
 
-The options and the lines are marshaled and hex-encoded, because importing json would take longer
-than the rest of the helper's start, while the workers are starting, too.
+The options and the lines are marshaled and hex-encoded. Importing json would take longer than the
+rest of the helper's start, and take time from the workers, which start at the same moment.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Sampler:
         """Take a sample, with figures by pid, and the pids that are gone since the last sample.
 
         The sample is full if `full` is True, or if a full sample is due and the budget isn't
-        overdrawn. A full sample is due after `memory_period`, and when new processes have appeared
-        and the next sample finds no more.
+        overdrawn. A full sample is due after `memory_period`, and also when an earlier sample found
+        new processes and this sample finds no more.
         """
         began = time.monotonic()
         living = self._living()
@@ -158,7 +158,7 @@ class Parent:
     def wait(self, seconds: float) -> str:
         """Wait for a message from the parent, and return "now", "end", or "" if there is none.
 
-        Return "gone" if the parent has ended or closed our input. Wait `seconds`, or 1 s at most.
+        Wait for `seconds`, but at most 1 s. Return "gone" if the parent ended or closed its end.
         """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
