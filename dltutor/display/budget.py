@@ -52,7 +52,7 @@ def budget(
     If you pass a loader, one of its workers makes a batch to measure, in at most `deadline`
     seconds. In a notebook you can change the settings, and a button runs them for real, on
     synthetic samples in a separate process. `budget` also measures how much memory a worker uses on
-    this machine, once for each start method, which takes a few seconds.
+    this machine, once for each start method. Each measurement takes a few seconds.
 
     A setting that is None comes from the loader. Without a loader, the defaults below apply.
 

@@ -41,7 +41,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars for the memory that main, workers, and batches use, as `draw_shared` does."""
+    """Return bars for all memory, as predicted and, after a trial, as measured."""
     one, each = predicted.settings, predicted.footprint
     how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:

@@ -35,7 +35,7 @@ _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tr
 
 @dataclass
 class Started:
-    """The processes and iterators that a block started, which the block registers here.
+    """A register for the processes and iterators that a block starts.
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
@@ -87,7 +87,7 @@ def nothing_left() -> Iterator[Started]:
     because making the first queue fixes the start method for the rest of the process's life.
 
     Yields:
-        A Started, in which the block registers what it starts.
+        A Started, with which the block registers its workers and iterators.
     """
     python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
     chosen = multiprocessing.get_start_method(allow_none=True)
@@ -101,9 +101,9 @@ def nothing_left() -> Iterator[Started]:
     try:
         yield started
     finally:
-        # Queues and semaphores are freed with the iterators that hold them. A garbage collection
-        # takes a quarter of a second in a process with many objects, so run it only if an iterator
-        # is still alive.
+        # Python frees queues and semaphores together with the iterators that hold them. A garbage
+        # collection takes a quarter of a second in a process with many objects, so run it only if
+        # an iterator is still alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(_STAYS,))

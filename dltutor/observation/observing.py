@@ -40,8 +40,8 @@ def observe(
         deadline: Seconds after which `observe` stops the run and reports it as "hung".
         consume: The training loop, as a function that takes the loader.
         epochs: How many times the loop runs.
-        memory: How often to read USS and PSS, which takes time from the workers. "often" is twice a
-            second at first (see `Recorder`).
+        memory: How often to read USS and PSS. Each reading takes time from the workers. "often" is
+            twice a second at first (see `Recorder`).
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
     """
     check_arguments(loader, deadline, consume, epochs)

@@ -47,7 +47,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def put_back(before: Mapping[int, int]) -> None:
-    """Restore the positions that `positions` returned."""
+    """Move each file back to the position that `positions` returned for its descriptor."""
     for descriptor, position in before.items():
         with suppress(OSError):
             os.lseek(descriptor, position, os.SEEK_SET)

@@ -63,7 +63,7 @@ class Worker:
 
     @property
     def signal(self) -> str | None:
-        """The name of the signal that killed the worker, such as SIGKILL, or None."""
+        """The name of the signal that killed the worker, such as SIGKILL, or None if none did."""
         return texts.signal_name(self.exitcode)
 
     @property
@@ -92,17 +92,17 @@ class Observation:
         last_batch_seconds: Seconds to the last batch, or None without a batch.
         chain: The type and message of the exception that arrived and its causes, outermost first.
         traceback: Your own lines in the traceback, outermost first, without torch's lines.
-        raised_in_worker: The type of the exception that the worker raised, or None.
-        failed_worker: The number of the worker that raised, or None.
+        raised_in_worker: The type of the exception that a worker raised, or None if none raised.
+        failed_worker: The number of the worker that raised an exception, or None if none did.
         workers: The last epoch's workers.
         stderr: What the workers wrote to file descriptor 2. If `confine` ran a script, or main died
             under `confine`, it's what main and the workers wrote, including standard output.
         raw: The error as a terminal would show it without `observe`, with shortened paths.
         timeline: Memory, descriptors, and shared memory over time.
         result: What the training loop returned, or None if it didn't finish.
-        confinement: The limits that `confine` set, or None.
-        failed_loader: The name of the loader whose worker raised (see Worker), or "" if there is
-            only one loader.
+        confinement: The limits that `confine` set, or None if `observe` ran the loader.
+        failed_loader: The name of the loader whose worker raised an exception (see Worker), or ""
+            if there is only one loader.
         expected: How many samples `len(dataset)` promises for all epochs, or None if unknown,
             because the loop left an epoch early, the loader has `drop_last`, or the sampler doesn't
             deal out every sample.

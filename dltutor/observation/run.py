@@ -46,8 +46,8 @@ class Run:
         batches: How many batches have arrived.
         samples: How many samples those batches were made of, or None if unknown.
         started: When the run began, on the clock `time.perf_counter`.
-        first_batch: Seconds until the first batch arrived, or None.
-        last_batch: Seconds until the last batch so far arrived, or None.
+        first_batch: Seconds until the first batch arrived, or None before that.
+        last_batch: Seconds until the last batch so far arrived, or None before the first batch.
     """
 
     def __init__(

@@ -178,7 +178,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 
 def iterator_in(error: BaseException) -> Any:
-    """Return the multi-worker iterator that raised an exception, even while starting, or None."""
+    """Return the multi-worker iterator in an exception's traceback, or None if there is none."""
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
@@ -187,7 +187,7 @@ def iterator_in(error: BaseException) -> Any:
 
 
 def starting_pid(error: BaseException) -> int | None:
-    """Return the pid of a process whose start an exception interrupted, or None.
+    """Return the pid of a process whose start an exception interrupted, or None if none did.
 
     The Process object may not have the pid yet, for example while main writes to a spawned process.
     """
@@ -199,7 +199,7 @@ def starting_pid(error: BaseException) -> int | None:
 
 
 def kept_iterator(loader: DataLoader[Any]) -> Any:
-    """Return the iterator that a loader keeps for its next epoch (persistent workers), or None."""
+    """Return the iterator, with its workers, that a loader keeps for its next epoch, or None."""
     iterator = loader._iterator
     alive = any(worker.is_alive() for worker in workers_of(iterator))
     return iterator if loader.persistent_workers or alive else None

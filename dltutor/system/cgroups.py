@@ -16,7 +16,7 @@ from typing import Final
 from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
-_PREFIX: Final = "dltutor-"  # of a group's name, before the pid of the process that made the group
+_PREFIX: Final = "dltutor-"  # begins a group's name, before the pid of the process that made it
 _PATIENCE: Final = 5.0  # seconds for killed processes to leave a group
 
 

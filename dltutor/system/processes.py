@@ -26,7 +26,7 @@ _GET_SUBREAPER: Final = 37  # PR_GET_CHILD_SUBREAPER in linux/prctl.h
 
 _PATIENCE: Final = 10.0  # seconds in which at least one more killed process must end
 _STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
-_CLEANING: Final = 4.0  # seconds for the cleaners to end, which takes that long on a busy machine
+_CLEANING: Final = 4.0  # seconds for the cleaners to end, because a busy machine takes that long
 # When the processes that a cleaner serves are gone, the cleaner unlinks what they left in /dev/shm,
 # and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")

@@ -39,7 +39,7 @@ class KilledFirst:
     Args:
         folder: The folder with the file `workers`, which gets the pid.
         added_score: How much to add to the worker's oom_score_adj.
-        init_fn: The learner's `worker_init_fn`, or None.
+        init_fn: The learner's own `worker_init_fn` to call afterwards, or None if there is none.
     """
 
     folder: str

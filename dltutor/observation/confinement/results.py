@@ -38,7 +38,7 @@ class Confinement:
     Args:
         limits: A sentence about each limit, with its size and what enforced it, and another one
             about which processes are killed first, if `confine` arranged that.
-        memory: The memory limit in bytes, or None.
+        memory: The memory limit in bytes, or None without a limit.
         stand_in: Whether a watchdog replaced the OOM killer.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None without
             a cgroup.

@@ -79,7 +79,7 @@ def run(
         record: Whether to record the child's memory.
 
     Returns:
-        The report, and the timeline of the child's memory or None.
+        The report, and the timeline of the child's memory, which is None without `record`.
 
     Raises:
         RuntimeError: The supervisor itself was killed.

@@ -24,9 +24,9 @@ class Task:
             total if it doesn't make that file.
         seconds_observing: How many seconds the child may run after it has made `observing`, or None
             if it doesn't make that file.
-        memory: The memory limit in bytes, or None.
-        shm: The size of the child's own `/dev/shm` in bytes, or None.
-        open_files: The limit on descriptors, or None.
+        memory: The memory limit in bytes, or None for no limit.
+        shm: The size in bytes of a `/dev/shm` for the child alone, or None to keep the shared one.
+        open_files: How many descriptors a process may have open, or None to keep the limit.
         parent: The pid of the process that waits for the report.
         mark: The mark for the supervisor and everything that it starts (see
             `dltutor.system.marks`).

@@ -127,7 +127,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """Return all samples so far, with `notes` and our own notes on what the chart lacks."""
+        """Return all samples so far, with `notes` and our own notes on missing samples."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(
