@@ -79,8 +79,8 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
     """Return a loader's settings, with some of them changed.
 
     Args:
-        loader: The loader from which to read the workers, prefetch factor, and start method.
-        batch: The measured batch from which to compute the sizes of a batch and of a sample.
+        loader: The loader whose number of workers, prefetch factor, and start method to use.
+        batch: One of the loader's batches, which shows the batch size and the size of a sample.
         changed: Settings to use instead of the loader's own, except for settings that are None.
 
     Raises:

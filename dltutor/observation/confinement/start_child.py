@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 from dltutor.system import cgroups, mounts
 from dltutor.system.processes import die_with_parent
 
-# Reset these signals, because a child ignores the signals that its parent ignores. Python ignores
-# the last two, and the supervisor ignores SIGINT and, while it cleans up, SIGTERM.
+# Reset these signals, because the child inherits how its parent treats them. Python ignores the
+# last two, and the supervisor ignores SIGINT and handles SIGTERM.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 

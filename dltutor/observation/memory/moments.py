@@ -33,7 +33,7 @@ class Reading:
     memory: int | None = None
 
     def __add__(self, other: Reading) -> Reading:
-        """Return the sum, in which a value that only one Reading has counts alone."""
+        """Return the sum of two Readings. If only one of them has a value, use that value."""
         names = [field.name for field in fields(self)]
         pairs = [(getattr(self, name), getattr(other, name)) for name in names]
         return Reading(*(b if a is None else a if b is None else a + b for a, b in pairs))
