@@ -67,13 +67,13 @@ def how_many_workers(
     Args:
         loader: A DataLoader, or a function that makes one. Before each run, `how_many_workers`
             calls the function, so that no run finds what another run has cached.
-        counts: The numbers of workers to try, such as (0, 2, 4), from the smallest on. If None, try
-            0, 1, 2, 4, and so on, up to twice the cores.
+        counts: The numbers of workers to try, such as (0, 2, 4). If None, try 0, 1, 2, 4, and so
+            on, up to twice the cores.
         runs: How many times to measure each number.
         batches: How many batches to time in a run, but at least 4 from each worker, or fewer if the
             loader is slow.
         deadline: Seconds for all runs together. The Throughput's `unfinished` lists the numbers of
-            workers without a run that fits.
+            workers that had no finished run by then.
         step: Your training step, as a function that takes a batch, or as a number of seconds in
             which main waits, as it does for a GPU. If your step keeps the cores busy, pass the
             function, because the step takes the cores from the workers.
