@@ -157,7 +157,7 @@ def watch(title: str = "") -> Iterator[Watch]:
 
 
 class Monitor:
-    """A chart of this process and everything that it starts, which `monitor` makes."""
+    """The chart that `monitor` makes, of this process and everything that the process starts."""
 
     def __init__(self) -> None:
         self._screen = Screen("This notebook", window=_MONITORED, alone=True)

@@ -102,7 +102,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an exception, even if its class overrides the attribute."""
+    """Return an exception's traceback, even if the class overrides `__traceback__`."""
     found: TracebackType | None = _own(error, "__traceback__")
     return found
 
@@ -131,7 +131,7 @@ def _as_in_a_terminal(error: BaseException) -> str:
 def _formatted(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # the error's notes or its truth value raised
+    except Exception:  # the error's own notes or truth value may raise an exception
         return "".join([*traceback.format_tb(traceback_of(error)), said(error)])
 
 

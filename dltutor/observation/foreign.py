@@ -1,9 +1,9 @@
-"""Inspect objects that aren't ours, without raising and without running their code if possible.
+"""Inspect objects that aren't ours, without errors, and without running their code if possible.
 
-`isinstance` reads an object's `__class__`, which raises for a dead `weakref.proxy`. `vars`,
-`getattr`, and `len` call methods that the object's class defines, and these methods may raise,
+`isinstance` reads an object's `__class__`, which fails for a dead `weakref.proxy`. `vars`,
+`getattr`, and `len` call methods that the object's class defines, and these methods may fail,
 recurse, or change the object. The functions here read what the interpreter itself stores. If they
-have to call the object and it raises, they return a default, such as None.
+have to call a method and it fails, they return a default, such as None.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def lineage(cls: type) -> tuple[type, ...]:
 
 
 def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
-    """Return an attribute, as `getattr` does, but never raise.
+    """Return an object's attribute, as `getattr` does, but never raise an exception.
 
     Args:
         thing: Any object.
         name: The attribute's name.
-        otherwise: What to return if there is no such attribute, or the object raises.
+        otherwise: The result if there is no such attribute, or if the object raises an exception.
     """
     try:
         return getattr(thing, name, otherwise)
@@ -59,7 +59,7 @@ def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
 
 
 def has(thing: object, name: str) -> bool:
-    """Return whether an object has an attribute, or False if the object raises."""
+    """Return whether an object has an attribute, or False if the object raises an exception."""
     return attribute(thing, name, _NOTHING) is not _NOTHING
 
 
@@ -88,8 +88,8 @@ def elements(thing: object) -> Iterator[tuple[Any, Any]]:
     """Yield the elements of a container, each with its key or its position.
 
     The elements come from Python's built-in containers and from any other Mapping, until the
-    Mapping raises. Anything else has no elements. If a subclass of a built-in container overrides
-    `items` or `__iter__`, this function doesn't call that method.
+    Mapping raises an exception. Anything else has no elements. If a subclass of a built-in
+    container overrides `items` or `__iter__`, this function doesn't call that method.
     """
     kind = _container(thing)
     if kind is None:

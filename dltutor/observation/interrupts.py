@@ -29,7 +29,7 @@ from dltutor.observation.errors import is_yours
 #: The most seconds to put off a handler, because a transfer in which a worker died never ends.
 PUT_OFF_AT_MOST: Final = 3.0
 
-_SOON: Final = 0.005  # seconds until a signal that was put off is sent again
+_SOON: Final = 0.005  # seconds after which to send a signal again that we put off
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 _CALLBACKS: Final = (weakref.__file__, _weakrefset.__file__)
 
@@ -84,10 +84,10 @@ class Interrupts:
 def in_plumbing(frame: FrameType | None) -> bool:
     """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
-    The handler shouldn't raise there, because a descriptor or the exception itself would be lost.
-    For example, Python only prints an exception in `__del__`, in a function that runs at a fork, or
-    when a WeakSet removes an object. Code that passes batches includes torch's search for the
-    reason why no batch arrives, which opens temporary files.
+    The handler shouldn't raise an exception there, because a descriptor or the exception itself
+    would be lost. For example, Python only prints an exception in `__del__`, in a function that
+    runs at a fork, or when a WeakSet removes an object. Code that passes batches includes torch's
+    search for the reason why no batch arrives, which opens temporary files.
     """
     if frame is None:
         return False
@@ -156,9 +156,9 @@ def _send_again(signum: int) -> None:
 def delay_in_plumbing() -> None:
     """Make torch's SIGCHLD handler wait for the end of a transfer, if torch has installed it.
 
-    When a worker dies, the handler raises wherever main happens to be. An exception in the middle
-    of a transfer loses a descriptor, leaves a lock held forever, or makes torch print "Exception
-    ignored in StorageWeakRef.__del__".
+    When a worker dies, the handler raises an error wherever main happens to be. In the middle of a
+    transfer, the error loses a descriptor, leaves a lock held forever, or makes torch print
+    "Exception ignored in StorageWeakRef.__del__".
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not isinstance(handler, _Postponing):

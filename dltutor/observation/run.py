@@ -111,7 +111,7 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """Return the name of the loader whose iterator raised, or "" if there is only one."""
+        """Return the name of the loader whose iterator raised `error`, or "" without names."""
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 
@@ -144,7 +144,7 @@ class Run:
         return tuple(found)
 
     def ignore_deaths(self) -> None:
-        """Stop torch from raising when a worker dies."""
+        """Stop torch from raising an exception in main when a worker dies."""
         for _, iterator in self._iterators.values():
             torch_internals.forget_workers(iterator)
 

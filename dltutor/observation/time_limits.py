@@ -11,7 +11,7 @@ from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
 # Seconds after which the alarm repeats, because a bare `except:` in the learner's code may swallow
-# the exception, or the alarm may ring where it must not raise.
+# DeadlinePassed, or because the alarm may ring where it must not raise DeadlinePassed.
 _REPEAT = 0.05
 
 
@@ -78,7 +78,7 @@ class deadline:  # lowercase because it's a context manager, like contextlib.sup
             signal.setitimer(signal.ITIMER_REAL, due, self._interval)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # Never raise in `__enter__` or `__exit__`, because then nothing would restore the timer.
+        # Don't raise DeadlinePassed in `__enter__` or `__exit__`, or nothing restores the timer.
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):

@@ -147,7 +147,7 @@ def _samples_of(iterator: Any, index: Any) -> int | None:
         return len(index) if isinstance(index, list) else 1
     try:
         return len(index)
-    except TypeError:  # the sampler yields generators, which only works without workers
+    except TypeError:  # torch accepts an index that is a generator, if there are no workers
         return None
 
 
@@ -224,7 +224,7 @@ def unfinished_workers(iterator: Any) -> list[BaseProcess]:
 
 
 def forget_workers(iterator: Any) -> None:
-    """Stop torch's SIGCHLD handler from raising when we end these workers."""
+    """Stop torch's SIGCHLD handler from raising an exception when an iterator's workers die."""
     if getattr(iterator, "_worker_pids_set", False):
         _remove_worker_pids(id(iterator))
         iterator._worker_pids_set = False

@@ -1,4 +1,4 @@
-"""Define the Moment, which is what a Recorder passes to its listeners, and the Reading."""
+"""Define the Moment, which a Recorder passes to its listeners, and the Reading, a part of it."""
 
 from __future__ import annotations
 
