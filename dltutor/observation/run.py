@@ -111,7 +111,7 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """Return the name of the loader whose iterator raised `error`, or "" without names."""
+        """Return the name of the loader whose iterator raised `error`. A single loader has ""."""
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 

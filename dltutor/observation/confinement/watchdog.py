@@ -42,7 +42,8 @@ class Watchdog:
         if started < self._not_before:
             return
         family = self._reader.descendants([os.getpid()])
-        if sum(self._rss(pid) for pid in family) <= self._limit:  # PSS is never higher than RSS
+        # PSS is never higher than RSS, so don't read PSS, which is slow, if RSS is low enough.
+        if sum(self._rss(pid) for pid in family) <= self._limit:
             return
         sizes = {pid: self._pss(pid) for pid in family}
         self._not_before = started + (time.monotonic() - started) / _SHARE

@@ -125,7 +125,7 @@ class Recorder:
         self._collector.deaths[pid] = how
 
     def stop(self) -> Timeline:
-        """Take a last sample, end the helper, and return the record. Never raise an exception.
+        """Take a last sample, end the helper, and return the record, even if the helper is dead.
 
         Further calls return the same timeline.
         """
