@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Final
 
-_FDINFO: Final = "/proc/self/fdinfo"  # if there is no fdinfo, opening /dev/fd/N only duplicates N
+_FDINFO: Final = "/proc/self/fdinfo"  # without this folder, opening /dev/fd/N only duplicates N
 _BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
 _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 

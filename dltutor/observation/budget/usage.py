@@ -20,7 +20,7 @@ class Room:
 
     Args:
         shm: How much is free in `/dev/shm`, or None without a `/dev/shm`.
-        memory: How much the machine can give without swapping, within the cgroup's limit.
+        memory: How much memory the machine can give without swapping, within the cgroup's limit.
     """
 
     shm: int | None
