@@ -39,7 +39,7 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
 
     Returns:
         Name -> DataLoader. The name is "" if there is only one loader, or else the loader's key in
-        a dict, or "loader 2".
+        a dict, or a name such as "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):

@@ -113,7 +113,7 @@ def tensor_bytes(batch: object) -> int:
     """
     storages = {}
     for tensor in _tensors(batch):
-        with suppress(Exception):  # a sparse tensor has no storage, and a subclass may raise
+        with suppress(Exception):  # a sparse tensor has no storage, and a subclass may fail
             storage = tensor.untyped_storage()
             storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
     return sum(storages.values())

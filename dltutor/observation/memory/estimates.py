@@ -50,7 +50,7 @@ class Estimate:
         self._per_fault = _PAGE
         self._last = Known(math.nan, math.nan, math.nan, math.nan)  # the last reading
         self.share = 0.0
-        self._open: list[tuple[float, Known]] = []  # samples that the next reading corrects, with their times
+        self._open: list[tuple[float, Known]] = []  # samples that the next reading corrects
         self._begins_read = False  # whether the first sample in `_open` has USS and PSS
 
     def forget_open(self) -> None:
