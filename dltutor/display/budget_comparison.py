@@ -41,7 +41,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars for all memory, as predicted and, after a trial, as measured."""
+    """Return bars for the memory of all processes and batches, as predicted and as measured."""
     one, each = predicted.settings, predicted.footprint
     how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:

@@ -174,7 +174,7 @@ class _Run:
     guard: processes.Process = field(init=False)
     ends: tuple[int, ...] = ()  # our ends of three pipes: messages, exit status, output
     positions: dict[int, int] = field(init=False)  # descriptor -> position in its file at the fork
-    shared: list[int] = field(default_factory=list)  # descriptors whose positions are still shared
+    shared: list[int] = field(default_factory=list)  # descriptors whose positions the fork shares
     until: float = 0.0
     rss_at_last_pss: float = 0.0
     has_result: bool = False

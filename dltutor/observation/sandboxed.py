@@ -105,7 +105,7 @@ def _limits() -> None:
 def _own_multiprocessing() -> None:
     # Do what multiprocessing does in a process that it forks, but stay a main process.
     process: Any = multiprocessing.process
-    process._children.clear()  # the notebook's children, for which we can't wait
+    process._children.clear()  # the notebook's children, which only the notebook can reap
     process._current_process._config.pop("tempdir", None)
     helpers: Any = util
     helpers._finalizer_registry.clear()

@@ -217,8 +217,8 @@ def _may_clean(command: bytes) -> bool:
 
 def _reap(processes: set[Process]) -> set[Process]:
     # Return the children that we can't reap yet, because a dead child may still have threads that
-    # are ending. multiprocessing must reap its own children, because it believes that a child that
-    # we reaped is still alive.
+    # are ending. Leave multiprocessing's children to multiprocessing, which would take a child that
+    # we have reaped for a living one.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()
