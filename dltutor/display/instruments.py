@@ -94,7 +94,7 @@ def observe(
 
 
 class Watch:
-    """The object that `with watch() as w` gives you.
+    """The recording of a block's memory, which `with watch() as w` gives you.
 
     Attributes:
         batches: How many batches your loop has had so far. If you count them yourself, with

@@ -43,10 +43,10 @@ def new() -> int:
 def put(mark: int, pid: int = 0) -> None:
     """Mark a process and everything that it starts from now on.
 
-    Do nothing if the process is gone or the system doesn't let us mark it.
+    Do nothing if the mark is 0, the process is gone, or the system doesn't let us mark the process.
 
     Args:
-        mark: The mark, which `new` made. If 0, do nothing.
+        mark: The mark, which `new` made.
         pid: The process's pid. If 0, mark this process.
     """
     if not mark:
