@@ -35,7 +35,7 @@ class DltutorError(Exception):
 
 
 # Each public name -> the module that defines it. `__getattr__` imports the module on first use,
-# because `import dltutor` must stay quick, and torch alone takes a second.
+# because `import dltutor` must stay quick, and importing torch alone takes a second.
 _HOMES = {
     "CATALOG": "dltutor.failures",
     "CannotConfine": "dltutor.observation",

@@ -30,14 +30,14 @@ _EXIT_CODES = (
     "or a log that can't be read. `diagnose` exits with 1 if it found something, and with 2 if it "
     "couldn't run."
 )
-Commands = Any  # argparse has no public name for what add_subparsers() returns
+Commands = Any  # argparse has no public name for the type that add_subparsers() returns
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: The words after `dltutor`. If None, the words on this process's command line.
+        arguments: The words after `dltutor`. If None, they come from `sys.argv`.
 
     Returns:
         The exit code, which `dltutor --help` explains.
@@ -175,7 +175,7 @@ def _explain(chosen: argparse.Namespace) -> int:
             "dataset[i] without a loader. `dltutor list` shows all failure modes."
         )
         return 1
-    printed = set()  # print a cause or a fix that several failure modes share only once
+    printed = set()  # to print a cause or fix only once, even if several failure modes share it
     for match in matches[:3]:
         facts: Facts = match.failure
         print(f"{facts.name} (lesson {facts.lesson})")
@@ -197,11 +197,12 @@ def _refuse(sentence: str) -> int:
 
 
 def command() -> int:
-    """Run `main` as a program, and end without a traceback if a pipe closes or you press Ctrl-C."""
+    """Run `main`, and exit without a traceback if stdout's pipe closes or you press Ctrl-C."""
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # as after `| head`. Redirect stdout, which Python flushes at exit
+    except BrokenPipeError:
+        # The reader, such as `head`, has ended. Python flushes stdout at exit, so redirect it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, Literal
 
-MB: Final = 1 << 20  # bytes, wherever the course says MB (see the glossary)
+MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see the glossary)
 
 Tone = Literal["plain", "good", "bad", "warn"]
 
-# Mid-tones that keep a contrast of 3:1 or more on white and on JupyterLab's dark gray.
-# Color only repeats what the title says in words.
+# Mid-tones with a contrast of at least 3:1 against white and against JupyterLab's dark gray.
+# The color only repeats what the title says in words.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
     "good": "#009e73",
@@ -68,7 +68,7 @@ class Note:
 
     Args:
         label: The kind of note, in bold, with its punctuation, such as "Not yet.".
-        text: The sentences.
+        text: One sentence or two, with code in `backticks`.
         tone: The color of the edge in HTML.
     """
 
@@ -106,7 +106,7 @@ def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:
 
     Args:
         inner: The HTML to frame.
-        tone: The tone, which sets the color of the edge.
+        tone: "plain", "good", "bad", or "warn", which decides the color of the edge.
         wrap: Whether to keep the line breaks in `inner`.
     """
     style = f"border-left:4px solid {_EDGES[tone]};padding:2px 0 2px 12px;margin:4px 0"

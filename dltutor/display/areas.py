@@ -17,17 +17,17 @@ from dltutor.tables import MB, size
 _MOST_LAYERS: Final = 8  # if there are more workers, they share one layer
 _NEAR: Final = 0.5  # draw the limit if more than this part of the limit is in use
 _ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
-_LINE: Final = 0.075  # the height of a label, as a part of the axes' height
+_LINE: Final = 0.075  # the height of a label, as a fraction of the axes' height
 
 
 @dataclass(frozen=True)
 class Areas:
-    """Each process's memory in MB, from the bottom up, for the samples where it's known.
+    """The layers of a stacked chart, from the bottom up, for the samples with known memory.
 
     Args:
         kind: "PSS", or "USS" if there is no PSS.
         seconds: When the samples were taken.
-        layers: Role -> memory, which is 0 while the process didn't run.
+        layers: Role -> memory in MB, which is 0 while the process didn't run.
     """
 
     kind: str
@@ -65,7 +65,7 @@ def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None
 
     Args:
         axes: The axes to draw on.
-        drawn: What `areas(timeline)` returned.
+        drawn: The layers, from `areas(timeline)`.
         timeline: The record, which has the limit and the processes that died.
         top: The highest total that must fit, in MB.
     """

@@ -1,6 +1,7 @@
 """Define `budget()`, which shows how much a loader will hold in shared memory and in total.
 
-On its page, you change settings, see the predicted memory, and test the prediction.
+On the page that `budget()` returns, you change settings, see the predicted memory, and test the
+prediction.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dltutor.observation.budget.usage import room
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
-_MOST_WORKERS: Final = 8  # or the number of cores, if that's higher
+_MOST_WORKERS: Final = 8  # the highest num_workers to offer, or the number of cores if it's higher
 _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _IMAGE: Final = Settings.sample_bytes
@@ -51,7 +52,7 @@ def budget(
     If you pass a loader, one of its workers makes a batch to measure, in at most `deadline`
     seconds. In a notebook you can change the settings, and a button runs them for real, on
     synthetic samples in a separate process. `budget` also measures how much memory a worker uses on
-    this machine, once for each start method, which takes a few seconds.
+    this machine, once for each start method. Each measurement takes a few seconds.
 
     A setting that is None comes from the loader. Without a loader, the defaults below apply.
 
@@ -65,7 +66,7 @@ def budget(
         deadline: How many seconds the loader's worker has to make a batch.
 
     Returns:
-        The Budget, which a notebook shows as a page, and `print` shows as a text table.
+        The Budget, which a notebook shows as a page, and which `print` shows as a text table.
         `Budget.run` does what the button does.
 
     Raises:
@@ -94,7 +95,7 @@ class Budget:
 
     Attributes:
         prediction: The Prediction for the current settings.
-        trial: The last real run, or None.
+        trial: The last real run, or None before the first one.
     """
 
     def __init__(self, settings: Settings, own: Batch | None = None) -> None:
@@ -174,7 +175,7 @@ class Budget:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
-        # A saved notebook always shows the same words, so that you can compare notebooks.
+        # Put the same words into every saved notebook, so that you can compare notebooks.
         return {**shown, "text/plain": _SAVED}
 
     def _changed(self, _: object) -> None:

@@ -15,7 +15,7 @@ _EXACT: Final = 0.03  # repeated readings of PSS differ by about this fraction
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # each scale is this many times as long as the one before
 
-# JupyterLab's or VS Code's colors, or else the page's own colors.
+# Use JupyterLab's or VS Code's colors, or else the page's own colors.
 _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
@@ -41,7 +41,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars for the memory that main, workers, and batches use, as `draw_shared` does."""
+    """Return bars for the memory of all processes and batches, as predicted and as measured."""
     one, each = predicted.settings, predicted.footprint
     how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:
@@ -173,7 +173,7 @@ def _legend(bars: Mapping[str, Mapping[str, float]]) -> str:
     if len(first) == 1:
         return ""
     cell = "text-align:left;padding:0 1.2em 0 0;background:transparent;font-weight:400"
-    wide = ";min-width:5.5em;padding-right:8px"  # as wide as the names of the bars
+    wide = ";min-width:5.5em;padding-right:8px"  # as wide as the column with the bars' names
     names = "".join(
         f'<th style="{cell}"><span style="display:inline-block;width:.7em;height:.7em;'
         f'background:{COLORS[part]}"></span> {part}</th>'

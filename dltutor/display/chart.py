@@ -19,13 +19,13 @@ from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 _MOST_ROWS: Final = 400  # rows to keep for a view that opens late
-_RESENT: Final = (4, 16)  # rows after which to send all, in case the browser wasn't ready at first
+_RESENT: Final = (4, 16)  # row counts at which to send all rows again, in case some got lost
 
 Row = dict[str, Any]
 
 
 class Chart(anywidget.AnyWidget):
-    """A chart of a Recorder's samples, whose `add` is the Recorder's listener.
+    """A live chart of a Recorder's samples. The chart's `add` is a listener for the Recorder.
 
     Args:
         title: The name of the run.
@@ -75,14 +75,14 @@ class Chart(anywidget.AnyWidget):
         self._gone: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # A saved notebook always shows the same words, so that you can compare notebooks.
+        # Put the same words into every saved notebook, so that you can compare notebooks.
         return "Live chart of memory by process. It moves while the notebook runs."
 
     def add(self, moment: Moment) -> None:
-        """Send one more moment to the browser. The Recorder calls this in its thread.
+        """Send one more moment to the browser. The Recorder calls `add` in the Recorder's thread.
 
-        Skip a moment in which a process without a name appears, because most often the process is
-        a worker and has its name in the next moment.
+        Skip a moment in which a process without a name appears, because the process is usually a
+        worker that has its name by the next moment.
         """
         self._settle(moment)
         self._gone += moment.gone
@@ -149,7 +149,7 @@ def thinned(rows: list[Row], window: float) -> list[Row]:
     """Return fewer rows, including the last row.
 
     Args:
-        rows: All rows.
+        rows: The chart's rows, oldest first.
         window: How many seconds to keep, up to the last row. If 0, merge every two rows instead.
     """
     if window:

@@ -16,7 +16,7 @@ from dltutor.observation.observing import check_arguments
 from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
-_MONITORED: Final = 180.0  # seconds that a monitor shows
+_MONITORED: Final = 180.0  # how many seconds a monitor's chart shows
 _MONITOR_PERIOD: Final = 0.5  # seconds between samples, long because a monitor may run all day
 
 
@@ -32,14 +32,14 @@ def observe(
 
     If an exception ends the run, `observe` reports the exception as text instead of raising it.
     Afterwards the workers are gone, even persistent ones, with everything that they started and
-    left in `/dev/shm`. Signal handlers, sharing strategy, start method, and the global random
-    states are as they were. If this process is killed during the run, the workers and their files
-    are gone within 10 s (Linux).
+    left in `/dev/shm`. `observe` restores signal handlers, the sharing strategy, the start method,
+    and the global random states. If this process is killed during the run, the workers and their
+    files are gone within 10 s (Linux).
 
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's
-    `torch_shm_manager` stays, as after any loader, because torch needs it. multiprocessing's
-    resource tracker and fork server stay if another process uses them.
+    `torch_shm_manager` stays, because later loaders need it. multiprocessing's resource tracker and
+    fork server stay if another process uses them.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object from
@@ -94,7 +94,7 @@ def observe(
 
 
 class Watch:
-    """The object that `with watch() as w` gives you.
+    """The recording of a block's memory, which `with watch() as w` gives you.
 
     Attributes:
         batches: How many batches your loop has had so far. If you count them yourself, with
@@ -157,7 +157,7 @@ def watch(title: str = "") -> Iterator[Watch]:
 
 
 class Monitor:
-    """A chart of this process and everything that it starts, which `monitor` makes."""
+    """The chart that `monitor` makes, of this process and everything that the process starts."""
 
     def __init__(self) -> None:
         self._screen = Screen("This notebook", window=_MONITORED, alone=True)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """The chart and the figure of one run in the calling cell's notebook.
+    """The chart and the figure of one run, in the running cell's output.
 
     Outside a notebook, a Screen does nothing and imports nothing.
 
     Args:
         title: The name of the run.
-        options: Other arguments for Chart.
+        options: More keyword arguments for Chart, such as `window`.
     """
 
     def __init__(self, title: str, **options: Any) -> None:

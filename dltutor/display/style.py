@@ -16,7 +16,7 @@ TEXT: Final = "#7A7A7A"  # contrast 4.3 on white and 4.4 on JupyterLab's #111
 ALARM: Final = "#D55E00"
 
 #: Settings for `matplotlib.rc_context`, with no background, and a gray that shows on both pages.
-STYLE: Final[Any] = {  # Any, because matplotlib's types list every key
+STYLE: Final[Any] = {  # Any, because matplotlib types the keys as a Literal, not as str
     "figure.dpi": 100,
     "figure.facecolor": "none",
     "figure.constrained_layout.use": True,
@@ -38,5 +38,5 @@ def color_of(role: str) -> str:
     """Return the color for main, W0, W1, ..., or other. From the sixth worker on, colors repeat."""
     if role == "main":
         return MAIN
-    worker = re.match(r"W(\d+)\b", role)  # "W0 of images" if there are several loaders
+    worker = re.match(r"W(\d+)\b", role)  # or "W0 of images" if there are several loaders
     return WORKERS[int(worker[1]) % len(WORKERS)] if worker else OTHER

@@ -16,7 +16,7 @@ FIRST: Final = "00-start-here.ipynb"
 
 
 def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command `lab`, and set its `run`, which takes the parsed arguments."""
+    """Add the command `lab` to the parser, and set `run` as the function that carries it out."""
     parser = commands.add_parser(
         "lab",
         help="copy the notebooks to a folder, and open them in JupyterLab",

@@ -1,7 +1,7 @@
 """Copy the course's notebooks into a learner's folder, and update them there.
 
-A record in the folder, `.dltutor.json`, holds the digest of the last file that we put there under
-each name. If a file differs from its digest, the learner has changed it.
+A record in the folder, `.dltutor.json`, holds the digest that each file had when we last wrote the
+file there. If a file's digest differs from the record, the learner has changed the file.
 """
 
 from __future__ import annotations
@@ -134,13 +134,13 @@ def _pages() -> Iterator[tuple[str, bytes]]:
         relative = path.relative_to(source)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
             page = path.read_bytes()
-            if path.suffix in (".ipynb", ".md"):  # replace links to code outside the folder
+            if path.suffix in (".ipynb", ".md"):  # point links out of the folder at our repository
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)
             yield relative.as_posix(), page
 
 
 def _repository() -> str:
-    from importlib import metadata  # this import takes as long as all of `dltutor list`
+    from importlib import metadata  # here, because importing it takes as long as `dltutor list`
 
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
@@ -157,7 +157,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a file's digest, or None if nothing is at the path, or "" if it isn't a file."""
+    """Return a file's digest, None if nothing has this path, or "" if it's a folder's path."""
     if not path.is_file():
         return "" if os.path.lexists(path) else None
     return _sha256(path.read_bytes())
@@ -178,6 +178,6 @@ def _files(number: int) -> str:
 
 
 def _sha256(content: bytes) -> str:
-    from hashlib import sha256  # loads OpenSSL, which `dltutor list` doesn't need
+    from hashlib import sha256  # here, because it loads OpenSSL, which `dltutor list` doesn't need
 
     return sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""Tell how many samples a batch has from the batch's shape."""
+"""Find out from a batch's shape how many samples the batch has."""
 
 from __future__ import annotations
 

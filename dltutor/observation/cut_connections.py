@@ -16,7 +16,7 @@ import termios
 from contextlib import suppress
 from typing import Final
 
-_SHM_MANAGER: Final = "/torch-shm-dir-"  # in the path of torch's own socket (strategy file_system)
+_SHM_MANAGER: Final = "/torch-shm-dir-"  # in the socket path of torch's shared-memory manager
 _UNREAD: Final = b"?"
 
 
@@ -65,7 +65,7 @@ class CutConnections:
 
 
 def _is_connection(descriptor: int) -> bool:
-    with suppress(OSError):  # listdir has closed the descriptor, or the socket isn't connected
+    with suppress(OSError):  # listdir's own descriptor is closed, or the socket isn't connected
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             with socket.socket(fileno=os.dup(descriptor)) as copy:
                 known = copy.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)

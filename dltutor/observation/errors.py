@@ -48,7 +48,7 @@ class Failed:
 
     @property
     def by_torch(self) -> str:
-        """What torch itself noticed: 'worker died', 'timed out', or ''."""
+        """The failure that torch itself reported: 'worker died', 'timed out', or ''."""
         texts = [message for kind, message in self.chain if kind == "RuntimeError"]
         if any(text.startswith("DataLoader worker (pid") for text in texts):
             return "worker died"
@@ -62,7 +62,7 @@ NOTHING: Final = Failed((), (), None, None, "", False)
 
 
 def read(error: BaseException) -> Failed:
-    """Return what an exception says, as plain text."""
+    """Return an exception's chain, traceback, worker, and notes as plain text."""
     args = _own(error, "args")
     text = args[0] if args and is_a(args[0], str) else ""
     wrapped = _WRAPPED.match(text)
@@ -79,7 +79,7 @@ def read(error: BaseException) -> Failed:
 
 
 def forget(error: BaseException) -> None:
-    """Free what an exception's frames hold: the iterator and, with it, its workers.
+    """Free the objects that an exception's frames hold, such as the iterator and its workers.
 
     torch re-raises a worker's exception from a frame that refers to the exception. Only the garbage
     collector frees this cycle (measured on torch 2.13).
@@ -102,7 +102,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an exception, even if its class overrides the attribute."""
+    """Return an exception's traceback, even if the class overrides `__traceback__`."""
     found: TracebackType | None = _own(error, "__traceback__")
     return found
 
@@ -131,7 +131,7 @@ def _as_in_a_terminal(error: BaseException) -> str:
 def _formatted(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # the error's notes or its truth value raised
+    except Exception:  # the error's own notes or truth value may raise an exception
         return "".join([*traceback.format_tb(traceback_of(error)), said(error)])
 
 

@@ -1,9 +1,9 @@
-"""Inspect objects that aren't ours, without raising and without running their code if possible.
+"""Inspect objects that aren't ours, without errors, and without running their code if possible.
 
-`isinstance` reads an object's `__class__`, which raises for a dead `weakref.proxy`. `vars`,
-`getattr`, and `len` call methods that the object's class defines, and these methods may raise,
-recurse, or change the object. The functions here read what the interpreter itself stores. If only
-the object has the answer and the object raises, the functions return "unknown".
+`isinstance` reads an object's `__class__`, which fails for a dead `weakref.proxy`. `vars`,
+`getattr`, and `len` call methods that the object's class defines, and these methods may fail,
+recurse, or change the object. The functions here read what the interpreter itself stores. If they
+have to call a method and it fails, they return a default, such as None.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ def is_a(thing: object, kinds: type | tuple[type, ...]) -> bool:
 
 
 def kind_of(thing: object) -> str:
-    """Return the name of an object's class, even if its metaclass overrides the name."""
+    """Return the name of an object's class, even if the metaclass overrides `__name__`."""
     name: str = _OF_CLASSES["__name__"].__get__(type(thing))
     return name
 
 
 def lineage(cls: type) -> tuple[type, ...]:
-    """Return the classes in a class's MRO, even if its metaclass overrides it."""
+    """Return the classes in a class's MRO, even if the metaclass overrides `__mro__`."""
     found: tuple[type, ...] = _OF_CLASSES["__mro__"].__get__(cls)
     return found
 
 
 def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
-    """Return an attribute, as `getattr` does, but never raise.
+    """Return an object's attribute, as `getattr` does, but never raise an exception.
 
     Args:
         thing: Any object.
         name: The attribute's name.
-        otherwise: What to return if there is no such attribute, or the object raises.
+        otherwise: The result if there is no such attribute, or if the object raises an exception.
     """
     try:
         return getattr(thing, name, otherwise)
@@ -59,7 +59,7 @@ def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
 
 
 def has(thing: object, name: str) -> bool:
-    """Return whether an object has an attribute, or False if the object raises."""
+    """Return whether an object has an attribute, or False if the object raises an exception."""
     return attribute(thing, name, _NOTHING) is not _NOTHING
 
 
@@ -88,14 +88,14 @@ def elements(thing: object) -> Iterator[tuple[Any, Any]]:
     """Yield the elements of a container, each with its key or its position.
 
     The elements come from Python's built-in containers and from any other Mapping, until the
-    Mapping raises. Anything else has no elements. If a subclass of a built-in container overrides
-    `items` or `__iter__`, this function doesn't call that method.
+    Mapping raises an exception. Anything else has no elements. If a subclass of a built-in
+    container overrides `items` or `__iter__`, this function doesn't call that method.
     """
     kind = _container(thing)
     if kind is None:
         return _items(thing) if is_a(thing, Mapping) else iter(())
     if kind is dict:
-        return iter(dict.items(thing))  # type: ignore[arg-type]  # it is one
+        return iter(dict.items(thing))  # type: ignore[arg-type]  # `thing` is a dict
     found: Iterable[Any] = kind.__iter__(thing)
     return enumerate(found)
 
@@ -109,7 +109,7 @@ def length(thing: object) -> int | None:
 def number(thing: object) -> int | float | None:
     """Return an `int` or a `float`, even from a subclass, as a plain number, or else None."""
     if is_a(thing, int):
-        return int.__index__(thing)  # type: ignore[arg-type]  # it is one
+        return int.__index__(thing)  # type: ignore[arg-type]  # `thing` is an int
     return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ from dltutor.observation.errors import is_yours
 #: The most seconds to put off a handler, because a transfer in which a worker died never ends.
 PUT_OFF_AT_MOST: Final = 3.0
 
-_SOON: Final = 0.005  # seconds until a signal that was put off is sent again
+_SOON: Final = 0.005  # seconds after which to send a signal again that we put off
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 _CALLBACKS: Final = (weakref.__file__, _weakrefset.__file__)
 
@@ -47,7 +47,7 @@ class Interrupts:
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        # If you press Stop twice, the second interrupt gets through even in plumbing.
+        # If you press Stop twice, the second interrupt gets through even while main passes batches.
         if self._holding or (not self._pending and in_plumbing(frame)):
             self._pending = True
         elif callable(self._handler):
@@ -84,10 +84,10 @@ class Interrupts:
 def in_plumbing(frame: FrameType | None) -> bool:
     """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
-    The handler shouldn't raise there, because a descriptor or the exception itself would be lost.
-    For example, Python only prints an exception in `__del__`, in a function that runs at a fork, or
-    when a WeakSet removes an object. Code that passes batches includes torch's search for the
-    reason why no batch arrives, which opens temporary files.
+    The handler shouldn't raise an exception there, because a descriptor or the exception itself
+    would be lost. For example, Python only prints an exception in `__del__`, in a function that
+    runs at a fork, or when a WeakSet removes an object. Code that passes batches includes torch's
+    search for the reason why no batch arrives, which opens temporary files.
     """
     if frame is None:
         return False
@@ -107,7 +107,7 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Hold interrupts back in the block, and raise KeyboardInterrupt at its end if one arrived.
+    """Hold interrupts back in the block, and then raise KeyboardInterrupt if one has arrived.
 
     Nested blocks hold interrupts back until the outer block ends, except where either block lets
     them through. Outside the main thread, do nothing, because Python interrupts only the main
@@ -156,9 +156,9 @@ def _send_again(signum: int) -> None:
 def delay_in_plumbing() -> None:
     """Make torch's SIGCHLD handler wait for the end of a transfer, if torch has installed it.
 
-    When a worker dies, the handler raises wherever main happens to be. An exception in the middle
-    of a transfer loses a descriptor, leaves a lock held forever, or makes torch print "Exception
-    ignored in StorageWeakRef.__del__".
+    When a worker dies, the handler raises an error wherever main happens to be. In the middle of a
+    transfer, the error loses a descriptor, leaves a lock held forever, or makes torch print
+    "Exception ignored in StorageWeakRef.__del__".
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not isinstance(handler, _Postponing):

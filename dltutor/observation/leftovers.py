@@ -1,4 +1,4 @@
-"""Leave everything as it was: processes, shared memory, signal handlers, random states."""
+"""Restore what a run changes: processes, shared memory, signal handlers, random states."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from dltutor.system.processes import Process, descendants, end, has_name, is_run
 # themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # seconds for processes that outlive their worker to end
+_LEAVING: Final = 1.0  # seconds that processes have to end after their worker has ended
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
 
 
 @dataclass
 class Started:
-    """What a block started.
+    """A register for the processes and iterators that a block starts.
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
@@ -48,7 +48,7 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes from workers that still run a second after the workers have ended.
+        """Count the processes that workers started and that still run 1 s after the workers ended.
 
         multiprocessing's own helpers don't count.
         """
@@ -66,7 +66,7 @@ class Started:
             self._own(worker.pid)
 
     def own_started(self, error: BaseException) -> None:
-        """Register the workers that an iterator had started before its start raised."""
+        """Register the workers that an iterator had started when `error` interrupted the start."""
         self.own(torch_internals.iterator_in(error))
         self._own(torch_internals.starting_pid(error))
 
@@ -87,7 +87,7 @@ def nothing_left() -> Iterator[Started]:
     because making the first queue fixes the start method for the rest of the process's life.
 
     Yields:
-        A Started, in which the block registers what it starts.
+        A Started, with which the block registers its workers and iterators.
     """
     python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
     chosen = multiprocessing.get_start_method(allow_none=True)
@@ -101,15 +101,15 @@ def nothing_left() -> Iterator[Started]:
     try:
         yield started
     finally:
-        # Queues and semaphores are freed with the iterators that hold them. A garbage collection
-        # takes a quarter of a second in a process with many objects, so run it only if an iterator
-        # is still alive.
+        # Python frees queues and semaphores together with the iterators that hold them. A garbage
+        # collection takes a quarter of a second in a process with many objects, so run it only if
+        # an iterator is still alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
         if not had_server and not descendants(server._forkserver_pid or 0):
             server._stop()
-        # In a process that multiprocessing spawned, the tracker is the parent's, and has no pid.
+        # If multiprocessing spawned this process, the tracker is our parent's, and its pid is None.
         if not had_tracker and tracker._pid is not None and not _serves(tracker):
             tracker._stop()
         torch.multiprocessing.set_sharing_strategy(strategy)

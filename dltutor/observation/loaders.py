@@ -39,7 +39,7 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
 
     Returns:
         Name -> DataLoader. The name is "" if there is only one loader, or else the loader's key in
-        a dict, or "loader 2".
+        a dict, or a name such as "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -61,7 +61,7 @@ def length(loader: DataLoader[Any]) -> int | None:
     if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
         return None
     try:
-        whole = len(loader.dataset)  # type: ignore[arg-type]  # it may have none
+        whole = len(loader.dataset)  # type: ignore[arg-type]  # the dataset may have no length
         stream = is_a(loader.dataset, IterableDataset)
         return whole if stream or len(loader.sampler) == whole else None  # type: ignore[arg-type]
     except Exception:  # the learner's dataset and sampler may raise anything
@@ -86,7 +86,7 @@ def _search(
     parts: Iterable[tuple[str, Any]] = ()
     attributes = [("", value) for value in attributes_of(thing).values()]
     if is_a(thing, DataLoader):
-        # accelerate's loaders are DataLoaders, too, but the DataLoader inside makes the iterators.
+        # accelerate's loaders are also DataLoaders, but the DataLoader inside makes the iterators.
         inside = [each for _, each in attributes if is_a(each, DataLoader)]
         if not inside:
             yield key, thing
@@ -104,7 +104,7 @@ def _can_be_iterated_again(thing: Any) -> bool:
     if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
-        # webdataset's and Lightning's loaders are such objects, but you can iterate them again.
+        # You can iterate webdataset's and Lightning's loaders again, and they have inner loaders.
         return bool(inner_loaders(thing))
     return not is_a(thing, Collection)
 

@@ -36,12 +36,12 @@ def observe(
     """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: The loader. This and the next three arguments are as in `dltutor.observe`.
-        deadline: The deadline, in seconds.
-        consume: The training loop.
+        loader: A DataLoader or a wrapper, which `dltutor.observe` describes in full.
+        deadline: Seconds after which `observe` stops the run and reports it as "hung".
+        consume: The training loop, as a function that takes the loader.
         epochs: How many times the loop runs.
-        memory: How often to read USS and PSS, which takes time from the workers. "often" is twice a
-            second at first (see `Recorder`).
+        memory: How often to read USS and PSS. Each reading takes time from the workers. "often" is
+            twice a second at first (see `Recorder`).
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
@@ -106,7 +106,7 @@ def _write_down(
 ) -> Observation:
     hung = is_a(error, DeadlinePassed)
     failed = errors.read(error) if error is not None else errors.NOTHING
-    if hung:  # the alarm is ours, so keep only where it interrupted the loop
+    if hung:  # our own alarm ended the loop, so keep only where the loop was
         failed = replace(errors.NOTHING, traceback=failed.traceback)
     end: End = "hung" if hung else "raised" if error is not None else "finished"
     if (

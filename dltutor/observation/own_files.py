@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Final
 
-_FDINFO: Final = "/proc/self/fdinfo"  # without fdinfo, opening /dev/fd/N only duplicates N
+_FDINFO: Final = "/proc/self/fdinfo"  # without this folder, opening /dev/fd/N only duplicates N
 _BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
 _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -30,7 +30,7 @@ def positions() -> dict[int, int]:
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
     for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # listdir has closed the descriptor, or it has no position
+        with suppress(OSError):  # listdir's own descriptor is closed, or the file has no position
             status = os.fstat(descriptor)
             written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
             log = written or any(os.path.samestat(status, each) for each in printed)
@@ -47,7 +47,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def put_back(before: Mapping[int, int]) -> None:
-    """Restore the positions that `positions` returned."""
+    """Move each file back to the position that `positions` returned for its descriptor."""
     for descriptor, position in before.items():
         with suppress(OSError):
             os.lseek(descriptor, position, os.SEEK_SET)
@@ -64,7 +64,7 @@ def open_again() -> list[int]:
     shared = []
     with ExitStack() as opened:
         for twins in _by_file(positions()):
-            done: dict[int, int] = {}  # copy of the old descriptor -> the file opened again
+            done: dict[int, int] = {}  # duplicate of an old descriptor -> the new descriptor
             for descriptor in twins:
                 try:
                     again = next((done[old] for old in done if _is_same(old, descriptor)), None)

@@ -15,15 +15,15 @@ from contextlib import suppress
 from typing import Final
 
 _EXCHANGE: Final = ("/dev/", "/memfd:")
-_NO_RESERVE: Final = 0x4000  # MAP_NORESERVE on x86 and ARM: a file may be larger than memory
-_IN_PLACE_OF: Final = 3  # MREMAP_MAYMOVE | MREMAP_FIXED of mman.h
+_NO_RESERVE: Final = 0x4000  # MAP_NORESERVE (x86, ARM), because a file may be larger than memory
+_IN_PLACE_OF: Final = 3  # MREMAP_MAYMOVE | MREMAP_FIXED in linux/mman.h
 
 
 def make_private() -> None:
-    """Map each file that this process, a fork, has mapped for writing once more, privately.
+    """Replace this fork's shared writable mappings of files with private mappings.
 
-    The addresses stay, so arrays don't notice. From now on, what this process and its children
-    write stays in their own memory.
+    The addresses stay the same, so arrays stay valid. From now on, what this process and its
+    children write stays in their own memory.
     """
     mappings = _mappings()
     if not mappings:
@@ -54,7 +54,7 @@ def _mappings() -> list[tuple[int, int, int, str]]:
             path = "".join(name)
             if not rights.startswith("rw") or rights[3] != "s" or path.startswith(_EXCHANGE):
                 continue
-            with suppress(OSError):  # it has no name, or no longer
+            with suppress(OSError):  # the file has no name, or has lost its name
                 if os.stat(path).st_ino == int(inode):
                     start, end = (int(each, 16) for each in addresses.split("-"))
                     found.append((start, end - start, int(offset, 16), path))

@@ -63,7 +63,7 @@ class Worker:
 
     @property
     def signal(self) -> str | None:
-        """The name of the signal that killed the worker, such as SIGKILL, or None."""
+        """The name of the signal that killed the worker, such as SIGKILL, or None if none did."""
         return texts.signal_name(self.exitcode)
 
     @property
@@ -77,39 +77,39 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What happened when `observe` or `confine` ran a loader.
+    """The record of a run in `observe` or `confine`.
 
     Args:
         end: How the run ended. "hung" means that `observe` or `confine` stopped the run at its
             deadline. Only `confine` reports "main died".
         deadline: The deadline, in seconds.
         batches: How many batches reached the loop.
-        samples: How many samples the sampler dealt out for those batches, or None if unknown, as
-            for a stream whose batches don't show the number, or a wrapper whose batches differ from
-            its loader's batches.
+        samples: How many samples the sampler dealt out for those batches, or None if unknown, for
+            example because a stream's batches don't show the number, or because a wrapper's batches
+            differ from its loader's batches.
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.
         chain: The type and message of the exception that arrived and its causes, outermost first.
-        traceback: Your own lines in the traceback, outermost first, without torch's.
-        raised_in_worker: The type of the exception that the worker raised, or None.
-        failed_worker: The number of the worker that raised, or None.
+        traceback: Your own lines in the traceback, outermost first, without torch's lines.
+        raised_in_worker: The type of the exception that a worker raised, or None if none raised.
+        failed_worker: The number of the worker that raised an exception, or None if none did.
         workers: The last epoch's workers.
-        stderr: What the workers wrote to file descriptor 2. If `confine` ran a script or main died
-            there, everything that main and the workers wrote, including standard output.
-        raw: The error as a terminal shows it without `observe`, with shortened paths.
+        stderr: What the workers wrote to file descriptor 2. If `confine` ran a script, or main died
+            under `confine`, it's what main and the workers wrote, including standard output.
+        raw: The error as a terminal would show it without `observe`, with shortened paths.
         timeline: Memory, descriptors, and shared memory over time.
         result: What the training loop returned, or None if it didn't finish.
-        confinement: The limits that `confine` set, or None.
-        failed_loader: The name of the loader whose worker raised, as in Worker, or "" if there is
-            only one loader.
+        confinement: The limits that `confine` set, or None if `observe` ran the loader.
+        failed_loader: The name of the loader whose worker raised an exception (see Worker), or ""
+            if there is only one loader.
         expected: How many samples `len(dataset)` promises for all epochs, or None if unknown,
             because the loop left an epoch early, the loader has `drop_last`, or the sampler doesn't
-            deal out each sample.
-        waited: The part of its time that your loop waited for batches, or None for the plain loop,
-            which does nothing else.
+            deal out every sample.
+        waited: The part of its time that your loop waited for batches, or None for the default
+            loop, which does nothing else.
         left: How many processes that workers had started were still running after the workers left,
-            before `observe` ended these processes. If the run didn't finish, 0.
+            before `observe` ended these processes. It's 0 if the run didn't finish.
         notes: Notes on the exceptions in `chain`, from `add_note`. From Python 3.14 on, pickle adds
             notes that say where pickling failed: the attribute, the class, the process, innermost
             first.

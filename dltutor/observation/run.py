@@ -46,8 +46,8 @@ class Run:
         batches: How many batches have arrived.
         samples: How many samples those batches were made of, or None if unknown.
         started: When the run began, on the clock `time.perf_counter`.
-        first_batch: Seconds until the first batch arrived, or None.
-        last_batch: Seconds until the last batch so far arrived, or None.
+        first_batch: Seconds until the first batch arrived, or None before that.
+        last_batch: Seconds until the last batch so far arrived, or None before the first batch.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Run:
         self._inner = loaders.inner_loaders(loader)
         self._counted: list[Counted] = []
         self._iterators: dict[int, tuple[str, Any]] = {}  # id -> loader's name, iterator
-        self._arrived = 0  # batches from these iterators
-        self._samples: int | None = 0  # samples in those batches
+        self._arrived = 0  # batches that arrived from `_iterators`
+        self._samples: int | None = 0  # samples in the batches that arrived from `_iterators`
 
     @contextmanager
     def instrumented(self) -> Iterator[None]:
@@ -111,7 +111,7 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """Return the name of the loader whose iterator raised, or "" if there is only one."""
+        """Return the name of the loader whose iterator raised `error`. A single loader has ""."""
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 
@@ -124,7 +124,7 @@ class Run:
         return any(_exit_code(process) is not None for process in processes)
 
     def waits_for_dead_worker(self) -> bool:
-        """Return whether torch still expects a batch from a dead worker (it checks every 5 s)."""
+        """Return whether torch expects a batch from a dead worker (torch checks every 5 s)."""
         last = self._last().values()
         expected = [each for one in last for each in torch_internals.unfinished_workers(one)]
         return any(_exit_code(process) is not None for process in expected)
@@ -144,7 +144,7 @@ class Run:
         return tuple(found)
 
     def ignore_deaths(self) -> None:
-        """Stop torch from raising when a worker dies."""
+        """Stop torch from raising an exception in main when a worker dies."""
         for _, iterator in self._iterators.values():
             torch_internals.forget_workers(iterator)
 
@@ -184,7 +184,7 @@ class Run:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # A wrapper without any loader yet makes loaders as it runs, so any loader is the wrapper's.
+        # A wrapper without a loader makes loaders as it runs, so count any loader as the wrapper's.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""

@@ -47,14 +47,14 @@ _KEPT: Final = 20_000  # characters to keep from the end of the output
 _HANDLERS: Final = 2.0  # seconds for functions that libraries have registered to run at a fork
 
 _at_fork = deadline(_HANDLERS)
-# Python runs this handler last, because handlers run in reverse order, and a learner's cells
-# register theirs later.
+# Turn the deadline off after all other handlers. Python runs this handler last, because handlers
+# run in reverse order, and a learner's cells register theirs later.
 os.register_at_fork(before=lambda: _at_fork.stop())
 
 
 @dataclass
 class Ended:
-    """How the processes in a run ended.
+    """The result of a sandboxed run, and how the run's processes ended.
 
     Args:
         result: What the code returned, or None if it didn't return.
@@ -113,7 +113,7 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
-        folder = tempfile.mkdtemp(prefix="dlt-")  # short, because a socket's path has a limit
+        folder = tempfile.mkdtemp(prefix="dlt-")  # short, because a socket's path can't be long
         folders = Folders(folder, temporary or folder, own_folder)
         run = _Run(work, folders, at_most, announce, MEMORY if memory is None else memory)
         try:
@@ -173,8 +173,8 @@ class _Run:
     ended: Ended = field(default_factory=Ended)
     guard: processes.Process = field(init=False)
     ends: tuple[int, ...] = ()  # our ends of three pipes: messages, exit status, output
-    positions: dict[int, int] = field(init=False)  # of open files, before the fork
-    shared: list[int] = field(default_factory=list)  # files whose positions the sandbox shares
+    positions: dict[int, int] = field(init=False)  # descriptor -> position in its file at the fork
+    shared: list[int] = field(default_factory=list)  # descriptors whose positions the fork shares
     until: float = 0.0
     rss_at_last_pss: float = 0.0
     has_result: bool = False
@@ -273,7 +273,7 @@ class _Run:
             os.close(end)
 
     def _take_message(self, line: bytes) -> None:
-        with suppress(ValueError, KeyError, TypeError):  # the code itself may write to this pipe
+        with suppress(ValueError, KeyError, TypeError):  # the code may write anything to this pipe
             message = json.loads(line)
             if message == "running":
                 self.until = time.monotonic() + self.at_most

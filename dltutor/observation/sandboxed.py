@@ -22,14 +22,14 @@ import torch
 from dltutor.observation.stacks import answer_when_asked
 from dltutor.system import processes
 
-_FILE: Final = 512 << 20  # the most bytes in one file
+_FILE: Final = 512 << 20  # the most bytes that sandboxed code may write to one file
 
 
 class Folders(NamedTuple):
     """The folders for a sandboxed process.
 
     Args:
-        own: The folder for our files about the process.
+        own: The folder for our files about the process, such as its stacks.
         temporary: The folder for the process's temporary files.
         empty: Whether to run the process in an empty folder.
     """
@@ -49,9 +49,9 @@ def sandboxed_process(
     """Do some work as a main process, report what it returned, and exit.
 
     Args:
-        work: The function from `sandbox.run`.
-        guard: The parent's pid.
-        folders: This process's folders.
+        work: The function that the caller passed to `sandbox.run`.
+        guard: The pid of the guard, which is this process's parent.
+        folders: The folders for this process.
         messages: The descriptor for messages, each a line of JSON.
         output: The descriptor for stdout and stderr.
     """
@@ -94,7 +94,7 @@ def _no_input(prompt: object = "") -> str:
 
 
 def _limits() -> None:
-    signal.set_wakeup_fd(-1)  # the notebook's event loop listens to the inherited one
+    signal.set_wakeup_fd(-1)  # the notebook's event loop listens to the inherited descriptor
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.disable()  # Jupyter and pytest turn faulthandler on, but a crash here is expected
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -105,7 +105,7 @@ def _limits() -> None:
 def _own_multiprocessing() -> None:
     # Do what multiprocessing does in a process that it forks, but stay a main process.
     process: Any = multiprocessing.process
-    process._children.clear()  # the notebook's children, for which we can't wait
+    process._children.clear()  # the notebook's children, which only the notebook can reap
     process._current_process._config.pop("tempdir", None)
     helpers: Any = util
     helpers._finalizer_registry.clear()

@@ -21,9 +21,9 @@ LATE: Final = 24.0
 # A curve still grows if more than this part of its growth is in the last third.
 _STILL: Final = 0.15
 _ENOUGH: Final = 4  # a curve needs at least this many samples
-_FILES: Final = 64  # new descriptors, because batches in transit account for fewer
-_MOST: Final = 0.5  # the part of its time that a loop may wait
-_LONG: Final = 4.0  # seconds that a loop may wait, because in a short run waiting is luck
+_FILES: Final = 64  # new descriptors that are harmless, because batches in transit account for some
+_MOST: Final = 0.5  # the part of its time that a loop may wait for batches
+_LONG: Final = 4.0  # seconds that any loop may wait, because a short run may be slow by chance
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ def story(seen: Observation) -> Table:
 
 def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
     from_outside = seen.confinement is not None and seen.confinement.from_outside
-    # Main notices a worker's death wherever main happens to be, so it's luck how many batches
+    # Main notices a worker's death wherever main happens to be, so chance decides how many batches
     # arrived before and how torch words the error. `chain` and `raw` have the error.
     by_chance = seen.end == "worker died"
     if not by_chance and not from_outside:

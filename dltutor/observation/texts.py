@@ -15,7 +15,7 @@ _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
 def signal_name(exitcode: int | None) -> str | None:
-    """Return the name of the signal behind an exit code, such as SIGKILL, or None."""
+    """Return the name of the signal behind an exit code, such as SIGKILL, or None without one."""
     if exitcode is None or exitcode >= 0:
         return None
     try:
@@ -34,7 +34,7 @@ def fate(exitcode: int | None) -> str:
 
 
 def said(kind: str, message: str) -> str:
-    """Return an exception's type and message, as at the end of a traceback.
+    """Return an exception's type and message, such as "ValueError: no such file".
 
     If a worker raised the exception, return the type and message of the worker's exception, without
     pickle's notes, which `notes_in` returns.
@@ -46,7 +46,7 @@ def said(kind: str, message: str) -> str:
 
 
 def notes_in(message: str) -> tuple[str, ...]:
-    """Return pickle's notes in a worker's error message, which say where pickling failed."""
+    """Return pickle's notes on where pickling failed, from a worker's error message."""
     return tuple(note.strip() for note in _NOTE.findall(_raised_in_worker(message) or ""))
 
 

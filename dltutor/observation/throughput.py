@@ -67,13 +67,13 @@ def how_many_workers(
     Args:
         loader: A DataLoader, or a function that makes one. Before each run, `how_many_workers`
             calls the function, so that no run finds what another run has cached.
-        counts: The numbers of workers to try, such as (0, 2, 4), from the smallest on. If None, try
-            0, 1, 2, 4, and so on, up to twice the cores.
+        counts: The numbers of workers to try, such as (0, 2, 4). If None, try 0, 1, 2, 4, and so
+            on, up to twice the cores.
         runs: How many times to measure each number.
         batches: How many batches to time in a run, but at least 4 from each worker, or fewer if the
             loader is slow.
-        deadline: Seconds for all runs together. Runs that don't fit are left out, and `unfinished`
-            lists the numbers without a run.
+        deadline: Seconds for all runs together. The Throughput's `unfinished` lists the numbers of
+            workers that had no finished run by then.
         step: Your training step, as a function that takes a batch, or as a number of seconds in
             which main waits, as it does for a GPU. If your step keeps the cores busy, pass the
             function, because the step takes the cores from the workers.
@@ -149,7 +149,7 @@ def how_many_workers(
 class _Measured:
     batches: int
     samples: int | None
-    seconds: float  # for these batches
+    seconds: float  # how long these batches took
     start: float  # seconds until each worker had delivered a batch
 
 
@@ -257,7 +257,7 @@ def _run(
             in_it = iterator.samples
             samples = None if samples is None or in_it is None else samples + in_it
             work(batch)
-            if came % each == 0 or not number:  # only after a batch from each worker
+            if came % each == 0 or not number:  # after equally many batches from each worker
                 seconds = time.perf_counter() - warm
                 measured = _Measured(came, samples, max(seconds, 1e-9), start)
                 if came >= max(batches, _ROUNDS * each) or seconds > slice_:

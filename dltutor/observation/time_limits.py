@@ -11,7 +11,7 @@ from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
 # Seconds after which the alarm repeats, because a bare `except:` in the learner's code may swallow
-# the exception, or the alarm may ring where it must not raise.
+# DeadlinePassed, or because the alarm may ring where it must not raise DeadlinePassed.
 _REPEAT = 0.05
 
 
@@ -34,7 +34,7 @@ def check_main_thread(call: str, why: str) -> None:
 
     Args:
         call: The call to check, such as "observe()".
-        why: What works only in the main thread, as the end of a sentence.
+        why: What works only in the main thread, as the words after "only there can".
     """
     here = threading.current_thread()
     if here is not threading.main_thread():
@@ -45,7 +45,7 @@ def check_main_thread(call: str, why: str) -> None:
 
 
 class deadline:  # lowercase because it's a context manager, like contextlib.suppress
-    """Raise DeadlinePassed in the block after `seconds`.
+    """A context manager that raises DeadlinePassed in its block after `seconds`.
 
     The deadline interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C. An
     outer user of SIGALRM, such as another deadline, gets back its handler and the rest of its time.
@@ -78,7 +78,7 @@ class deadline:  # lowercase because it's a context manager, like contextlib.sup
             signal.setitimer(signal.ITIMER_REAL, due, self._interval)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # Never raise in `__enter__` or `__exit__`, because then nothing would restore the timer.
+        # Don't raise DeadlinePassed in `__enter__` or `__exit__`, or nothing restores the timer.
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):

@@ -42,7 +42,7 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
             that are forked in the block don't call `make`.
     """
     main = os.getpid()
-    making: list[DataLoader[Any]] = []  # a class may ask its base class to make the iterator
+    making: list[DataLoader[Any]] = []  # to call `make` only once if a class calls its base class
 
     def by_way_of_make(own: Callable[[DataLoader[Any]], Any]) -> Callable[[DataLoader[Any]], Any]:
         def _get_iterator(self: DataLoader[Any]) -> Any:
@@ -61,12 +61,12 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
 
 
 class _Dealt:
-    """How many samples the sampler dealt out for each of an iterator's batches.
+    """A record of how many samples the sampler dealt out for each of an iterator's batches.
 
     Attributes:
         ahead: torch's number for a batch that torch has requested and that hasn't arrived -> how
             many samples it has, or None if unknown.
-        last: How many samples the batch has that arrived last, or None if unknown.
+        last: How many samples the last batch to arrive has, or None if unknown.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,8 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
                 dealt.pop_arrived(self)  # an error arrived instead of the batch
                 raise
             sizes = dealt.pop_arrived(self)
-            if sizes and os.getpid() == main:  # otherwise the base class's method has done so
+            # If a subclass's method calls the base class's, only the inner call finds a size.
+            if sizes and os.getpid() == main:
                 dealt.last = _samples_in(self, batch, sizes[0])
                 arrived(self)
             return batch
@@ -134,8 +135,8 @@ def samples(iterator: Any) -> int | None:
     """Return how many samples the last batch from a loader's iterator was made of.
 
     Returns:
-        How many samples the sampler dealt out for the batch, or None for a batch from before
-        `arrivals`, an iterator that isn't torch's, or a stream whose batch doesn't show the number.
+        How many samples the sampler dealt out for the batch, or None if the batch arrived outside
+        `arrivals`, the iterator isn't torch's, or a stream's batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -146,14 +147,14 @@ def _samples_of(iterator: Any, index: Any) -> int | None:
         return len(index) if isinstance(index, list) else 1
     try:
         return len(index)
-    except TypeError:  # a generator of indices, which works without workers
+    except TypeError:  # torch accepts an index that is a generator, if there are no workers
         return None
 
 
 def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
     if iterator._dataset_kind == _DatasetKind.Map:
         return asked
-    # A stream may end in the middle of a batch, and its items may be batches already.
+    # A stream's last batch may be smaller than torch asked for, unless torch drops such a batch.
     if iterator._auto_collation and (asked == 1 or iterator._drop_last):
         return asked
     made_by_torch = iterator._auto_collation and iterator._collate_fn is default_collate
@@ -177,7 +178,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 
 def iterator_in(error: BaseException) -> Any:
-    """Return the multi-worker iterator that raised an exception, even while starting, or None."""
+    """Return the multi-worker iterator in an exception's traceback, or None if there is none."""
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
@@ -186,9 +187,9 @@ def iterator_in(error: BaseException) -> Any:
 
 
 def starting_pid(error: BaseException) -> int | None:
-    """Return the pid of a process whose start an exception interrupted, or None.
+    """Return the pid of a process whose start an exception interrupted, or None if none did.
 
-    The Process object doesn't have the pid yet, for example while main writes to a spawned process.
+    The Process object may not have the pid yet, for example while main writes to a spawned process.
     """
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         starting = frame.f_locals.get("self")
@@ -198,7 +199,7 @@ def starting_pid(error: BaseException) -> int | None:
 
 
 def kept_iterator(loader: DataLoader[Any]) -> Any:
-    """Return the iterator that a loader keeps for its next epoch (persistent workers), or None."""
+    """Return the iterator, with its workers, that a loader keeps for its next epoch, or None."""
     iterator = loader._iterator
     alive = any(worker.is_alive() for worker in workers_of(iterator))
     return iterator if loader.persistent_workers or alive else None
@@ -207,7 +208,7 @@ def kept_iterator(loader: DataLoader[Any]) -> Any:
 def drop_kept_iterator(loader: DataLoader[Any]) -> None:
     """Have a loader make a new iterator for its next epoch."""
     loader._iterator = None
-    if hasattr(loader, "_initial_iter_for_state_dict"):  # torchdata would reuse its iterator
+    if hasattr(loader, "_initial_iter_for_state_dict"):  # or torchdata reuses its first iterator
         loader._initial_iter_for_state_dict = False
 
 
@@ -223,7 +224,7 @@ def unfinished_workers(iterator: Any) -> list[BaseProcess]:
 
 
 def forget_workers(iterator: Any) -> None:
-    """Stop torch's SIGCHLD handler from raising when we end these workers."""
+    """Stop torch's SIGCHLD handler from raising an exception when an iterator's workers die."""
     if getattr(iterator, "_worker_pids_set", False):
         _remove_worker_pids(id(iterator))
         iterator._worker_pids_set = False
@@ -232,7 +233,7 @@ def forget_workers(iterator: Any) -> None:
 def idle_workers(iterator: Any) -> set[int]:
     """Return the numbers of the workers that have delivered all batches that torch requested.
 
-    A batch that hasn't arrived is a task of the iterator that has only the worker's number.
+    While a batch hasn't arrived, the iterator's task for the batch has only the worker's number.
     """
     tasks = getattr(iterator, "_task_info", {}).values()
     return {*range(len(workers_of(iterator)))} - {task[0] for task in tasks if len(task) == 1}
@@ -241,8 +242,8 @@ def idle_workers(iterator: Any) -> set[int]:
 def shut_down(iterator: Any) -> None:
     """Ask an iterator's workers to exit, and wait up to 5 s for each one.
 
-    Leave a worker that doesn't exit alone, because torch would terminate the worker even while it
-    makes a segment, whose name would then stay in `/dev/shm`.
+    Keep torch from terminating a worker that doesn't exit, because the worker may be making a
+    segment, whose name would then stay in `/dev/shm`.
     """
     if hasattr(iterator, "_shutdown_workers"):
         for worker in workers_of(iterator):
@@ -299,10 +300,10 @@ def sigchld() -> tuple[Any, bool]:
 
 
 def restore_sigchld(before: tuple[Any, bool]) -> None:
-    """Restore what `sigchld` returned.
+    """Restore the SIGCHLD handler and torch's flag, in the form that `sigchld` returns.
 
-    This includes torch's flag, because torch installs its handler only once in a process, and later
-    loaders need the handler.
+    Restore the flag because torch installs its handler only once in a process, and later loaders
+    need the handler.
     """
     handler, installed = before
     if signal.getsignal(signal.SIGCHLD) is not handler:

@@ -27,7 +27,7 @@ class WorkerSetup:
 
     Args:
         folder: The folder for the worker's stacks and the file `stderr`.
-        init_fn: The learner's `worker_init_fn`, or None.
+        init_fn: The learner's `worker_init_fn`, or None if there is none.
         mark: The mark for the worker and everything that it starts, or 0 for no mark.
     """
 

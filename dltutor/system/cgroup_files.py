@@ -16,7 +16,7 @@ _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_NO_LIMIT = 1 << 60  # version 1 reports "no limit" as a number near 2**63
+_NO_LIMIT = 1 << 60  # treat more bytes as no limit, because version 1 reports about 2**63
 
 
 def groups(
@@ -24,8 +24,8 @@ def groups(
 ) -> list[tuple[str, int]]:
     """Return the cgroups that a process is in, the innermost first.
 
-    If both versions are mounted, a controller belongs to one of them. A container sees only its
-    own group and the groups inside that group.
+    If both versions are mounted, each controller belongs to only one of them. A container sees only
+    its own group and the groups inside that group.
 
     Args:
         controller: The controller, such as "memory" or "cpu".
@@ -33,13 +33,13 @@ def groups(
         proc: Where `/proc` is mounted.
 
     Returns:
-        The folder and the version (1 or 2) of each group. If no cgroups are mounted, an empty list.
+        The folder and the version (1 or 2) of each group. The list is empty without cgroups.
     """
     mounted = dict(_mounts(proc))
     paths: dict[str, str] = {}
     for line in _lines(f"{proc}/{pid or 'self'}/cgroup"):
         _, names, path = line.split(":", 2)
-        paths.update((name, path) for name in names.split(","))  # "" for version 2
+        paths.update((name, path) for name in names.split(","))  # the name is "" in version 2
     name = controller if controller in mounted and controller in paths else ""
     if name not in mounted or name not in paths:
         return []
@@ -56,7 +56,7 @@ def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | N
 
     Returns:
         The file with the memory charged to that group, page cache included, and the group's limit
-        in bytes, or None without a limit. If the process is in no such group, "" and None.
+        in bytes, or None without a limit. If no group counts memory, the result is ("", None).
     """
     bounds = list(_memory_bounds(pid, proc))
     file, limit = min(bounds, key=lambda bound: bound[1], default=("", _NO_LIMIT))
@@ -94,13 +94,13 @@ def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
 
 
 def number(path: str) -> int | None:
-    """Return the number in a file, or None if it's missing or holds a word such as "max"."""
+    """Return the number in a file, or None if the file is missing or holds a word such as "max"."""
     text = "".join(_lines(path))
     return int(text) if text.isdigit() else None
 
 
 def counts(path: str) -> dict[str, int]:
-    """Return the counters in a file with lines such as "oom_kill 1", or {} if we can't read it."""
+    """Return the counters in a file with lines such as "oom_kill 1", or {} without such a file."""
     words = [line.split() for line in _lines(path)]
     return {each[0]: int(each[1]) for each in words if len(each) == 2 and each[1].isdigit()}
 
@@ -125,7 +125,7 @@ def _mounts(proc: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _unescaped(word: str) -> str:
-    # In this file, Linux writes a space as \040.
+    # In mountinfo, Linux writes a space as \040.
     first, *rest = word.split("\\")
     return first + "".join(chr(int(part[:3], 8)) + part[3:] for part in rest)
 

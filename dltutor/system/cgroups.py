@@ -16,7 +16,7 @@ from typing import Final
 from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
-_PREFIX: Final = "dltutor-"  # followed by the owner's pid
+_PREFIX: Final = "dltutor-"  # begins a group's name, before the pid of the process that made it
 _PATIENCE: Final = 5.0  # seconds for killed processes to leave a group
 
 
@@ -113,7 +113,7 @@ def remove_abandoned(*, proc: str = "/proc") -> None:
     for parent, version in _parents(proc):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)
-            # This process has made no group yet, so an older process made the group with its pid.
+            # This process has made no group yet, so a group with its pid is from an older process.
             if owner.isdigit() and (int(owner) == os.getpid() or not is_alive(int(owner))):
                 Group(folder, version).remove()
 
@@ -128,7 +128,7 @@ def _limit(group: Group, limit: int) -> None:
     # processes (version 1) or killing the whole group (version 2).
     for file in filter(Path.exists, map(group.folder.joinpath, others)):
         file.write_text("0")
-    # Version 1 has this file if Linux accounts for swap.
+    # If Linux accounts for swap, version 1 has a second limit, on memory and swap together.
     accounted = group.folder / "memory.memsw.limit_in_bytes"
     if accounted.exists():
         accounted.write_text(f"{limit}")

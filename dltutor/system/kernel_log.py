@@ -12,7 +12,7 @@ _KILLED: Final = re.compile(r"Memory cgroup out of memory: Killed process \d+ .*
 
 
 class KernelLog:
-    """The kernel log, from the moment when this object is made.
+    """The part of the kernel log that Linux writes after this object is made.
 
     The whole machine has a single log, which containers and users without privileges often can't
     read.
@@ -34,7 +34,7 @@ class KernelLog:
         """
         text = _read()
         if text is not None and self._last:
-            text = text.split(self._last, 1)[-1]  # or the whole log if the last line is gone
+            text = text.split(self._last, 1)[-1]  # the whole log if Linux has dropped that line
         return None if text is None else kills(text, group)
 
 

@@ -19,8 +19,8 @@ def own_shm(size: int) -> None:
     """Mount a `/dev/shm` that only this process and its children see, until they all end.
 
     A process without the right to mount gets that right in a new user namespace, and keeps its user
-    and group there. Other processes don't see a difference. Call this from a single-threaded
-    process, and before `exec`, which takes the right away again.
+    and group there. Processes outside the namespace don't see a difference. Call this from a
+    single-threaded process, and before `exec`, which takes the right away again.
 
     Args:
         size: The size of the new `/dev/shm`, in bytes.
@@ -36,9 +36,9 @@ def own_shm(size: int) -> None:
     if libc.unshare(_NEW_MOUNTS) != 0:
         _check(libc.unshare(_NEW_USER | _NEW_MOUNTS), "unshare")
         _keep_ids(user, group)
-    # Make all mounts private, so that the new mount doesn't appear outside. In a chroot, / may not
-    # be a mount point, and the first call fails with EINVAL. Then it's enough to make the mount at
-    # /dev/shm private.
+    # Make all mounts private, so that the new mount doesn't appear outside. If / isn't a mount
+    # point, such as in a chroot, the first call fails with EINVAL. Then it's enough to make the
+    # mount at /dev/shm private.
     private = ctypes.c_ulong(_REC_PRIVATE)
     if libc.mount(b"none", b"/", None, private, None) != 0:
         _check(libc.mount(b"none", shm.encode(), None, private, None), "mount")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Figures = dict[str, int | None]
 
-# What `memory` returns if the system doesn't let us read a process's memory.
+# The result of `memory` if the system doesn't let us read a process's memory.
 DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
@@ -49,10 +49,10 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return a process's start time, which identifies it, and figures, or None if it's gone.
+        """Return a process's start time and cheap figures, or None if the process is gone.
 
-        The figures are cheap to read: rss, faults (minor page faults since the process started),
-        threads, and fds (open descriptors).
+        The start time tells the process from a later one with the same pid. The figures are rss,
+        faults (minor page faults since the process started), threads, and fds (open descriptors).
         """
         words = self._stat(pid)
         if not _lives(words):
@@ -66,7 +66,7 @@ class Proc:
         return int(words[19]), cheap
 
     def birth(self, pid: int) -> tuple[float, int] | None:
-        """Return the start time and parent's pid of a process or zombie, or None if it's gone."""
+        """Return a process's (or zombie's) start time and parent's pid, or None if it's gone."""
         words = self._stat(pid)
         return (int(words[19]), int(words[1])) if words else None
 
@@ -84,7 +84,7 @@ class Proc:
         return all(not words or words[0] in (b"T", b"t", b"Z", b"X") for words in threads)
 
     def command(self, pid: int) -> bytes:
-        """Return a process's command line, with any separator, or b"" if the process is gone."""
+        """Return a process's command line (a NUL ends each word), or b"" if the process is gone."""
         return self._read(f"{pid}/cmdline") or b""
 
     def memory(self, pid: int) -> Figures | None:
@@ -113,7 +113,7 @@ class Proc:
         return _kilobytes(self._read("meminfo")).get(b"MemTotal:")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """Return the cgroup that bounds a process's memory, as `cgroup_files.memory` does."""
+        """Return the cgroup that limits a process's memory, as `cgroup_files.memory` does."""
         return cgroup_files.memory(pid, proc=self.root)
 
     def _listed_children(self, pid: int) -> set[int]:

@@ -20,14 +20,15 @@ from dltutor.system.marks import carriers, carries
 from dltutor.system.process_memory import Proc, reader
 from dltutor.system.psutil_reader import Psutil
 
-_DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* in linux/prctl.h
-_SET_SUBREAPER: Final = 36
-_GET_SUBREAPER: Final = 37
+_DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG in linux/prctl.h
+_SET_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
+_GET_SUBREAPER: Final = 37  # PR_GET_CHILD_SUBREAPER in linux/prctl.h
 
 _PATIENCE: Final = 10.0  # seconds in which at least one more killed process must end
 _STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
-_CLEANING: Final = 4.0  # seconds for the cleaners, which take that long on a busy machine
-# When the processes that a cleaner serves are gone, it unlinks what is left in /dev/shm, and ends.
+_CLEANING: Final = 4.0  # seconds for the cleaners to end, because a busy machine takes that long
+# When the processes that a cleaner serves are gone, the cleaner unlinks what they left in /dev/shm,
+# and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)
@@ -38,8 +39,8 @@ class Process(NamedTuple):
     """A process, identified by pid and start time, because the system reuses pids.
 
     Args:
-        pid: The process's pid.
-        start: When the process started, in the system's own unit.
+        pid: The pid, which the system may give to another process later.
+        start: The start time, in clock ticks since boot from `/proc`, or in Unix time from psutil.
     """
 
     pid: int
@@ -63,7 +64,7 @@ def adopt_orphans(on: bool = True) -> bool:
 def die_with_parent(parent: int) -> None:
     """Have Linux kill this process when its parent ends.
 
-    To Linux, the parent is the thread that forked this process.
+    Linux already does so when the thread that forked this process ends.
 
     Args:
         parent: The parent's pid. If the parent has already ended, this process exits.
@@ -84,7 +85,7 @@ def is_alive(pid: int) -> bool:
 
 
 def has_name(pid: int, *names: bytes) -> bool:
-    """Return whether a process is there and has one of these words in its command line."""
+    """Return whether a process exists and has one of these words in its command line."""
     command = _figures().command(pid)
     return any(name in command for name in names)
 
@@ -95,7 +96,7 @@ def known(pid: int) -> Process:
     return Process(pid, birth[0] if birth else _NEVER)
 
 
-@cache  # because making a reader for each of thousands of processes takes long
+@cache  # because making a new reader for each of thousands of processes would take long
 def _figures() -> Proc | Psutil:
     return reader()
 
@@ -115,7 +116,7 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
     to another container's process.
 
     Args:
-        processes: The processes to kill, without this process.
+        processes: The processes to kill, which mustn't include this process.
         mark: If not 0, also kill every process that carries this mark, orphans included (see
             `dltutor.system.marks`).
         spare: Words that protect a process whose command line contains one of them. The process's
@@ -143,7 +144,7 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         spared |= {each for each in new if spare and has_name(each.pid, *spare)}
         found |= new - spared
         living = {each for each in found if is_running(each)} | _reap(found)
-        if len(found) - len(living) > most:  # thousands of processes may need longer
+        if len(found) - len(living) > most:  # more have ended, so wait longer for the rest
             most, progress = len(found) - len(living), time.monotonic()
         # If a parent dies while we list its family, only the next look finds its child. So go on
         # until a look finds no new process.
@@ -171,8 +172,8 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
 
 
 def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
-    # Return the descendants, and the processes that carry the mark. Between two looks, another
-    # process can get a pid, so read parent and start time together, and read both again after the
+    # Return the descendants, and the processes that carry the mark. Between two reads, a pid can
+    # pass to another process, so read parent and start time together, and read both again after the
     # mark.
     figures = _figures()
     parents = {each.pid for each in members if is_running(each)} - {os.getpid()} | heads
@@ -216,8 +217,8 @@ def _may_clean(command: bytes) -> bool:
 
 def _reap(processes: set[Process]) -> set[Process]:
     # Return the children that we can't reap yet, because a dead child may still have threads that
-    # are ending. multiprocessing must reap its own children, because it believes that a child that
-    # we reaped is still alive.
+    # are ending. Leave multiprocessing's children to multiprocessing, which would take a child that
+    # we have reaped for a living one.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()
@@ -256,12 +257,12 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
     aborts the process if the file is gone by then.
 
     Args:
-        owned: What `segments_of` returned.
+        owned: The batches to remove, in the form that `segments_of` returns.
     """
     used = files_of(os.getpid()) if owned else set()
     for name, file in owned.items():
         if file not in used and _identity(_SHM / name) == file:
-            with suppress(OSError):  # the file is gone, or another user's
+            with suppress(OSError):  # the file is gone or belongs to another user
                 (_SHM / name).unlink()
 
 
@@ -272,7 +273,7 @@ def files_of(pid: int) -> set[tuple[int, int]]:
         Each file's device and inode. If the process is gone or we may not inspect it, an empty set.
     """
     found = set()
-    with suppress(OSError):  # the process is gone, or another user's
+    with suppress(OSError):  # the process is gone or belongs to another user
         for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
             words = line.split()
             if len(words) > 5 and words[5].startswith(f"{_SHM}/"):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Psutil:
-    """A reader with `Proc`'s methods, but without PSS, and on some systems without page faults."""
+    """A reader with the same methods as `Proc`. It has no PSS, and not always page faults."""
 
     source = "psutil"
 

@@ -20,8 +20,8 @@ class Machine:
     """The resources that a loader on this machine can use. Sizes are in bytes.
 
     Args:
-        cores: Cores that this process may run on.
-        cpu_quota: Cores' worth of time that the cgroup grants, or None without a quota.
+        cores: How many cores this process may run on.
+        cpu_quota: How many cores' worth of time the cgroup grants, or None without a quota.
         memory: The machine's memory.
         memory_limit: The cgroup's memory limit, or None without a limit.
         shm: The size of `/dev/shm`, or None without a `/dev/shm`.
@@ -29,8 +29,8 @@ class Machine:
         start_method: multiprocessing's default start method.
         c_library: The C library, such as "glibc 2.36", or "" if unknown.
         system: The operating system, such as "Linux".
-        python: Python's version.
-        torch: torch's version, or "none".
+        python: Python's version, such as "3.12.4".
+        torch: torch's version, or "none" if torch isn't installed.
         root: Whether this process runs as root.
     """
 
@@ -98,7 +98,7 @@ def machine() -> Machine:
 
 def default_start_method() -> str:
     """Return multiprocessing's default start method on this machine."""
-    # `get_start_method()` alone would fix the choice for as long as this process runs.
+    # Without allow_none, `get_start_method()` would fix the choice until this process ends.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
 

@@ -22,7 +22,7 @@ from dltutor.observation.throughput import with_workers
 from dltutor.system.process_memory import pss
 from dltutor.system.this_machine import default_start_method
 
-_TORCHS_DEFAULT: Final = 2  # torch's prefetch_factor if there are workers
+_TORCHS_DEFAULT: Final = 2  # torch's prefetch_factor if there are workers and you don't set it
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Batch:
 
 
 def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
-    """Have one worker make one batch, with the loader's start method, and measure it.
+    """Have one worker make a batch, with the loader's start method, and measure the batch.
 
     The worker makes at most two batches, so the run is safe even if the loader itself would use too
     much memory.
 
     Args:
-        loader: The learner's loader.
-        deadline: The deadline for the batch, in seconds.
+        loader: The learner's loader, with any number of workers.
+        deadline: How many seconds the worker has to make the batch.
 
     Raises:
         ValueError: There was no batch, or the batch had no tensor.
@@ -79,9 +79,9 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
     """Return a loader's settings, with some of them changed.
 
     Args:
-        loader: The learner's loader.
-        batch: What `measure_batch` returned.
-        changed: Settings to use instead of the loader's own. A setting that is None doesn't count.
+        loader: The loader whose number of workers, prefetch factor, and start method to use.
+        batch: One of the loader's batches, which shows the batch size and the size of a sample.
+        changed: Settings to use instead of the loader's own, except for settings that are None.
 
     Raises:
         TypeError: The loader isn't a DataLoader.
@@ -100,7 +100,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return the footprint of a learner's loader, from this process and the measured worker."""
+    """Return the larger of the synthetic and the measured memory, for main and for a worker."""
     main = max(synthetic.main, pss(os.getpid()))
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 
@@ -113,7 +113,7 @@ def tensor_bytes(batch: object) -> int:
     """
     storages = {}
     for tensor in _tensors(batch):
-        with suppress(Exception):  # a sparse tensor, or a subclass that raises
+        with suppress(Exception):  # a sparse tensor has no storage, and a subclass may fail
             storage = tensor.untyped_storage()
             storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
     return sum(storages.values())

@@ -1,8 +1,8 @@
 """Test a budget by running a loader with synthetic samples until the loader's queues are full.
 
 The loader runs in a separate interpreter, so it can't harm the notebook, and the measurements don't
-depend on what the notebook did before. Also, `observe` needs a main thread, and a button's callback
-may run in another thread.
+depend on what the notebook did before. Also, `observe` needs the main thread, and a button's
+callback may run in another thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dltutor.observation.time_limits import check_deadline
 _START: Final = 60.0  # seconds for the child to import torch, and to clean up
 _FOOTPRINT: Final = 60.0  # seconds for the run that measures an idle worker
 _KEPT: Final = 2000  # characters to keep from the end of the output
-_TAKEN: Final = 3  # batches that the loop takes, which fills the queues after the first batch
+_TAKEN: Final = 3  # batches that the loop takes, each followed by a wait for full queues
 _PAUSE: Final = 3  # pause between two looks, as a multiple of the time that a look takes
 
 _footprints: dict[str, Footprint] = {}
@@ -40,7 +40,7 @@ class Trial:
     """A prediction, and the measurements from a real run.
 
     Args:
-        prediction: The prediction.
+        prediction: The prediction, with the settings that the run used.
         looks: The measurements, in order. The first one is from before the loader started, and the
             last one is with full queues, while the loop held its last batch.
     """
@@ -89,9 +89,9 @@ def footprint(start_method: str) -> Footprint:
 
 
 def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
-    """Run a predicted loader for real, with synthetic samples, in a child interpreter.
+    """Run a loader with the predicted settings and synthetic samples in a child interpreter.
 
-    The loop takes a batch only after the workers have filled the queues.
+    After each batch, the loop waits until the workers have filled the queues.
 
     Args:
         prediction: The prediction to test.
@@ -135,7 +135,7 @@ class Synthetic(Dataset[torch.Tensor]):
     def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
         self.samples = samples
         self.sample_bytes = sample_bytes
-        # Each worker has its own counter, so that no two workers write to the same one.
+        # Each worker has its own counter, so that no two workers write to the same counter.
         self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
@@ -160,14 +160,14 @@ class Synthetic(Dataset[torch.Tensor]):
 
 
 def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
-    """Run a loader in this process, the child, and take a batch only when the queues are full.
+    """Run a loader in this process, the child, and wait for full queues after each batch.
 
     Args:
         settings: The loader's settings.
-        deadline: The deadline in seconds, as in `observe`.
+        deadline: How many seconds the run may take.
 
     Returns:
-        The `looks` for a Trial.
+        The measurements, for `Trial.looks`.
 
     Raises:
         RuntimeError: The run didn't finish.

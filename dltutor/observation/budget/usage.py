@@ -11,16 +11,16 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # the part of what's free to use, such as 48 MB of a container's 64 MB /dev/shm
+_SAFE: Final = 0.75  # the part of the free memory, and of the free /dev/shm, that is safe to use
 
 
 @dataclass(frozen=True)
 class Room:
-    """How much is free, in bytes.
+    """The free memory and the free space in `/dev/shm` at one moment, in bytes.
 
     Args:
         shm: How much is free in `/dev/shm`, or None without a `/dev/shm`.
-        memory: How much the machine can give without swapping, within the cgroup's limit.
+        memory: How much memory the machine can give without swapping, within the cgroup's limit.
     """
 
     shm: int | None
@@ -48,7 +48,7 @@ def room() -> Room:
 
 @dataclass(frozen=True)
 class Usage:
-    """How much memory a loader's processes hold at one moment, in bytes.
+    """The memory that a loader holds at one moment, in bytes.
 
     Args:
         once: PSS of the processes that are neither main nor workers.
@@ -62,12 +62,12 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """The sum of processes and batches. PSS alone misses batches that wait in a queue."""
+        """The processes' memory and the batches, because PSS misses batches that are in a queue."""
         return self.processes + (self.shared or 0)
 
 
 class Lookout:
-    """A meter for this process and the processes that a loader started from it."""
+    """A meter for the memory of this process and of the processes that a loader starts."""
 
     def __init__(self) -> None:
         self._reader = reader()
@@ -79,7 +79,7 @@ class Lookout:
         self._others = self._reader.descendants([os.getpid()])
 
     def look(self, workers: set[int]) -> Usage:
-        """Measure what the loader holds now. Before it has workers, only main counts."""
+        """Measure the loader's memory now, or only main's if `workers` (a set of pids) is empty."""
         main = os.getpid()
         started = self._reader.descendants([main]) - self._others if workers else set()
         # Read the descriptors twice. While a process passes a batch on, the batch's file may move

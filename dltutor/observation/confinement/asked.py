@@ -12,7 +12,7 @@ from typing import Any, Final
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # powers of 1024
-_FEWEST_FILES: Final = 16  # the interpreter and torch need that many to start
+_FEWEST_FILES: Final = 16  # descriptors that the interpreter and torch need to start
 _TO_A_FILE: Final = (
     "write it to a file, with `%%writefile my_loader.py` at the top of its cell, "
     "then `from my_loader import {name}`"
@@ -60,7 +60,7 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
     """Find out what a target is, and make sure that a new interpreter can run it.
 
     Args:
-        target: The target from `confine`.
+        target: The function to call, or the path of the script to run.
         options: Keyword arguments for the target.
 
     Returns:

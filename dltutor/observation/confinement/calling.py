@@ -1,4 +1,4 @@
-"""Call a function in a child interpreter. One file holds the call, and another the answer."""
+"""Call a function in a child interpreter, with one file for the call and one for the answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dltutor.observation.confinement.supervisor import argv_of
 
 
 def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[str]:
-    """Write the file with the call that a child makes.
+    """Write the file that tells a child which function to call.
 
     Args:
-        folder: The folder for both files.
+        folder: The folder for the call and the answer.
         function: A function that a new interpreter can import by its name.
         args: The function's arguments, which must be picklable.
 
@@ -27,7 +27,7 @@ def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[s
 
 
 def answer(folder: Path) -> Any:
-    """Return what the function returned.
+    """Return the result of the call, which the child wrote to the folder.
 
     Raises:
         FileNotFoundError: The child ended before the function returned.
@@ -41,7 +41,7 @@ def answer(folder: Path) -> Any:
 
 
 def main(folder: str) -> None:
-    """Make the call, write its answer, and end this process, the child."""
+    """Make the call that is in the folder, write the answer, and end this process, the child."""
     function, args = pickle.loads((Path(folder) / "call").read_bytes())
     try:
         found = function(*args)

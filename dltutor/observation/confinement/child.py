@@ -39,7 +39,7 @@ class KilledFirst:
     Args:
         folder: The folder with the file `workers`, which gets the pid.
         added_score: How much to add to the worker's oom_score_adj.
-        init_fn: The learner's `worker_init_fn`, or None.
+        init_fn: The learner's own `worker_init_fn` to call afterwards, or None if there is none.
     """
 
     folder: str
@@ -67,11 +67,11 @@ def observe_made(
     """Call a function that makes a loader, and observe the loader.
 
     Args:
-        folder: The folder for the files.
+        folder: The folder for the three files.
         module: The function's module.
         name: The function's name.
         options: The function's keyword arguments.
-        deadline: The deadline for `observe`, in seconds.
+        deadline: How many seconds the loader may run.
         added_score: How much to add to the workers' oom_score_adj.
 
     Raises:
@@ -115,6 +115,6 @@ def observe_made(
         seen = observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
     try:
         pickle.dumps(seen.result)
-    except Exception:  # the loop may return anything, but the rest can be pickled
+    except Exception:  # the loop may return something that can't be pickled
         return replace(seen, result=repr(seen.result))
     return seen

@@ -57,13 +57,13 @@ def confine(
 
     Args:
         target: A function that returns a DataLoader or a Case, from a module that the child can
-            import, or the path of a script, which runs as under `python FILE`. `confine` sees only
-            a script's exit code, output, and memory.
+            import, or the path of a script, which the child runs as its main program. `confine`
+            sees only a script's exit code, output, and memory.
         memory: The limit for all processes together, in bytes or as a string such as "300M" or
             "1G".
-        shm: The size of `/dev/shm`, as a number or a string like `memory`.
+        shm: The size of the child's own `/dev/shm`, in bytes or as a string such as "64M".
         open_files: How many descriptors each process may have open.
-        deadline: The deadline in seconds, as in `observe`. For a script, it includes the start.
+        deadline: How many seconds the loader may run. For a script, this includes the start.
         options: Keyword arguments for the function.
 
     Returns:

@@ -1,7 +1,7 @@
 """Put together a confined run's results.
 
-The results are the child's Observation, or else an Observation from outside, and the Confinement,
-which holds the limits and the evidence for them.
+The results are an Observation and a Confinement, which holds the limits and the evidence for them.
+If the child left no Observation, we make one from what we saw of the child from outside.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
 from dltutor.tables import size
 
-_PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a kill
+_PID: Final = re.compile(r"(?<=process )\d+")  # finds the pid in the kernel log's line about a kill
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Confinement:
     Args:
         limits: A sentence about each limit, with its size and what enforced it, and another one
             about which processes are killed first, if `confine` arranged that.
-        memory: The memory limit in bytes, or None.
+        memory: The memory limit in bytes, or None without a limit.
         stand_in: Whether a watchdog replaced the OOM killer.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None without
             a cgroup.
@@ -63,7 +63,7 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows that an Observation shows, which are the same on every run."""
+        """Return the labels and texts that an Observation shows, the same on every run."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))
@@ -76,19 +76,19 @@ class Confinement:
         lines = [f"OOM kills, by the cgroup's own count: {self.oom_kills}"]
         if self.oom_kills and self.kernel_log is None:
             lines.append("this process may not read the kernel's log")
-        # Drop the sizes after the name, because they differ from run to run.
+        # Drop the sizes after the process's name, because they differ from run to run.
         return lines + [re.sub(r"\).*", ")", line) for line in self.kernel_log or ()]
 
 
 def observation_of(
     task: Task, report: Report, deadline: float, recorded: Timeline | None = None
 ) -> Observation:
-    """Return the child's Observation, or else an Observation from outside.
+    """Return the child's Observation, or one made from outside if the child left none.
 
     Args:
         task: The task, whose folder holds everything that the child wrote.
         report: The supervisor's report.
-        deadline: The deadline, in seconds.
+        deadline: The deadline that the caller of `confine` set, in seconds.
         recorded: The timeline for a script, recorded from outside.
 
     Raises:
@@ -112,7 +112,7 @@ def timeline_of(
 
     Args:
         moments: The moments, in chronological order.
-        notes: What is missing in the chart.
+        notes: Sentences about what is missing in the chart.
         limits: The limits on memory.
     """
     roles = dict.fromkeys(role for moment in moments for role in moment.processes)
@@ -245,7 +245,7 @@ def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline
 
 
 def _moments(folder: Path) -> Iterator[Moment]:
-    # The last moment in the file may be cut off, because main died while writing it.
+    # The last moment in the file is cut off if main died while writing it.
     with (
         suppress(OSError, EOFError, pickle.UnpicklingError),
         (folder / "moments").open("rb") as file,

@@ -1,4 +1,4 @@
-"""Start a child interpreter under limits, which it sets on itself between `fork` and `exec`."""
+"""Start a child interpreter, which sets limits on itself between `fork` and `exec`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 from dltutor.system import cgroups, mounts
 from dltutor.system.processes import die_with_parent
 
-# Reset these signals, because the child would inherit that its parent ignores them. Python ignores
-# the last two signals, and the supervisor ignores or handles the first two signals.
+# Reset these signals, because the child inherits how its parent treats them. Python ignores the
+# last two, and the supervisor ignores SIGINT and handles SIGTERM.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -59,7 +59,7 @@ def start(
         Refused: The system doesn't permit a limit, or the program couldn't start.
     """
     parent = os.getpid()
-    answer, theirs = os.pipe()  # exec closes `theirs`, which ends the read below
+    answer, theirs = os.pipe()  # exec closes `theirs`, so that the read below ends
     pid = os.fork()
     if pid == 0:
         limit = ""
@@ -74,7 +74,7 @@ def start(
             if shm is not None:
                 mounts.own_shm(shm)
             limit = "python"
-            die_with_parent(parent)  # after `own_shm`, because a new user namespace would undo this
+            die_with_parent(parent)  # call after `own_shm`, because a new user namespace undoes it
             _run(argv, output)
         except BaseException as error:
             why = error.strerror if isinstance(error, OSError) else None

@@ -53,7 +53,8 @@ def argv_of(module: str, folder: Path) -> list[str]:
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    Hold interrupts back in the block.
+    Yields:
+        The folder, and the Interrupts that hold interrupts back in the block.
     """
     with (
         interrupts_held() as interrupts,
@@ -70,15 +71,15 @@ def _outside_shm() -> str | None:
 def run(
     task: Task, interrupts: Interrupts, *, record: bool = False
 ) -> tuple[Report, Timeline | None]:
-    """Have a supervisor do a task, then end the supervisor, the child, and all that they started.
+    """Have a supervisor run a child, then end both and everything that they started.
 
     Args:
-        task: The task.
-        interrupts: Interrupts to let through while this function waits.
+        task: The child's command line and limits.
+        interrupts: The Interrupts from `workspace`, let through while this function waits.
         record: Whether to record the child's memory.
 
     Returns:
-        The report, and the timeline of the child's memory or None.
+        The report, and the timeline of the child's memory, which is None without `record`.
 
     Raises:
         RuntimeError: The supervisor itself was killed.
@@ -125,7 +126,7 @@ def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:
     with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_PATIENCE)  # this closes its input, so the supervisor ends
+        process.communicate(timeout=_PATIENCE)  # closes the supervisor's input, so that it ends
     if process.returncode is None:
         process.kill()
         process.communicate()

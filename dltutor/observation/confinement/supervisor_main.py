@@ -1,9 +1,9 @@
 """Run the supervisor, a small process that starts a child under limits, waits, and cleans up.
 
-The supervisor runs between `confine` and the child, so it can clean up no matter how either of them
-ends. The supervisor ends the processes and removes what they left in `/dev/shm`, the cgroup, and,
-if the process that called `confine` is gone, the folder. This module imports only the standard
-library.
+The supervisor is a process between the caller of `confine` and the child, so it can clean up no
+matter how either of them ends. The supervisor ends the processes and removes what they left in
+`/dev/shm`, the cgroup, and, if the caller is gone, the folder. This module imports only the
+standard library.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dltutor.system.kernel_log import KernelLog
 from dltutor.system.process_memory import reader
 from dltutor.system.processes import adopt_orphans, end_descendants
 
-_TICK: Final = 0.05  # seconds between two checks
+_TICK: Final = 0.05  # seconds between two checks on the child and the caller
 _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Run the Task that has these fields, and report on stdout, in lines of JSON.
+    """Run the Task with these fields, and report on stdout, in lines of JSON.
 
     Write the child's pid as soon as the child starts, and the Report as the last line.
     """
@@ -72,7 +72,7 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        # When the caller ends, our input closes a moment before the caller stops being our parent.
+        # A caller that ends closes our input a moment before it stops being our parent. Check both.
         if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))

@@ -9,23 +9,24 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: What to add to each worker's oom_score_adj: 1000 adds the whole memory limit to its size.
+#: How much to add to each worker's oom_score_adj. 1000 counts like the whole memory limit.
 FIRST_CHOICE: Final = 1000
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task for the supervisor.
+    """A child to run, with its limits, as a task for the supervisor.
 
     Args:
         argv: The child's command line.
         folder: The folder for everything that the child and its workers write.
         seconds: How many seconds the child may run before it makes the file `observing`, or in
             total if it doesn't make that file.
-        seconds_observing: How many seconds the child may run after that, or None without that file.
-        memory: The memory limit in bytes, or None.
-        shm: The size of the child's own `/dev/shm` in bytes, or None.
-        open_files: The limit on descriptors, or None.
+        seconds_observing: How many seconds the child may run after it has made `observing`, or None
+            if it doesn't make that file.
+        memory: The memory limit in bytes, or None for no limit.
+        shm: The size in bytes of a `/dev/shm` for the child alone, or None to keep the shared one.
+        open_files: How many descriptors a process may have open, or None to keep the limit.
         parent: The pid of the process that waits for the report.
         mark: The mark for the supervisor and everything that it starts (see
             `dltutor.system.marks`).
@@ -44,11 +45,11 @@ class Task:
 
 @dataclass
 class Report:
-    """What happened to the child.
+    """The supervisor's report on what happened to the child.
 
     Args:
         pid: The child's pid.
-        exitcode: The child's exit code, negative for a signal, or None after a stop.
+        exitcode: The child's exit code, negative for a signal, or None if we stopped the child.
         stopped: Whether the supervisor stopped the child because its time was up.
         seconds: How many seconds the child ran.
         refused: If the child never started, the limit that the system doesn't permit, and why.
@@ -74,7 +75,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """Return the number of each worker that has started, by its pid, from a Task's folder."""
+    """Return pid -> worker number for all workers that have started, from a Task's folder."""
     try:
         lines = (Path(folder) / "workers").read_text().splitlines()
     except OSError:

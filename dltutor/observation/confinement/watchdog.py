@@ -19,8 +19,8 @@ class Watchdog:
     """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
     The watchdog adds up PSS, or RSS if it can't read PSS, 20 times a second. A cgroup also counts
-    the page cache and what is unmapped in `/dev/shm`, and Linux checks the cgroup's limit at every
-    allocation.
+    the page cache and files in `/dev/shm` that no process has mapped, and Linux checks the cgroup's
+    limit at every allocation.
 
     Args:
         limit: The memory limit for all processes together, in bytes.
@@ -37,12 +37,13 @@ class Watchdog:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Check the descendants of this process, and kill one if they pass the limit."""
+        """Check the memory of this process's descendants, and kill one if they pass the limit."""
         started = time.monotonic()
         if started < self._not_before:
             return
         family = self._reader.descendants([os.getpid()])
-        if sum(self._rss(pid) for pid in family) <= self._limit:  # PSS is never higher than RSS
+        # PSS is never higher than RSS, so don't read PSS, which is slow, if RSS is low enough.
+        if sum(self._rss(pid) for pid in family) <= self._limit:
             return
         sizes = {pid: self._pss(pid) for pid in family}
         self._not_before = started + (time.monotonic() - started) / _SHARE

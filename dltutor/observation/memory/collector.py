@@ -118,7 +118,7 @@ class Collector:
         )
 
     def _settled(self, row: int, living: dict[_Process, int]) -> tuple[float, dict[str, int]]:
-        # Corrected rows begin after the last start or end of a process, so all processes existed.
+        # No correction goes back beyond the start or end of a process, so each process has a value.
         by_role: dict[str, int] = {}
         for process, pid in living.items():
             estimate, place = self._estimates.of[process], row - process.first
@@ -127,7 +127,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """Return all samples so far, with `notes` and our own notes on what the chart lacks."""
+        """Return all samples so far, with `notes` and our own notes on missing samples."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(

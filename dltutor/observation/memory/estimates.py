@@ -50,8 +50,8 @@ class Estimate:
         self._per_fault = _PAGE
         self._last = Known(math.nan, math.nan, math.nan, math.nan)  # the last reading
         self.share = 0.0
-        self._open: list[tuple[float, Known]] = []  # samples to correct, with their times
-        self._begins_read = False  # whether the first open sample has USS and PSS
+        self._open: list[tuple[float, Known]] = []  # samples that the next reading corrects
+        self._begins_read = False  # whether the first sample in `_open` has USS and PSS
 
     def forget_open(self) -> None:
         """Leave earlier samples as they are from now on, because a process has started or ended."""

@@ -1,4 +1,4 @@
-"""Define the Moment, which is what a Recorder passes to its listeners, and the Reading."""
+"""Define the Moment, which a Recorder passes to its listeners, and the Reading, a part of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One process, or all with one role, at one moment. Sizes are in bytes, or None if unknown.
+    """The figures of one process, or of all with one role, at one moment (in bytes, or None).
 
     Args:
         rss: Resident memory, with shared pages counted in full.
@@ -33,7 +33,7 @@ class Reading:
     memory: int | None = None
 
     def __add__(self, other: Reading) -> Reading:
-        """Return the sum, in which a value that only one Reading has counts alone."""
+        """Return the sum of two Readings. If only one of them has a value, use that value."""
         names = [field.name for field in fields(self)]
         pairs = [(getattr(self, name), getattr(other, name)) for name in names]
         return Reading(*(b if a is None else a if b is None else a + b for a, b in pairs))

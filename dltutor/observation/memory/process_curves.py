@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Field = Literal["rss", "uss", "pss", "pss_shm", "faults", "fds", "threads"]
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)
 _MOST_POINTS: Final = 400  # the most points to use, because `slopes` compares every pair
-_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # in Known's order
+_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # the fields of Known
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class ProcessCurves:
-    """One process, from its first sample to its last.
+    """One process's figures, from its first sample to its last.
 
     Args:
         role: "main", "W0", ..., or "other" for a process without a name.
         first: The index of the process's first sample in the timeline.
         values: One array for each of FIELDS, with NaN where the field wasn't sampled.
         ended: When a sample found the process gone, in seconds, or None if it ran to the end.
-        died: How the process died, such as "killed by SIGKILL", or "" if it didn't or is unknown.
+        died: How the process died, such as "killed by SIGKILL", or "" if we don't know of a death.
     """
 
     role: str

@@ -45,8 +45,8 @@ class Recorder:
             has both, and in the first 10 s the helper may use 15 percent of a core, so that short
             runs get readings. Otherwise the helper reads both when workers have started, and at
             most every 10 s.
-        listeners: Functions to call, in the thread, with every Moment. If a function raises, the
-            thread doesn't call it anymore, and the timeline's notes say so.
+        listeners: Functions to call, in the thread, with every Moment. After a function has raised
+            an exception, the thread doesn't call it anymore, and the timeline's notes say so.
         roles: A function to call, in the thread, for the role of each process without a role.
         proc: Where `/proc` is mounted. If there is no `/proc`, psutil replaces it.
         mark: If not 0, and this process is killed, the helper ends every process that carries this
@@ -108,7 +108,7 @@ class Recorder:
         try:
             self._start_helper()
             self._reader.start()
-        except (OSError, RuntimeError) as error:  # no more descriptors, processes, or threads
+        except (OSError, RuntimeError) as error:  # we're out of descriptors, processes, or threads
             self._notes.append(f"the memory sampler couldn't be started: {error}")
             self._end_helper()
         except BaseException:
@@ -116,7 +116,7 @@ class Recorder:
             raise
 
     def name(self, pid: int, role: str) -> None:
-        """Set the role of a process, such as W0, and sample soon."""
+        """Set the role of a process, such as W0, and have the helper take a sample soon."""
         self._collector.names[pid] = role
         self._tell(b"now\n")
 
@@ -125,7 +125,7 @@ class Recorder:
         self._collector.deaths[pid] = how
 
     def stop(self) -> Timeline:
-        """Take a last sample, end the helper, and return the record, without ever raising.
+        """Take a last sample, end the helper, and return the record, even if the helper is dead.
 
         Further calls return the same timeline.
         """

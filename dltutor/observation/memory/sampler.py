@@ -6,8 +6,8 @@ gets "now" (sample soon) or "end" (take a last, full sample). The helper ends wh
 or its parent ends. If the parent was killed, the helper first ends the workers and removes their
 files.
 
-The options and the lines are marshaled and hex-encoded, because importing json would take longer
-than the rest of the helper's start, while the workers are starting, too.
+The options and the lines are marshaled and hex-encoded. Importing json would take longer than the
+rest of the helper's start, and take time from the workers, which start at the same moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ else:
 
 _SOON = 0.05  # the fewest seconds between two samples on request
 _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
-_AT_ONCE = 0.02  # the most seconds that the sampler can save up for full samples, and starts with
+_AT_ONCE = 0.02  # the most seconds that the sampler can save for full samples, and has at first
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
 _EARLY_BUDGET = 0.15  # part of a core, enough for two readings a second even if each takes 60 ms
 _AWAKE = 1.0  # seconds between two checks that the parent is still alive
@@ -79,8 +79,8 @@ class Sampler:
         """Take a sample, with figures by pid, and the pids that are gone since the last sample.
 
         The sample is full if `full` is True, or if a full sample is due and the budget isn't
-        overdrawn. A full sample is due after `memory_period`, and when new processes have appeared
-        and the next sample finds no more.
+        overdrawn. A full sample is due after `memory_period`, and also when an earlier sample found
+        new processes and this sample finds no more.
         """
         began = time.monotonic()
         living = self._living()
@@ -156,9 +156,9 @@ class Parent:
         return not self.alive()
 
     def wait(self, seconds: float) -> str:
-        """Return the parent's message within `seconds`, which is "now", "end", or "" for none.
+        """Wait for a message from the parent, and return "now", "end", or "" if there is none.
 
-        "gone" means that the parent has ended or closed our input.
+        Wait for `seconds`, but at most 1 s. Return "gone" if the parent ended or closed its end.
         """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
@@ -244,8 +244,8 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
 
 
 def _clean_up(mark: int, folder: str) -> None:
-    # The observed process was killed, so no other process can do this. Import these modules only
-    # here, because importing them would double the time that the helper takes to start.
+    # The observed process was killed, so it can't clean up. Import these modules only here, because
+    # importing them would double the time that the helper takes to start.
     import shutil
 
     from dltutor.system import processes

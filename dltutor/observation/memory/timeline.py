@@ -182,7 +182,7 @@ class Timeline:
             two samples in the steady part.
 
         Raises:
-            ValueError: `field` or `per` has another value.
+            ValueError: `field` or `per` isn't one of these values.
         """
         _check_field(field)
         if per not in ("batch", "second"):
@@ -222,7 +222,7 @@ class Timeline:
         Missing values are empty.
 
         Args:
-            path: The file to write. An existing file is overwritten.
+            path: The file to write. If the file exists, replace its content.
         """
         plain = self.to_dict()
         lines: list[list[Any]] = []
