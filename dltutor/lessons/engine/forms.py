@@ -76,7 +76,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return an integer or a bool as an `int`, and anything else as None, even the string "0"."""
+    """Return an integer or a bool as an `int`. For anything else, even "0", return None."""
     try:
         return index(answer)
     except TypeError:

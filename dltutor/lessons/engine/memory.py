@@ -22,7 +22,7 @@ from dltutor.tables import MB
 
 What = TypeVar("What")
 
-_WITHOUT_PSS: Final = 200  # MB for an interpreter with torch, if PSS can't be read
+_WITHOUT_PSS: Final = 200  # MB that an interpreter with torch uses, in case PSS can't be read
 
 
 class Empty(Dataset[Any]):
@@ -39,7 +39,7 @@ class Empty(Dataset[Any]):
 
 
 def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[What, float]:
-    """Return how much more an answer took than the empty run, but at least 0, for each key.
+    """Return for each key how much more memory an answer took than the empty run, or 0 if less.
 
     Args:
         empty: What the empty run took, in any unit. A missing key counts as 0.
@@ -49,7 +49,7 @@ def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[Wha
 
 
 def finished(empty: Ending, place: str) -> None:
-    """Give up the check if the empty run didn't finish, which isn't the answer's fault.
+    """Give up the check if the empty run didn't finish, because that isn't the answer's fault.
 
     Args:
         empty: How the empty run ended.

@@ -64,8 +64,8 @@ def made(
     """Call the learner's class or function, and return what it makes.
 
     Args:
-        make: The class or function.
-        arguments: The arguments for the call.
+        make: The learner's class or function.
+        arguments: The values to pass to `make`.
         call: The call as the lesson writes it, such as "MyDataset(root)".
         within: Time limit for the call in seconds.
 

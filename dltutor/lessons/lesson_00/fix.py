@@ -51,11 +51,11 @@ class Pairs(Dataset[Pair]):
 
 @dataclass(frozen=True)
 class Run:
-    """What an answer delivered from one list.
+    """A record of what an answer delivered from one list.
 
     Args:
-        levels: The list of levels.
-        left: The answer's copy of the list after the run.
+        levels: The levels in the list that the answer got.
+        left: The same list after the run, to see whether the answer changed it.
         workers: Number of workers.
         promised: What `__len__` returned.
         epochs: Each epoch's samples in order of arrival, up to the epoch in which the run ended. If
@@ -86,7 +86,7 @@ def run(answer: type) -> Iterator[Run]:
 def _pair(sample: Any) -> Pair | str:
     try:
         numbers = torch.as_tensor(sample)
-    except Exception:  # for a sample such as None or a string
+    except Exception:  # torch raises if the sample is None or a string, for example
         return shown(sample)
     return tuple(numbers.tolist()) if numbers.shape == (2,) else shown(sample)
 

@@ -49,7 +49,7 @@ class Captions(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Run:
-    """How a run ended, how many samples arrived, and the first thing that's wrong.
+    """A record of how a run ended, how many samples arrived, and the first mistake.
 
     Args:
         where: The run's settings.

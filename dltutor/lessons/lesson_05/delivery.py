@@ -20,7 +20,7 @@ LONG: Final = 15  # seconds for each call or run
 
 @dataclass(frozen=True)
 class Delivered:
-    """What an answer delivered with a given number of workers.
+    """A record of what an answer delivered with a given number of workers.
 
     Args:
         workers: Number of workers.

@@ -27,10 +27,10 @@ _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with a given number of workers.
+    """A record of what an answer did with a given number of workers.
 
     Args:
-        rows: What the answer delivered.
+        rows: The rows that the answer delivered.
         over_main: How often workers used a connection that main made.
         ended: Whether a worker ended one of main's sessions.
         connected: The most connections that a worker made.

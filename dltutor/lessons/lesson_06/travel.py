@@ -1,6 +1,6 @@
 """Import a learner's dataset class from a file, send the dataset to workers, and compare samples.
 
-Both graders take a file, because a new interpreter can't import a class from a cell.
+"06.fix" and "06.transfer" take a file, because a new interpreter can't import from a cell.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds. A new interpreter imports 
 
 @dataclass(frozen=True)
 class Epoch:
-    """How an answer's run ended, and how many of the samples are wrong, missing, or extra."""
+    """A record of how an answer's run ended, and how many samples were wrong, missing, or extra."""
 
     where: str
     run: Ending
@@ -117,7 +117,7 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """Read samples in main, all of which have to be of `kind`, such as "torch.int64, (8,)"."""
+    """Read samples in main, and reject any that isn't of `kind`, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):
@@ -135,7 +135,7 @@ def _kind(sample: Any) -> str:
 def wrong_of(samples: Samples, expected: Samples) -> int:
     """Return how many samples are wrong, missing, or extra."""
     pairs = zip(samples, expected, strict=False)
-    differ = sum(  # rounding doesn't count
+    differ = sum(  # ignores differences from rounding
         _kind(one) != _kind(other) or not torch.allclose(one, other, atol=1e-6)
         for one, other in pairs
     )

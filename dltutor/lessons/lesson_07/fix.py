@@ -1,7 +1,7 @@
 """Grade "07.fix": threads of each process open the two files of a pair at the same time.
 
-Main makes the dataset and takes a sample, as people do. Then the check runs two epochs with 2
-persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
+Main makes the dataset and takes a sample, as programs often do. Then the check runs two epochs with
+2 persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
 In a worker, the thread that opens a pair's first file waits until another opens the second file.
 """
 
@@ -37,7 +37,7 @@ _APART: Final = 2.0  # seconds that opening a pair's first file waits for the se
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with a given number of workers.
+    """A record of what an answer delivered with a given number of workers.
 
     Args:
         workers: Number of workers.
@@ -129,7 +129,7 @@ class _Reads:
         self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair, from all workers
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
-        self._readers: set[threading.Thread] = set()  # this worker's threads
+        self._readers: set[threading.Thread] = set()  # the worker's threads that opened files
         self._apart = False
         sys.addaudithook(self._hear)
 

@@ -40,7 +40,7 @@ _WITHIN: Final = 15  # seconds for each step of the answer. A right answer takes
 
 
 class Excerpts(Dataset[torch.Tensor]):
-    """The middle second of each recording, from -1 to 1. "08.fix" starts with this class."""
+    """The notebook's starter for "08.fix": the middle second of each recording, from -1 to 1."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -62,17 +62,17 @@ _Tensors = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample that arrived."""
+    """A record of one sample that arrived."""
 
     numbers: int  # numbers in the excerpt
     carried: int  # bytes that arrived with the sample
     tensors: _Tensors = ()  # the dtype, count of numbers, and bytes of storage of each
-    wrong: Fault | None = None  # what's wrong with what `unpack` returns
+    wrong: Fault | None = None  # what's wrong with the result of `unpack`
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with a given number of workers."""
+    """A record of what an answer delivered with a given number of workers."""
 
     where: str
     run: Ending

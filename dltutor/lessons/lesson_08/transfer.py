@@ -55,7 +55,7 @@ class Gated(Dataset[int]):
                 gate.release()
 
     def close(self) -> None:
-        """Let no worker make another batch."""
+        """Keep all workers from making another batch."""
         for gate in self.gates:
             while gate.acquire(block=False):
                 pass
@@ -63,13 +63,13 @@ class Gated(Dataset[int]):
 
 @dataclass(frozen=True)
 class Asked:
-    """One call to the function."""
+    """A record of one call to the function."""
 
     when: str
     right: int  # batches that were ready
     said: str
     number: int | None  # what the function returned, or None if that isn't an `int`
-    took: int = 0  # batches that the function took out
+    took: int = 0  # batches that the function took from the iterator
 
     @property
     def is_wrong(self) -> bool:
@@ -79,7 +79,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the function returned in one run, and the batches that the loop got in each epoch."""
+    """A record of what the function returned in one run, and of each epoch's batches."""
 
     where: str
     run: Ending
@@ -110,7 +110,7 @@ _FOUR: Final = (  # 4 workers, prefetch_factor 2
     _Moment("when the loop has its first batch and the workers have caught up", 8, take=1),
 )
 _NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first batch", 0, take=1))
-# Workers, prefetch_factor, epochs, and moments.
+# The number of workers, prefetch_factor, number of epochs, and moments of each run.
 _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 

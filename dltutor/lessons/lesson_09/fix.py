@@ -46,7 +46,7 @@ _MORE: Final = 0.9  # MB that a worker may start with beyond the broken class's 
 
 @dataclass(frozen=True)
 class Task:
-    """What differs between "09.fix" and "09.transfer".
+    """The parts in which "09.fix" and "09.transfer" differ.
 
     Args:
         same: A function that returns whether a sample equals the right one, its second argument.
@@ -64,7 +64,7 @@ class Task:
 
 @dataclass
 class Run:
-    """How a loader read a dataset.
+    """A record of how a loader read a dataset.
 
     Args:
         workers: The number of workers.
@@ -92,7 +92,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What an answer did.
+    """A record of what an answer did.
 
     Args:
         samples: How many samples each file has.
@@ -133,7 +133,7 @@ def gather(task: Task, answer: type) -> Rewritten:
         Rejected: The dataset can't be made, or has the wrong length.
     """
     folder = Path(tempfile.mkdtemp())  # removed when the check ends
-    frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
+    frozen = gc.get_freeze_count()  # some builds of Python start with a few hundred frozen objects
     runs: list[Run] = []
     truth = task.write(folder / "empty", len(_FILES))
     empty = read_all(task, Empty(truth), truth, 2)
@@ -194,11 +194,11 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """Comparisons made in the worker, because sending samples makes its heap grow by 1 or 2 MB."""
+    """A dataset that compares in the worker, whose heap grows by 1 or 2 MB if it sends samples."""
 
     task: Task
     dataset: Any
-    truth: Any  # without Python objects, so that reading it copies nothing
+    truth: Any  # without Python objects, so that reading it copies no pages
 
     def __getitems__(self, indices: list[int]) -> tuple[list[int], list[str]]:
         task, truth = self.task, self.truth
@@ -219,7 +219,7 @@ def where_unlike(found: str, right: str) -> list[str]:
 
 
 def judge(seen: Rewritten) -> Result:
-    """Accept the answer if all samples are right, and no worker grows as with the broken class."""
+    """Accept the answer if all samples are right, and no worker starts too large or grows."""
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"
         ended_well(run.end, there)

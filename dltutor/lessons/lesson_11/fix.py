@@ -45,7 +45,7 @@ _WITHIN: Final = 60  # seconds for a call. A right answer takes 1 s, or a few wi
 
 @dataclass(frozen=True)
 class Called:
-    """What one call to the function did.
+    """A record of what one call to the function did.
 
     Args:
         where: The call, such as "with 2 workers".
@@ -110,7 +110,7 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
             failed = {"hung": True}
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise an error
             processes.end_descendants()  # otherwise torch would wait for each worker
-        except BaseException as error:  # even SystemExit
+        except BaseException as error:  # even SystemExit, so that the check goes on
             failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()

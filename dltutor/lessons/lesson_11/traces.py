@@ -36,8 +36,8 @@ _LOADERS: Final = 32  # numbers of workers that `Noted` tells apart
 
 def leave_few_descriptors(spare: int) -> None:
     """Let this process and its future children open only `spare` more files from now on."""
-    # The limit is on a descriptor's number. The hard limit changes, too, so that an answer can't
-    # raise it.
+    # The limit is on a descriptor's number. Also lower the hard limit, so that an answer can't
+    # raise the limit again.
     taken = {int(name) for name in os.listdir("/proc/self/fd")}
     free = (number for number in range(max(taken) + spare + 1) if number not in taken)
     last = [next(free) for _ in range(spare)][-1]
@@ -54,7 +54,7 @@ class Limit(deadline):
 
     def __init__(self, seconds: float, words: str) -> None:
         super().__init__(seconds)
-        self._words = os.open(words, os.O_RDONLY)  # opened now, while there are descriptors
+        self._words = os.open(words, os.O_RDONLY)  # opened now, while descriptors are left
         self._lost = False
 
     def __enter__(self) -> None:
@@ -107,7 +107,7 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return a loader's number of workers -> samples that its workers read. 0 is for main."""
+        """Return how many samples were read, by the loader's number of workers, or 0 for main."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 
@@ -116,7 +116,7 @@ class Noted(Sentences):
 def kept_strategy(notes: str) -> Iterator[None]:
     """Make this block write a new sharing strategy to a file instead of setting it."""
 
-    def note(new: str) -> None:  # called in forked workers, too
+    def note(new: str) -> None:  # also called in forked workers
         if new != "file_descriptor":
             Path(notes).write_text(new)
 
@@ -140,7 +140,7 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Blocks:
-    """The shared files that this process maps for writing from now on.
+    """A record of shared files that this process maps for writing.
 
     Files mapped for reading don't count, because libraries map such files at any time, as glibc
     does with its table of character sets.
@@ -151,7 +151,7 @@ class Blocks:
 
     def look(self) -> None:
         """Record the files that are mapped now and weren't before."""
-        # Leave out semaphores, because a spawned worker's queue keeps one as long as it exists.
+        # Leave out semaphores, because a spawned worker's queue keeps one open.
         new = _mapped().keys() - self._before
         self._names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
 

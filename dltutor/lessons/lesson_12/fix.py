@@ -43,7 +43,7 @@ Key = tuple[int, int, int]  # seed, epoch, index
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of one dataset delivered.
+    """A record of what a run of one dataset delivered.
 
     Args:
         workers: The number of workers. If there are two, they're persistent.
@@ -136,7 +136,7 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 class _Hash:
     """A `hash` that records whether a learner's line calls it on a string, in any process.
 
-    A string's hash is different in each run of Python, which no single run can show.
+    A string's hash differs between runs of Python, but a single run can't show the difference.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Datasets, jobs, tables, and a figure for notebook 13."""
+"""Provide datasets, jobs, tables, and a figure for notebook 13."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """Reviews as word numbers, each with a label. All reviews are different, and one is empty."""
+    """A dataset of reviews as word numbers, with labels. No two are the same, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)

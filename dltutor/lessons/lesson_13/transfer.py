@@ -1,4 +1,4 @@
-"""Grade "13.transfer": a function that measures throughput by number of workers, and isn't fooled.
+"""Grade "13.transfer": a function that measures throughput correctly for each number of workers.
 
 The grader's clock moves only when the function takes a batch or ends workers. So the grader knows
 exactly what the function must return, on any machine.
@@ -52,7 +52,7 @@ def starter(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a function did and returned.
+    """A record of what a function did and returned.
 
     Args:
         counts: The numbers of workers that the check passed.

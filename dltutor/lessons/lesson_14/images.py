@@ -1,4 +1,4 @@
-"""Incident "images": augmentation repeats, and the workers never hear about the ramp.
+"""Incident "images": augmentation repeats, and the workers don't get the epoch for the ramp.
 
 The loader has a `worker_init_fn` that should give each worker its own random numbers. That function
 looks for the transform in the dataset, but the dataset is a `Subset`, because some photos are held
@@ -31,7 +31,7 @@ _KINDS: Final = 4
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write photos with one of four labels. Each gets brighter down and right, and has a tint."""
+    """Write photos with four labels. Each photo brightens down and right, and has its own tint."""
     random = np.random.default_rng(seed)
     down, right = np.mgrid[:_SIDE, :_SIDE] * _STEP
     tints = random.permutation(_PHOTOS)
@@ -76,7 +76,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check six epochs with each number of workers: are the draws new, and as the ramp says?"""
+    """Check that augmentation changes with the epoch and follows the ramp, in six epochs."""
     for workers in _WORKERS:
         before = started()
         got = made(
@@ -165,8 +165,8 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
 
 
 def _decoded(photo: Any, originals: dict[int, Any]) -> tuple[int, int, int, float] | None:
-    # The ramps show the brightness. With that known, the corner shows the position, and the third
-    # channel shows which photo it is.
+    # How fast the photo brightens shows the brightness factor. With that factor, the corner shows
+    # the position, and the third channel shows which photo it is.
     down, right, _ = photo
     brightness = (down[-1, 0] - down[0, 0]) * 255 / (_STEP * (_SIZE - 1))
     if not 0.25 < brightness < 2:

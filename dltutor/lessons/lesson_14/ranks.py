@@ -32,7 +32,7 @@ _JOB: Final = 90  # seconds for the job on two ranks
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write recordings of three lengths. A recording's first number is its index."""
+    """Write recordings of three lengths. Recording i begins with i / _RECORDINGS."""
     random = np.random.default_rng(seed)
     recordings = random.normal(size=(_RECORDINGS, _WIDTH)).astype(np.float32)
     recordings[:, 0] = np.arange(_RECORDINGS)
@@ -53,7 +53,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Take the batches of each rank in turn, and then run the job with torchrun."""
+    """Check the batches of each rank in one process, and then run the job with torchrun."""
     started()
     lengths = np.load(folder / "lengths.npy").tolist()
     for ranks in _RANKS:

@@ -26,7 +26,7 @@ _SEED: Final = 1402  # the seed for a check's data. The learner's data has a dif
 
 @dataclass(frozen=True)
 class Report:
-    """What you hand in for an incident.
+    """A report that you hand in for an incident.
 
     Args:
         scene: The incident, such as `room[0]`. You hand in the incident's folder as it is at that
@@ -112,11 +112,11 @@ def _causes(answer: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What's known about a report.
+    """The evidence about a report.
 
     Args:
         handed_in: What the learner handed in.
-        fixed: The result if the report is right, too, or None if the code is unchanged.
+        fixed: The result to show if the report is also right, or None if the code is unchanged.
     """
 
     handed_in: HandedIn

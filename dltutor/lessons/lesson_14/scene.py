@@ -1,4 +1,4 @@
-"""An incident and its folder, which a learner reads, runs, and changes."""
+"""Define an incident and its folder, which a learner reads, runs, and changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 from dltutor.lessons.engine import words
 
 REPOS: Final = Path(__file__).parent / "repos"
-_SEED: Final = 3  # the seed for a folder's data; train.log and monitor.txt are of the same data
+_SEED: Final = 3  # the seed for the data that train.log and monitor.txt come from
 
 _on_path: set[str] = set()
 
@@ -24,8 +24,8 @@ class Cause:
     """One cause of an incident.
 
     Args:
-        names: What the catalog calls the cause. The first name fits best, and the others are right,
-            too.
+        names: What the catalog calls the cause. The first name fits best, and the others are also
+            right.
         places: The functions, classes, and variables that a report may name as the place.
     """
 

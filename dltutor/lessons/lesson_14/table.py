@@ -31,7 +31,7 @@ _JOB: Final = 40  # seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write customers. A customer's first number is its index."""
+    """Write customers. No two customers have the same first number."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(_CUSTOMERS, _COLUMNS)) * 10.0 ** np.arange(-3, _COLUMNS - 3)
     rows[:, 0] = random.permutation(_CUSTOMERS) + 100 * seed
@@ -63,7 +63,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Read two databases with each number of workers, while main reads from both, too."""
+    """Read two databases with each number of workers, while main also reads from both."""
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []

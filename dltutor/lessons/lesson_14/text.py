@@ -96,7 +96,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
-    # Return a collate_fn that counts its calls in each worker, or in main without workers.
+    # Return a collate_fn that counts its calls in each worker, or in main if there are none.
     calls = torch.zeros(max(workers, 1), dtype=torch.int64).share_memory_()
 
     def counted(samples: Any) -> Any:

@@ -65,7 +65,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
     for workers in _WORKERS:
         model = _model().train(workers > 0)
         for each in model.parameters():
-            each.grad = torch.ones_like(each)  # as in the middle of a training step
+            each.grad = torch.ones_like(each)  # gradients, as in the middle of a training step
         kept, watch, before = Kept.of(model), Watch(model, _BYTES), started()
         call = f"validate(model, folder, {workers})"
         validation = partial(train.validate, model, folder, workers)

@@ -22,7 +22,7 @@ from dltutor.observation import observe
 
 _CLIPS, _FRAMES, _SIDE, _KINDS = 24, 8, 16, 4
 _FRAME, _HEADER = _SIDE * _SIDE, 8 + 8 * _FRAMES
-_NOWHERE: Final = 1 << 60  # no process has memory there
+_NOWHERE: Final = 1 << 60  # a position where no process has memory
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
 _WITHIN: Final = 20  # seconds for making a loader, and for its epochs
