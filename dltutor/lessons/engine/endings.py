@@ -133,7 +133,7 @@ class Ending:
         kind: The type of the exception that ended the run, or "".
         message: The exception's message, or "".
         raised_in_worker: The type of the exception that a worker raised, or None.
-        failed_worker: The number of the worker that raised, or None.
+        failed_worker: The number of the worker that raised this exception, or None.
         error: The exception and where it was raised, in one sentence, or "".
         stood: If the run hung, sentences that name the lines where the busy workers were, or main
             if none was busy.

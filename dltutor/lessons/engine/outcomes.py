@@ -132,7 +132,7 @@ def not_attempted(code: str, /, **fields: object) -> NoReturn:
 
 
 def error_in_your_code(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that raises, or that can't run at all."""
+    """Reject an answer that raises an exception, or that can't run at all."""
     raise Rejected(Result(Outcome.ERROR, code, fields))
 
 

@@ -70,7 +70,7 @@ def made(
         within: Time limit for the call in seconds.
 
     Raises:
-        Rejected: The call takes too long ("not-ready"), or raises ("raised").
+        Rejected: The call takes too long ("not-ready"), or raises an exception ("raised").
     """
     try:
         with theirs(), deadline(within):

@@ -74,7 +74,7 @@ def read(
         other_sample: The code for a wrong sample.
 
     Raises:
-        Rejected: A sample is wrong, takes too long, or raises.
+        Rejected: A sample is wrong or takes too long, or reading it raises an exception.
     """
     for index, right in expected.items():
         sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)

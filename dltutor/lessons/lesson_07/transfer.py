@@ -178,7 +178,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epochs: tuple[Epoch, ...]) -> Result:
-    """Accept the answer if each worker's labels belong together, whenever main forked it."""
+    """Accept the answer if each worker's labels belong together, in every epoch."""
     for epoch in epochs:
         _judge_epoch(epoch)
     return correct(clips=CLIPS)

@@ -92,7 +92,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A record of what an answer did.
+    """A record of an answer's runs, and of what else the check saw.
 
     Args:
         samples: How many samples each file has.

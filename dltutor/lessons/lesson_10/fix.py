@@ -174,7 +174,8 @@ class _Growth:
         gc.freeze()  # a later collection would copy pages that main shares with the notebook
         self.pids = torch.zeros(4, dtype=torch.int64).share_memory_()
         self.starts = torch.zeros(4).share_memory_()  # MB of each worker before its first sample
-        self.workers: set[int | None] = set()  # pids, also before a worker calls `note_start`
+        # The pids of all workers, even of those that haven't called `note_start` yet.
+        self.workers: set[int | None] = set()
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 

@@ -138,7 +138,7 @@ def grader(
             imported from that folder. The function rejects a wrong fix, and returns the result for
             a right one.
         at_most: The time limit for `run`, in seconds.
-        job: Whether `train.train(folder)` has to run, too.
+        job: Whether `train.train(folder)` also has to run.
     """
 
     def gather(report: HandedIn) -> Evidence:

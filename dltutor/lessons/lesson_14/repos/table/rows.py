@@ -8,7 +8,7 @@ import numpy as np
 from config import RECENT
 from database import Connection
 
-_lock = threading.Lock()  # one question at a time
+_lock = threading.Lock()  # lets one thread ask at a time
 _own = threading.local()
 
 
@@ -23,6 +23,6 @@ def connection(folder):
 
 @lru_cache(maxsize=RECENT)
 def read(folder, customer):
-    """Return a customer's numbers, as the database has them."""
+    """Return a customer's numbers from the database, not scaled."""
     with _lock:
         return np.array(connection(folder).row(customer))

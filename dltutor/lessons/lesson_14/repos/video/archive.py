@@ -1,4 +1,4 @@
-"""The archive of clips, and which clips can be played."""
+"""Find the clips that can be played in the archive."""
 
 from pathlib import Path
 
