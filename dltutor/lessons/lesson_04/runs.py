@@ -1,4 +1,4 @@
-"""Run an answer as plans say, some of them in a slow motion that makes races certain."""
+"""Run an answer as each plan says. Some plans use a slow motion that makes races certain."""
 
 from __future__ import annotations
 

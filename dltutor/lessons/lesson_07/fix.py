@@ -126,7 +126,7 @@ class _Reads:
     """
 
     def __init__(self) -> None:
-        self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair that a worker opened
+        self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair that opens
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
         self._readers: set[threading.Thread] = set()  # the worker's threads that opened files

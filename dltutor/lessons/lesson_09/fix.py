@@ -41,7 +41,7 @@ _LEAST: Final = 4.0  # MB that the broken class must grow by for a comparison to
 # MB that a worker may grow by beyond an empty run. With right answers, workers grow by 0 to 0.2 MB,
 # and with numbers in a list by 1.2 MB.
 _MOST: Final = 0.6
-_MORE: Final = 0.9  # MB that a worker may start with beyond the broken class's worker
+_MORE: Final = 0.9  # MB by which a worker may start larger than the broken class's worker
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _LENGTH: Final = 200_000  # numbers in each recording
 _READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-_EARLY: Final = 0.25  # the latest part of a run for the first reading, because job D levels off
+_EARLY: Final = 0.25  # the part of a run by which the first reading must come (D soon levels off)
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),

@@ -49,7 +49,7 @@ class Held:
 
 
 def held() -> Held:
-    """Count what this process has open from batches, which is 0 if there's no `/proc`."""
+    """Count the descriptors and bytes of batches that this process has open, or 0 without `/proc`."""
     found = []
     for path in _DESCRIPTORS.glob("*"):
         with suppress(OSError):  # the descriptor that listed the others is closed by now

@@ -1,4 +1,4 @@
-"""Measure generators, start the job, and provide the starter for notebook 12."""
+"""Measure generators, start a distributed job, and provide the starter, for notebook 12."""
 
 from __future__ import annotations
 

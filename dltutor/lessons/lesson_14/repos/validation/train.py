@@ -51,5 +51,5 @@ def train(folder, workers=2, epochs=EPOCHS):
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))  # the cluster has this limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))  # the cluster's limit
     train(Path(__file__).parent)
