@@ -125,7 +125,7 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
-    # Replace a lock or Value in a global or a class with a new one, as an import in a worker would.
+    # Replace a lock or Value in a global or a class with a new one, as a worker's own import would.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()

@@ -33,7 +33,7 @@ _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(6
 # epoch is short, so there's time for many.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
 _BATCH: Final = 4
-_TIME: Final = 6  # seconds to make a dataset, and seconds to run all of its epochs
+_TIME: Final = 6  # time limit in seconds to make a dataset, and again to run all of its epochs
 
 
 class Pairs(Dataset[Pair]):

@@ -161,7 +161,7 @@ def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
 
 def looks(root: Path) -> Table:
     """Show what happens when Pillow opens, verifies, or loads each odd file."""
-    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # label -> method to call
+    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # heading -> method to call
 
     def outcome(path: str, way: str) -> str:
         try:

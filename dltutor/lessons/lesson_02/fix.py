@@ -41,7 +41,7 @@ from dltutor.lessons.lesson_02.readings import (
 from dltutor.observation import errors
 from dltutor.observation.time_limits import deadline
 
-_LONG: Final = 15  # seconds for each call or run, enough for a busy machine
+_LONG: Final = 15  # time limit in seconds for each call or run, enough for a busy machine
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 _HEALTHY: Final = (0, 1, 4000, *range(1300, 1333), 2, LENGTH - 2)
 _THREES: Final = zip(_HEALTHY[::2], FAULTS, _HEALTHY[1::2], strict=True)

@@ -31,8 +31,8 @@ _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _FORM: Final = "uint8 (64,)"  # a frame's dtype and shape
-_TRIAL: Final = 15  # seconds to try a frame, which starts Python and torch on a busy machine
-_EPOCHS: Final = 6  # seconds to read a film twice
+_TRIAL: Final = 15  # time limit in seconds to try a frame in a process that imports torch
+_EPOCHS: Final = 6  # time limit in seconds to read a film twice
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def loader_of(make: bytes) -> DataLoader[Any]:
 
 
 class Film(NamedTuple):
-    """Frames, each in its own file.
+    """A film of frames, each in its own file.
 
     Args:
         paths: The frames' files, in order.

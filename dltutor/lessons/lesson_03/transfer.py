@@ -31,8 +31,8 @@ _MOST: Final = 40  # MB that a process may use beyond an empty run
 # The number of epochs for each number of workers. The second epoch without workers shows whether
 # the first epoch changed anything.
 _EPOCHS: Final = {0: 2, 2: 1, 4: 1}
-_MAKING: Final = 10  # seconds to make the dataset
-_RUN: Final = 15  # seconds for the run with each number of workers
+_MAKING: Final = 10  # time limit in seconds to make the dataset
+_RUN: Final = 15  # time limit in seconds for the run with each number of workers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run an answer as each plan says. Some plans use a slow motion that makes races certain."""
+"""Run an answer as each plan says. Some plans use slow motion, to make races certain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Plan:
 
     where: str
     given: Any  # the argument for the answer's class
-    epochs: tuple[tuple[int, list[int]], ...]  # each epoch's number, and the indices that it draws
+    epochs: tuple[tuple[int, list[int]], ...]  # each epoch's number and drawn indices
     workers: int = 2
     persistent: bool = True
     method: str = "fork"
@@ -72,7 +72,7 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(number)
         came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
-        if not plan.persistent:  # a second dataset, which must have its own counts
+        if not plan.persistent:  # make a second dataset, which should count separately
             others.append(answer(deepcopy(plan.given)))
         epochs.append((came, ask(dataset, given)))
 

@@ -15,7 +15,7 @@ from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 
 RUNS: Final = ((2, 2), (0, 2), (4, 1))  # each run's number of workers and number of epochs
-LONG: Final = 15  # seconds for each call or run
+LONG: Final = 15  # time limit in seconds for each call or run
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def deliver(
     """Run an answer's dataset in a loader, and count what arrives.
 
     Args:
-        dataset: The dataset.
+        dataset: The answer's dataset.
         expected: The right sample for each index.
         order: The indices, in the order in which the loader asks for them.
         workers: Number of workers.

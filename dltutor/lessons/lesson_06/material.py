@@ -30,7 +30,7 @@ SIZE: Final = 8  # bytes per record
 
 
 class Cache:
-    """The tiles that a reader has read so far."""
+    """A cache of the tiles that a reader has read so far."""
 
     def __init__(self) -> None:
         self.tiles: dict[int, torch.Tensor] = {}

@@ -27,9 +27,9 @@ from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]
 
-IN_MAIN: Final = 16  # seconds for everything in main
+IN_MAIN: Final = 16  # time limit in seconds for the check's steps in main
 AT_MOST: Final = 75
-_WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds. A new interpreter imports torch first.
+_WITHIN: Final = {"fork": 8, "spawn": 40}  # time limits in seconds (spawn imports torch)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from dltutor.lessons.engine.running import made
 _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
 _RUNS: Final = {2: 2, 0: 2, 4: 1}  # the number of epochs for each number of workers
-_LONG: Final = 6  # seconds for each call or run
+_LONG: Final = 6  # time limit in seconds for each call or run
 _APART: Final = 2.0  # seconds that opening a pair's first file waits for the second file
 
 
@@ -126,7 +126,7 @@ class _Reads:
     """
 
     def __init__(self) -> None:
-        self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair that opens
+        self._notes = Path(tempfile.mkdtemp()) / "notes"  # a line for each pair that workers open
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
         self._readers: set[threading.Thread] = set()  # the worker's threads that opened files

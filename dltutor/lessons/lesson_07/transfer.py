@@ -31,7 +31,7 @@ from dltutor.tables import Note
 
 Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit to that line
 
-_LONG: Final = 4  # seconds for each call or run
+_LONG: Final = 4  # time limit in seconds for each call or run
 _VISITS: Final = 2  # visits to each line, because at a loop's first visit nothing has changed yet
 
 

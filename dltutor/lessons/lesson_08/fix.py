@@ -36,7 +36,7 @@ _LENGTHS: Final = {  # recording -> how many numbers it has (the other recording
     **{1: SECOND, 5: 15_000, 7: SECOND + 1, 9: SECOND - 1, 13: 6_001},
     _RECORDINGS - 1: 1,
 }
-_WITHIN: Final = 15  # seconds for each step of the answer. A right answer takes 1 s.
+_WITHIN: Final = 15  # time limit in seconds for each step of the answer. A right answer takes 1 s.
 
 
 class Excerpts(Dataset[torch.Tensor]):

@@ -31,8 +31,8 @@ from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
 _FILES: Final = {"first": (0,), "second": (2, 4)}  # file -> the numbers of workers that read it
-_MAKING: Final = 8  # seconds for making the dataset, as the task says
-_READING: Final = 15  # seconds for each reading of the dataset, as the task says
+_MAKING: Final = 8  # time limit in seconds for making the dataset, as the task says
+_READING: Final = 15  # time limit in seconds for each reading of the dataset, as the task says
 _BATCH: Final = 50  # samples in a batch
 # First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
 _BEFORE: Final = 60  # batches

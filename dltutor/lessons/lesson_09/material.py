@@ -110,7 +110,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
 
     def train(loader: DataLoader[Any]) -> None:
         others, samples = set(active_children()), 0
-        started = max(loader.num_workers - 1, 0)  # by then, each worker has delivered a batch
+        started = max(loader.num_workers - 1, 0)  # by this batch, each worker has delivered one
         end = len(loader) - 10  # before the sampler frees its shuffled order
         for epoch in range(1, epochs + 1):
             for number, batch in enumerate(loader):
@@ -146,7 +146,7 @@ def _read(samples: int, workers: set[Any]) -> Reading:
 
 
 def _sizes(pid: int) -> tuple[int, int, float]:
-    # Return USS, RSS, and PSS without files. One reading gives all three, because it's expensive.
+    # Return USS, RSS, and PSS without files, all from one reading, because readings are expensive.
     sizes = mapped(pid)
     if not sizes:
         full = psutil.Process(pid).memory_full_info()

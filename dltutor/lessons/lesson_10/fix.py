@@ -35,9 +35,9 @@ _RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, an
 _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
-_WITHIN: Final = 40  # seconds for each run. A right class takes 2 s, and 15 s on a busy machine.
+_WITHIN: Final = 40  # time limit in seconds. A right class takes 2 s, or 15 s on a busy machine.
 _READ_EVERY: Final = 4  # batches between two readings of memory
-_MOST: Final = 24  # MB, or about 20 recordings, that anything may grow by beyond an empty run
+_MOST: Final = 24  # MB, about 20 recordings, that a process may grow by beyond an empty run
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each samp
 class JobD(heap_growth.Recordings):
     """Job D's dataset of recordings, cut into overlapping frames of the same loudness."""
 
-    step = 224  # a sample is 0.9 MB
+    step = 224  # numbers from one frame to the next, so a sample is 0.9 MB
 
 
 class Collecting(Dataset[Any]):

@@ -25,7 +25,7 @@ from dltutor.tables import MB
 
 _SIDE, _BATCH, _BATCHES = 64, 16, 16
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the images in a batch
-_WITHIN: Final = 40  # seconds for the validation
+_WITHIN: Final = 40  # time limit in seconds for the validation
 _SEED: Final = 41
 FEW: Final = 4  # batches that may be alive: the one in the loop, and some not freed yet
 
@@ -110,7 +110,7 @@ class Watch:
         """Run a validation, note what's alive afterward, and return the validation's result."""
         with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor):
             result = validation()
-        gc.collect()  # reference cycles aren't what the exercise is about
+        gc.collect()  # frees reference cycles, because the exercise isn't about them
         self.notes.append(self._alive())
         return result
 

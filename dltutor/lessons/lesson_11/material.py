@@ -49,7 +49,7 @@ class Held:
 
 
 def held() -> Held:
-    """Count the descriptors and bytes of batches that this process has open, or 0 without `/proc`."""
+    """Count what this process has open from batches. Without `/proc`, all counts are 0."""
     found = []
     for path in _DESCRIPTORS.glob("*"):
         with suppress(OSError):  # the descriptor that listed the others is closed by now

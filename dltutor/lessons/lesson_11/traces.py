@@ -28,10 +28,10 @@ from dltutor.tables import MB
 
 _PATIENCE: Final = 20.0  # seconds for a process to end
 _TICK: Final = 0.2  # seconds between two looks at stderr
-_GRACE: Final = 3.0  # seconds for a call to end after a worker has lost a batch
+_GRACE: Final = 3.0  # time limit in seconds for a call to end after a worker has lost a batch
 _LATE_AT: Final = 30  # the sample at which a worker is late
 _LATE: Final = 1.0  # seconds by which the worker is late
-_LOADERS: Final = 32  # numbers of workers that `Noted` tells apart
+_LOADERS: Final = 32  # `Noted` counts for loaders with fewer workers than this
 
 
 def leave_few_descriptors(spare: int) -> None:
@@ -48,7 +48,7 @@ class Limit(deadline):
     """A deadline that passes earlier if a worker lost a batch because no descriptor was left.
 
     Args:
-        seconds: The deadline.
+        seconds: The deadline in seconds, if no worker loses a batch.
         words: A file with the stderr of all processes.
     """
 

@@ -30,15 +30,15 @@ from dltutor.observation import errors
 
 _LENGTHS: Final = (1200, 1200, 1300)  # signals in each dataset
 _READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 indices
-_LONG: Final = 8  # seconds for each step of the answer
+_LONG: Final = 8  # time limit in seconds for each step of the answer
 _SEEDS: Final = (3, 4, 3)
-Plan = tuple[int, int, tuple[int, ...]]  # workers, the number of the dataset, and its epochs
+Plan = tuple[int, int, tuple[int, ...]]  # number of workers, dataset number, and epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
 _EQUAL: Final = 1e-4  # two equal noises may differ by this much, because a sample may be float32
 
 Noise = tuple[float, ...]
 Came = dict[int, Noise | str]  # index -> noise, or the form of a sample that isn't four floats
-Key = tuple[int, int, int]  # seed, epoch, index
+Key = tuple[int, int, int]  # the seed, epoch, and index of a noise
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dltutor.lessons.engine.outcomes import (
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
-_LONG: Final = 6  # seconds for each step of the answer
+_LONG: Final = 6  # time limit in seconds for each step of the answer
 _BATCH: Final = 4
 _ENOUGH: Final = 30  # a rank with this many records should get some from each worker
 

@@ -114,7 +114,7 @@ class Rehearsal:
     def begin(self, workers: int) -> _Batches:
         """Begin an epoch of a loader that pretends to have workers."""
         if self._crowd():
-            gc.collect()  # reference cycles aren't what the exercise is about
+            gc.collect()  # frees reference cycles, because the exercise isn't about them
         self.crowded += self._crowd()
         self.runs.append(Record(workers))
         slower = 1 + 0.1 * len(self.runs)  # as if the machine got busier with every run

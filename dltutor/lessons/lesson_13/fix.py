@@ -30,7 +30,7 @@ _BATCH: Final = 32  # reviews in a batch
 _MOST: Final = 3  # tensors that may arrive in main with a batch
 _LOOKED_AT: Final = 2  # samples that main may make by itself, to see what they look like
 _AHEAD: Final = 32  # batches that the workers may make before the first one arrives
-_LONG: Final = 12  # seconds for each run
+_LONG: Final = 12  # time limit in seconds for each run
 #: Workers, reviews, and steps of each run (at least two epochs). The check breaks off the last.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps before the check breaks off the last run

@@ -28,7 +28,7 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
 RUNS: Final = 3
-_LONG: Final = 10  # seconds for each call
+_LONG: Final = 10  # time limit in seconds for each call
 _CLOSE: Final = 1e-6
 _CALLS: Final = ((0, 1, 4), [3, 0, 8, 2])  # the numbers of workers in each call
 

@@ -19,8 +19,8 @@ from dltutor.lessons.engine.outcomes import Result, error_in_your_code, not_atte
 from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene, imported
 
-_MOST: Final = 2  # causes that an incident can have
-_JOB: Final = 60  # seconds for the training script
+_MOST: Final = 2  # the most causes that an incident can have
+_JOB: Final = 60  # time limit in seconds for the training script
 _SEED: Final = 1402  # the seed for a check's data. The learner's data has a different seed.
 
 
@@ -133,7 +133,7 @@ def grader(
     """Return a grader that checks first what the fix does, then what the report says.
 
     Args:
-        incident: The incident.
+        incident: The incident that the report is about.
         run: A function that takes a folder with new data, and the learner's `data` and `train`
             imported from that folder. The function rejects a wrong fix, and returns the result for
             a right one.

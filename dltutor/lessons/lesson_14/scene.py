@@ -88,7 +88,7 @@ class Scene:
         Raises:
             ValueError: There's no such file.
         """
-        from IPython.display import Markdown  # imported late, because no check needs it
+        from IPython.display import Markdown  # imported here, because no check needs IPython
 
         path = self.folder / name
         if not path.is_file():
@@ -117,7 +117,7 @@ def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
-    # Python would use the old bytecode for a file that changed within the same second.
+    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     importlib.invalidate_caches()
     return importlib.import_module("data"), importlib.import_module("train")

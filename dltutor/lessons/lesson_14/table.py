@@ -26,8 +26,8 @@ from dltutor.observation import observe
 _CUSTOMERS, _COLUMNS = 64, 8
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for making a loader, and for its epochs
-_JOB: Final = 40  # seconds for the training script
+_WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
+_JOB: Final = 40  # time limit in seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:

@@ -25,9 +25,9 @@ from dltutor.observation import observe
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
-_OWN: Final = 8  # tokens that only one source has
+_OWN: Final = 8  # how many tokens only one source has
 _WORKERS: Final = (2, 0, 3, 4, 2)
-_WITHIN: Final = 20  # seconds for the epochs of a loader
+_WITHIN: Final = 20  # time limit in seconds for the epochs of a loader
 
 
 def make_data(folder: Path, seed: int) -> None:

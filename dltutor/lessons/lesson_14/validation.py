@@ -27,7 +27,7 @@ _BATCHES: Final = _SCANS // 2 // _BATCH
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the scans in a batch
 _AHEAD: Final = 2  # batches that each worker prefetches
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for one validation
+_WITHIN: Final = 20  # time limit in seconds for one validation
 
 
 def make_data(folder: Path, seed: int) -> None:

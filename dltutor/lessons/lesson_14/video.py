@@ -25,7 +25,7 @@ _FRAME, _HEADER = _SIDE * _SIDE, 8 + 8 * _FRAMES
 _NOWHERE: Final = 1 << 60  # a position where no process has memory
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for making a loader, and for its epochs
+_WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
 
 
 def make_data(folder: Path, seed: int) -> None:
