@@ -72,7 +72,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Run the answer on each list, and yield what it delivered."""
+    """Run the answer on each list, and yield a record of each run."""
     for levels, workers, count in _RUNS:
         given = list(levels)
         dataset = made(answer, given, call="Pairs(levels)", within=_TIME)

@@ -62,7 +62,7 @@ class Captions(Dataset[Any]):
 
 
 class Located(Dataset[Any]):
-    """The notebook's starter for "02.fix"."""
+    """The notebook's starter for "02.fix", which passes on another dataset's samples and errors."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset

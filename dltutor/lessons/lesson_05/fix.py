@@ -125,7 +125,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     written, datasets, runs = _write(), list[Any](), list[Epochs]()
     when = "in main, before any worker started"
     for path, windows in written.items():

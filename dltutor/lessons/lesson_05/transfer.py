@@ -43,7 +43,7 @@ class Epochs:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     server, other, runs = Server(seed=5), Server(seed=50), list[Epochs]()
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)

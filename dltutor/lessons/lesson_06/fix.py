@@ -59,7 +59,7 @@ class Evidence:
 
 
 def gather(path: Path) -> Evidence:
-    """Read and pickle in main, then run both datasets with forked workers and a spawned worker."""
+    """Read and pickle two datasets in main, then run them with forked and spawned workers."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]

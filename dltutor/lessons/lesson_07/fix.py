@@ -63,7 +63,7 @@ class Epochs:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     folder, shift = Path(tempfile.mkdtemp()), count(1)
     expected = _write(folder, 0)
     threads = threading.active_count()

@@ -118,12 +118,12 @@ def _write(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     held, order = _write(Path(tempfile.mkdtemp())), [*range(_RECORDINGS)]
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
     _try(new())
-    dataset = new()  # because `dataset[0]` may have left something behind
+    dataset = new()  # a new one, because `_try` may have changed the first
     runs, came = list[Epochs](), list[tuple[Sample, ...]]()
 
     def collect(loader: DataLoader[Any]) -> None:

@@ -46,7 +46,7 @@ _MORE: Final = 0.9  # MB by which a worker may start larger than the broken clas
 
 @dataclass(frozen=True)
 class Task:
-    """The parts in which "09.fix" and "09.transfer" differ.
+    """A task's parts, in which "09.fix" and "09.transfer" differ.
 
     Args:
         same: A function that returns whether a sample equals the right one, its second argument.
@@ -127,7 +127,7 @@ def grader(task: Task) -> Grader[Rewritten]:
 
 
 def gather(task: Task, answer: type) -> Rewritten:
-    """Make and run an answer, up to the first mistake.
+    """Make datasets with the answer's class, and run them up to the first mistake.
 
     Raises:
         Rejected: The dataset can't be made, or has the wrong length.

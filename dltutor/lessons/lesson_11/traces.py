@@ -85,7 +85,7 @@ def ran_out(text: str) -> bool:
 
 
 class Noted(Sentences):
-    """Sentences that count how many samples each worker reads.
+    """A dataset of sentences that counts how many samples each worker reads.
 
     With more than two workers, W0 is late once. So in every run, main first receives what the other
     workers have prefetched, and needs descriptors for all those batches at once.

@@ -62,7 +62,7 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Used:
-    """A record of what an answer did.
+    """A record of how an answer's tables behaved.
 
     Args:
         alone: What's wrong with a table that only main uses, or None.

@@ -112,7 +112,7 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(calls: tuple[Measured, ...]) -> Result:
-    """Accept the answer if it measured right, and alternated between the numbers of workers."""
+    """Accept the answer if it measured correctly and alternated between the numbers of workers."""
     for seen in calls:
         counts = list(seen.counts)
         if seen.answer is None:

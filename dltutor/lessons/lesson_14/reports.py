@@ -1,4 +1,4 @@
-"""Grade an incident report: is the fix right, and are the cause and the place right?"""
+"""Grade an incident report by its fix, its cause, and its place."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Read two databases with each number of workers, while main also reads from both."""
+    """Check the rows from two databases, which main and each number of workers read at once."""
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []

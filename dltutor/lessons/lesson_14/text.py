@@ -60,7 +60,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check two epochs with each number of workers: does each block arrive once?"""
+    """Check that each block arrives once in each of two epochs, with all numbers of workers."""
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)

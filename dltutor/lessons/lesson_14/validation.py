@@ -60,7 +60,7 @@ def _model() -> nn.Module:
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check one validation with each number of workers: is it right, and does it keep nothing?"""
+    """Check that a validation is right and keeps nothing, with all numbers of workers."""
     started()
     for workers in _WORKERS:
         model = _model().train(workers > 0)

@@ -72,7 +72,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check two epochs with each number of workers: do all clips that can be decoded arrive?"""
+    """Check that all clips that can be decoded arrive, with all numbers of workers."""
     clips, bad = _clips(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
