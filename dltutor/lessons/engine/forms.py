@@ -108,7 +108,7 @@ def a_fixed_class(
     """Return the answer, if it's a class with these methods and no longer the starter.
 
     Args:
-        answer: What the learner handed in.
+        answer: The learner's answer, which can be any object.
         starter: The broken class from the notebook.
         methods: The methods that the class needs.
 

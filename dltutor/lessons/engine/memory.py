@@ -42,8 +42,8 @@ def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[Wha
     """Return for each key how much more memory an answer took than the empty run, or 0 if less.
 
     Args:
-        empty: What the empty run took, in any unit. A missing key counts as 0.
-        taken: What the answer took, in the same unit.
+        empty: The memory that the empty run took, in any unit. A missing key counts as 0.
+        taken: The memory that the answer took, in the same unit.
     """
     return {what: max(0, took - empty.get(what, 0)) for what, took in taken.items()}
 

@@ -40,7 +40,7 @@ class Result:
 
     Args:
         outcome: One of the five outcomes.
-        code: What the check found. `engine/words.py` finds the message for this code.
+        code: The code for what the check found. `engine/words.py` has a message for each code.
         fields: Values from the evidence, for the message to show.
         exercise: The name of the exercise whose messages apply, or "" until check() sets the name.
     """

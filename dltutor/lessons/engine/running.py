@@ -36,7 +36,7 @@ def theirs() -> Iterator[None]:
     """Report whatever the block raises as an error in the learner's code.
 
     Raises:
-        Rejected: The block raised something.
+        Rejected: The block raised an exception.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Grade "01.fix" and "01.transfer": every usable file arrives, and the class accounts for the rest.
+"""Grade "01.fix" and "01.transfer": usable files arrive, and `quarantined` explains the rest.
 
 The check uses two folders, to catch a class that keeps data from one dataset for the next dataset.
 """

@@ -1,4 +1,4 @@
-"""Grade "01.fix": every usable image arrives, and the class accounts for the rest."""
+"""Grade "01.fix": every usable image arrives, and `quarantined` explains the rest."""
 
 from __future__ import annotations
 

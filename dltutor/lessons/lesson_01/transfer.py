@@ -1,4 +1,4 @@
-"""Grade "01.transfer": every usable reading arrives, and the class accounts for the rest."""
+"""Grade "01.transfer": every usable reading arrives, and `quarantined` explains the rest."""
 
 from __future__ import annotations
 

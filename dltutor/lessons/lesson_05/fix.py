@@ -39,7 +39,7 @@ class Epochs:
     """A record of what an answer did with a given number of workers.
 
     Args:
-        samples: What the answer delivered.
+        samples: The samples that the answer delivered.
         moved: Whether a worker moved the position of a file that main had open.
         opened: How many descriptors a process had open for one recording.
     """

@@ -1,4 +1,4 @@
-"""Provide lettered source, a dataset, and a server of labels for notebook 07."""
+"""Provide source code with letters, a dataset, and a server of labels for notebook 07."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not
 from dltutor.lessons.lesson_08.material import ready
 
 BATCHES: Final = 24
-_WITHIN: Final = 20  # time limit in seconds for each run, which takes less than 1 s
+_WITHIN: Final = 20  # time limit in seconds for each run. A run takes less than 1 s.
 _WRITING: Final = 0.05  # seconds until a batch that a worker puts into a queue is in the pipe
 _PATIENCE: Final = 8.0  # time limit in seconds for the workers to make the allowed batches
 

@@ -194,7 +194,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """A dataset that compares in the worker, whose heap grows by 1 or 2 MB if it sends samples."""
+    """A dataset of comparisons, because sending samples makes a worker's heap grow 1 or 2 MB."""
 
     task: Task
     dataset: Any

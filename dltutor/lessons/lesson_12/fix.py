@@ -223,7 +223,7 @@ def _judge_form(here: str, epoch: int, came: Came) -> None:
     for index, noise in came.items():
         if isinstance(noise, str):
             error_in_your_code("other-sample", where=here, index=index, form=noise)
-        if index in ties[2:]:  # one or two ties may be chance
+        if index in ties[2:]:  # up to two noises may repeat a number by chance
             not_yet("not-four-numbers", where=here, index=index, epoch=epoch, noise=[*noise])
 
 

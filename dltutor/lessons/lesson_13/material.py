@@ -185,7 +185,7 @@ def step_costs() -> Table:
             began = time.perf_counter()
             next(iter(loader))
         took.append((time.perf_counter() - began) / _BATCH)
-    # A busy main notices the first batch late, which makes the second step look shorter.
+    # A busy main notices the first batch late, so the second step looks shorter.
     counts = [int(each + 0.25) for each in took]
     promised(counts == [2, 3], took)
     rows = zip(("without persistent workers", "with persistent workers"), counts, strict=True)

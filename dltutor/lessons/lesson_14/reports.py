@@ -115,7 +115,7 @@ class Evidence:
     """The evidence about a report.
 
     Args:
-        handed_in: What the learner handed in.
+        handed_in: The report, with a copy of the code.
         fixed: The result to show if the report is also right, or None if the code is unchanged.
     """
 

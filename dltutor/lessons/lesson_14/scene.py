@@ -24,8 +24,7 @@ class Cause:
     """One cause of an incident.
 
     Args:
-        names: What the catalog calls the cause. The first name fits best, and the others are also
-            right.
+        names: The cause's names in the catalog. The first one fits best, and all are right.
         places: The functions, classes, and variables that a report may name as the place.
     """
 

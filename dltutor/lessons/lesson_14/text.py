@@ -1,7 +1,7 @@
 """Incident "text": each worker shuffles the stream its own way, and then takes its share.
 
 torch seeds `random` differently in each worker. So every worker takes every n-th shard from a
-different order, which means that some shards arrive twice and some never do.
+different order, so that some shards arrive twice and some never do.
 """
 
 from __future__ import annotations
