@@ -74,7 +74,7 @@ class Limit(deadline):
                 self._lost = True
                 self._seconds = min(self._seconds, passed + _GRACE)
         if passed >= self._seconds:
-            # Ring again soon, because an `except:` in the answer may swallow DeadlinePassed.
+            # Set the alarm again, because an `except:` in the answer may swallow DeadlinePassed.
             signal.setitimer(signal.ITIMER_REAL, _TICK / 4, _TICK / 4)
             super()._ring(signum, frame)
 
