@@ -88,7 +88,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Read the answer with 2, 0, and 4 workers, and then raise KeyboardInterrupt in main."""
+    """Read the answer's dataset with 2, 0, and 4 workers, and then interrupt a read in main."""
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
     try:

@@ -73,7 +73,7 @@ def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """Show how two workers read the film with each class that can be made without a crash."""
+    """Show how two workers read the film with each class, or how making its dataset crashed."""
     rows = []
     for kind in kinds:
         if code := exit_code_alone(kind, film_paths(), "segfault"):

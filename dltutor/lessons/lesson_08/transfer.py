@@ -155,7 +155,7 @@ def _ask(
         return
     dataset.close()
     batches, got = iter(loader), list[int]()
-    batches = getattr(batches, "_iterator", batches)  # torch's iterator inside the check's own one
+    batches = getattr(batches, "_iterator", batches)  # torch's iterator, which `observe` wraps
     try:
         for when, right, let, take in moments:
             dataset.let(*let)

@@ -26,7 +26,7 @@ from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import deadline
 from dltutor.tables import MB
 
-_PATIENCE: Final = 20.0  # seconds for a process to end
+_PATIENCE: Final = 20.0  # seconds to wait for a process to end
 _TICK: Final = 0.2  # seconds between two looks at stderr
 _GRACE: Final = 3.0  # time limit in seconds for a call to end after a worker has lost a batch
 _LATE_AT: Final = 30  # the sample at which a worker is late
@@ -107,7 +107,7 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return how many samples were read, by the loader's number of workers, or 0 for main."""
+        """Return how many samples loaders read, by their number of workers. The key 0 is main."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 

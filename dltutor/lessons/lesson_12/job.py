@@ -78,7 +78,7 @@ def read() -> Iterable[int]:
 
 
 def shuffled(told: bool) -> None:
-    """Run two epochs with a DistributedSampler. `told` says whether to call its `set_epoch`."""
+    """Run two epochs with a DistributedSampler. If `told`, call the sampler's `set_epoch`."""
     records: Any = range(RECORDS)
     sampler = DistributedSampler[int](records)
     loader, orders = load(records, sampler), []

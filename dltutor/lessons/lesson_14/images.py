@@ -76,7 +76,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that augmentation doesn't repeat and follows the ramp, with all numbers of workers."""
+    """Check that augmentation doesn't repeat and follows the ramp, with and without workers."""
     for workers in _WORKERS:
         before = started()
         got = made(

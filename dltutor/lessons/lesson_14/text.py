@@ -60,7 +60,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that each block arrives once in each of two epochs, with all numbers of workers."""
+    """Check that each block arrives once in each of two epochs, with and without workers."""
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)

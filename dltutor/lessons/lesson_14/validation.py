@@ -60,7 +60,7 @@ def _model() -> nn.Module:
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that a validation is right and keeps nothing, with all numbers of workers."""
+    """Check that a validation is right and keeps nothing, with and without workers."""
     started()
     for workers in _WORKERS:
         model = _model().train(workers > 0)

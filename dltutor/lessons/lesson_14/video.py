@@ -72,7 +72,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that all clips that can be decoded arrive, with all numbers of workers."""
+    """Check that all clips that can be decoded arrive, with and without workers."""
     clips, bad = _clips(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
