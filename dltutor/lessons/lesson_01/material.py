@@ -1,4 +1,4 @@
-"""Images, loaders, and tables for notebook 01, and the folders that its checks fill."""
+"""Make images, loaders, and tables for notebook 01, and fill folders for its checks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Write a file of each kind in random order, under a name that doesn't reveal its kind."""
+    """Write a file of each kind, in random order and under neutral names. Return the Folder."""
     rng = np.random.default_rng(seed)
     folder = Folder(root)
     for i, k in enumerate(rng.permutation(len(kinds))):

@@ -39,7 +39,7 @@ class Delivered:
     others: int = 0
 
     def is_right(self) -> bool:
-        """Return whether all samples arrived, and all are right."""
+        """Whether all samples arrived, and all are right."""
         return self.run.end == "finished" and self.samples == self.asked and not self.wrong
 
     @property
@@ -131,7 +131,7 @@ def all_right(delivered: Delivered, kind: str) -> None:
     """Reject an answer unless all samples arrived, and all are right.
 
     Args:
-        delivered: What arrived.
+        delivered: The record of what arrived.
         kind: The end of the codes for wrong samples, either "windows" or "rows".
     """
     ended_well(delivered.run, where(delivered.workers))

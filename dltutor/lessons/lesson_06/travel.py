@@ -41,7 +41,7 @@ class Epoch:
     wrong: int = 0
 
     def is_right(self) -> bool:
-        """Return whether all samples arrived, and all are right."""
+        """Whether all samples arrived, and all are right."""
         return self.run.end == "finished" and not self.wrong
 
 
@@ -106,7 +106,7 @@ def sent(dataset: Any) -> bytes:
         except Exception:
             problem = problem_with(dataset)
         else:
-            len(pickle.loads(pickled))  # raises if the copy has no length
+            len(pickle.loads(pickled))  # raises TypeError if the copy has no length
             return pickled
         state = dataset.__getstate__()  # what goes into the pickle
         parts = state.items() if isinstance(state, dict) else ()
@@ -151,7 +151,7 @@ def epoch(
     underway: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> Epoch:
-    """Read samples in a loader, and call `underway` after the first `workers` batches."""
+    """Read samples in a loader, and call `underway` after the first batch from each worker."""
     samples: Samples = []
     options |= {"workers": workers, "within": _WITHIN[method], "method": method}
 

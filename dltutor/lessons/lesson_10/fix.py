@@ -184,7 +184,7 @@ class _Growth:
         self.pids[worker], self.starts[worker] = os.getpid(), _held([os.getpid()])
 
     def read(self) -> None:
-        """Measure everything, and keep the largest value of each."""
+        """Measure the growth so far, and keep the largest value for each kind of memory."""
         for what, size in self._sizes().items():
             self.most[what] = max(size - self.first[what], self.most.get(what, 0.0))
 

@@ -239,6 +239,6 @@ def what_stopped(
 
 
 def promised(holds: bool, found: object) -> None:
-    """Fail in the course's own tests if a run isn't as the notebook says."""
+    """Raise AssertionError in the course's own tests if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

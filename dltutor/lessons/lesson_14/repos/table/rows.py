@@ -13,7 +13,7 @@ _own = threading.local()
 
 
 def connection(folder):
-    """Return this thread's own connection to a database. Two threads must not share one."""
+    """Return this thread's own connection to a database, because threads can't share one."""
     connections = vars(_own)
     folder = os.path.abspath(folder)
     if folder not in connections:
