@@ -39,7 +39,7 @@ class Delivered:
     others: int = 0
 
     def is_right(self) -> bool:
-        """Whether all samples arrived, and all are right."""
+        """Return whether all samples arrived, and all are right."""
         return self.run.end == "finished" and self.samples == self.asked and not self.wrong
 
     @property

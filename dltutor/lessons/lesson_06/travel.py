@@ -41,7 +41,7 @@ class Epoch:
     wrong: int = 0
 
     def is_right(self) -> bool:
-        """Whether all samples arrived, and all are right."""
+        """Return whether all samples arrived, and all are right."""
         return self.run.end == "finished" and not self.wrong
 
 

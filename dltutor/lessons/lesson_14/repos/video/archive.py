@@ -1,4 +1,4 @@
-"""Find the clips that can be played in the archive."""
+"""Find the clips in the archive that can be played."""
 
 from pathlib import Path
 
