@@ -1,1 +1,1 @@
-"""The exercises: one package for each lesson, and the engine that they share."""
+"""Define the exercises. Each lesson has its own package, and all lessons use `engine`."""

@@ -1,1 +1,1 @@
-"""The engine that all lessons share: exercises, checks, hints, and progress."""
+"""Define exercises, check answers, give hints, and keep progress, for all lessons."""

@@ -1,4 +1,4 @@
-"""The functions that a learner calls: check(), hint(), and progress()."""
+"""Define the functions that a learner calls: check(), hint(), and progress()."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dltutor.tables import Note, Table, size
 
 _LESSONS: Final = Path(__file__).parents[1]
 _SHOWN_LINES: Final = 20  # the most lines of an answer's output to show
-_LINE_WIDTH: Final = 200  # characters
+_LINE_WIDTH: Final = 200  # the most characters of a line to show
 # Hide two warnings that the check itself causes. The resource tracker reports locks and queues that
 # were still alive when the check ended their process. And torch recommends another start method
 # before it raises the error that the result shows anyway.
@@ -138,7 +138,7 @@ def verdict(grade: Callable[[], Result]) -> Result:
     """Return a grader's result, even if the grader raises `Rejected` or any other exception.
 
     Args:
-        grade: Runs the grader, or judges recorded evidence in a test.
+        grade: A function that runs the grader. In a test, it judges recorded evidence.
     """
     try:
         return grade()

@@ -46,7 +46,7 @@ def run_loader(
 
     Raises:
         Rejected: torch can't make the loader, or `loop` rejected what arrived.
-        Exception: `loop` itself failed, which is the grader's mistake and not the answer's.
+        Exception: `loop` failed because of a mistake in the grader, not in the answer.
     """
     ours: list[Exception] = []
 
@@ -85,8 +85,8 @@ def arrivals(
     """Run an answer's dataset in a loader, and record each sample that arrives.
 
     Args:
-        dataset: The dataset.
-        keep: Returns what to record about a sample, which the loader hasn't collated.
+        dataset: The dataset that the answer made.
+        keep: A function that takes an uncollated sample and returns what to record about it.
         how: More arguments for `run_loader`.
 
     Returns:
@@ -104,7 +104,7 @@ def arrivals(
 
 
 def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:
-    """Return what `make_loader` makes. Reject anything but a DataLoader with `workers` workers."""
+    """Return the learner's DataLoader. Reject any other object, or a wrong number of workers."""
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
     if not isinstance(loader, DataLoader):
@@ -123,20 +123,21 @@ def where(workers: int, method: str = "fork") -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """How the run of an answer ended, with the parts of the Observation that judges need.
+    """A record of how an answer's run ended, with the parts of the Observation that judges need.
 
     Args:
-        end: The Observation's `end`.
+        end: The Observation's `end`, such as "finished" or "hung".
         deadline: The run's time limit in seconds.
         fates: If a worker died, how each dead worker ended, such as
             "W0 killed by SIGKILL (exit code -9)".
         kind: The type of the exception that ended the run, or "".
         message: The exception's message, or "".
         raised_in_worker: The type of the exception that a worker raised, or None.
-        failed_worker: The number of the worker that raised, or None.
+        failed_worker: The number of the worker that raised this exception, or None.
         error: The exception and where it was raised, in one sentence, or "".
-        stood: After a hang, which lines the busy workers were at, or else main, in sentences.
-        main: After a hang, the line outside torch that main was at, in a sentence.
+        stood: If the run hung, sentences that name the lines where the busy workers were, or main
+            if none was busy.
+        main: If the run hung, a sentence that names the line outside torch where main was.
         last_words: The last line that a worker wrote to stderr, or "".
     """
 
@@ -179,7 +180,7 @@ def ended_well(run: Ending, where: str = "", **fields: object) -> None:
     Args:
         run: How the run ended.
         where: The run's settings, such as "with 2 workers under fork", or "".
-        fields: More values from the evidence, for a lesson with its own message for a code.
+        fields: More values for the message, if a lesson has its own message for one of the codes.
 
     Raises:
         Rejected: The run didn't finish. The codes are "hung", "raised", and "worker-died".

@@ -1,4 +1,4 @@
-"""Exercises, and the graders for their answers."""
+"""Define exercises, and the graders for their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ E = TypeVar("E")
 
 
 def unchanged(answer: Any) -> Any:
-    """Return the answer as it is. A grader with this `look` accepts any answer."""
+    """Return the answer as it is. As a grader's `look`, this function rejects no answer."""
     return answer
 
 
@@ -26,10 +26,10 @@ class Grader(Generic[E]):
     Each step may raise `Rejected` to end the grading with the result in that exception.
 
     Args:
-        gather: Runs the answer and returns the evidence, which is plain data.
-        judge: Takes the evidence and returns the result. This step doesn't run the learner's code.
-        look: Takes the answer and returns the argument for `gather`. Without running the learner's
-            code, this step rejects an untouched starter or a value of the wrong type.
+        gather: The step that runs the answer and returns the evidence, which is plain data.
+        judge: The step that judges the evidence without running the learner's code.
+        look: The step that takes the answer and returns the argument for `gather`. It rejects an
+            untouched starter or a value of the wrong type without running the learner's code.
         at_most: Time limit for the whole check in seconds, or 0 if the check runs nothing.
     """
 
@@ -45,7 +45,7 @@ class Exercise:
 
     Args:
         name: The lesson's number, a dot, and a word, such as "01.fix".
-        grader: The grader for the exercise's answers.
+        grader: The steps that grade an answer to the exercise.
     """
 
     name: str
@@ -88,11 +88,11 @@ def by_runs(
     """Return a grader that runs an answer several times, up to the first run that `judge` rejects.
 
     Args:
-        run: Runs the answer several times, and yields the evidence from each run.
-        judge: Takes the evidence from one run, and rejects the answer if something is wrong.
-        at_most: The Grader's time limit in seconds.
-        look: The Grader's first step.
-        result: Makes the result from the evidence of all runs, if `judge` rejected none of them.
+        run: A function that runs the answer several times, and yields the evidence from each run.
+        judge: A function that rejects the answer if the evidence from one run shows a mistake.
+        at_most: Time limit for the whole check in seconds.
+        look: The Grader's `look`. The default rejects no answer.
+        result: A function that makes the result from all runs' evidence, if `judge` rejects none.
     """
 
     def judge_all(runs: tuple[E, ...]) -> Result:
@@ -138,8 +138,8 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
     """Return a grader for a whole number. The result's code is that number, or "other-number".
 
     Args:
-        right: The right number.
-        options: The numbers that have their own message.
+        right: The number that the grader accepts.
+        options: The numbers that have their own message, as strings.
     """
     known = [*options]
 

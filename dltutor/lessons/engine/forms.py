@@ -76,7 +76,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return an integer or a bool as an `int`, and anything else as None, even the string "0"."""
+    """Return an integer or a bool as an `int`. For anything else, even "0", return None."""
     try:
         return index(answer)
     except TypeError:
@@ -108,7 +108,7 @@ def a_fixed_class(
     """Return the answer, if it's a class with these methods and no longer the starter.
 
     Args:
-        answer: What the learner handed in.
+        answer: The learner's answer, which can be any object.
         starter: The broken class from the notebook.
         methods: The methods that the class needs.
 

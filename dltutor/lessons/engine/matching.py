@@ -12,8 +12,9 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_
 def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
     """Return a grader for a dict from job to word. "Cache" and "'cache'" count as the same word.
 
-    If the words are causes, the codes are "no-causes", "dots", "other-keys", "no-cause" for an
-    unknown word, and "wrong-A" if A is the first job with a wrong word.
+    If the words are causes, the codes are "no-causes" for the starter, "dots" if a job still has
+    `...`, "other-keys" for other jobs, "no-cause" for an unknown word, and "wrong-A" if A is the
+    first job with a wrong word.
 
     Args:
         right: The right word for each job.

@@ -22,7 +22,7 @@ from dltutor.tables import MB
 
 What = TypeVar("What")
 
-_WITHOUT_PSS: Final = 200  # MB for an interpreter with torch, if PSS can't be read
+_WITHOUT_PSS: Final = 200  # MB that an interpreter with torch uses, in case PSS can't be read
 
 
 class Empty(Dataset[Any]):
@@ -39,17 +39,17 @@ class Empty(Dataset[Any]):
 
 
 def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[What, float]:
-    """Return how much more an answer took than the empty run, but at least 0, for each key.
+    """Return for each key how much more memory an answer took than the empty run, or 0 if less.
 
     Args:
-        empty: What the empty run took, in any unit. A missing key counts as 0.
-        taken: What the answer took, in the same unit.
+        empty: The memory that the empty run took, in any unit. A missing key counts as 0.
+        taken: The memory that the answer took, in the same unit.
     """
     return {what: max(0, took - empty.get(what, 0)) for what, took in taken.items()}
 
 
 def finished(empty: Ending, place: str) -> None:
-    """Give up the check if the empty run didn't finish, which isn't the answer's fault.
+    """Give up the check if the empty run didn't finish, because that isn't the answer's fault.
 
     Args:
         empty: How the empty run ended.

@@ -1,4 +1,4 @@
-"""The result of a check: one of five outcomes, and a code for the message."""
+"""Define the result of a check: one of five outcomes, and a code for the message."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _TONES: Final[dict[Outcome, Tone]] = {
     Outcome.ERROR: "bad",
     Outcome.COULD_NOT_CHECK: "warn",
 }
-# A colon follows these labels, and a period follows the others.
+# A colon follows the labels of these outcomes, and a period follows the other labels.
 _COLON: Final = (Outcome.NOT_ATTEMPTED, Outcome.ERROR, Outcome.COULD_NOT_CHECK)
 
-_LONGEST: Final = 3000  # characters per field
+_LONGEST: Final = 3000  # the most characters that the sandbox sends for a field
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Result:
 
     Args:
         outcome: One of the five outcomes.
-        code: What the check found. `engine/words.py` finds the message for this code.
+        code: The code for what the check found. `engine/words.py` has a message for each code.
         fields: Values from the evidence, for the message to show.
         exercise: The name of the exercise whose messages apply, or "" until check() sets the name.
     """
@@ -104,7 +104,7 @@ def fault(code: str, /, **fields: object) -> Fault:
 
 
 class Rejected(Exception):
-    """A grader stopped, because the answer isn't correct or the grader can't check it."""
+    """An exception that stops a grader with a result other than "Correct"."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -112,7 +112,7 @@ class Rejected(Exception):
 
 
 def correct(code: str = "correct", /, **fields: object) -> Result:
-    """Return the result for a correct answer. Here and below, the arguments go to the Result."""
+    """Return the result for a correct answer, with the code and the fields for its message."""
     return Result(Outcome.CORRECT, code, fields)
 
 
@@ -132,7 +132,7 @@ def not_attempted(code: str, /, **fields: object) -> NoReturn:
 
 
 def error_in_your_code(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that raises, or that can't run at all."""
+    """Reject an answer that raises an exception, or that can't run at all."""
     raise Rejected(Result(Outcome.ERROR, code, fields))
 
 

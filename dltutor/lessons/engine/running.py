@@ -36,7 +36,7 @@ def theirs() -> Iterator[None]:
     """Report whatever the block raises as an error in the learner's code.
 
     Raises:
-        Rejected: The block raised something.
+        Rejected: The block raised an exception.
     """
     try:
         yield
@@ -64,13 +64,13 @@ def made(
     """Call the learner's class or function, and return what it makes.
 
     Args:
-        make: The class or function.
-        arguments: The arguments for the call.
+        make: The learner's class or function.
+        arguments: The values to pass to `make`.
         call: The call as the lesson writes it, such as "MyDataset(root)".
         within: Time limit for the call in seconds.
 
     Raises:
-        Rejected: The call takes too long ("not-ready"), or raises ("raised").
+        Rejected: The call takes too long ("not-ready"), or raises an exception ("raised").
     """
     try:
         with theirs(), deadline(within):
@@ -125,7 +125,7 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
-    # Replace a lock or Value in a global or a class with a new one, as an import in a worker would.
+    # Replace a lock or Value in a global or a class with a new one, as a worker's own import would.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()

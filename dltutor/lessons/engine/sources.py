@@ -12,7 +12,7 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# Ignore these, because they depend on whether the file that calls a name also imports that name.
+# Ignore these opcodes, because they depend on whether a file that calls a name also imports it.
 _CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
 _HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # new in Python 3.14
 

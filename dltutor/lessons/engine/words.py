@@ -62,9 +62,9 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
 
     Args:
         exercise: The exercise's name, such as "10.fix".
-        code: What the check found.
-        fields: Values for the message's {fields}. An empty value leaves no gap. The value of
-            `finding` is another code, whose message goes there.
+        code: The code for what the check found, such as "hung".
+        fields: Values for the message's {fields}. An empty value leaves no extra space. The value
+            of `finding` is another code, whose message replaces {finding}.
 
     Raises:
         KeyError: No file has a message for the code, or `fields` lacks one of the message's fields.

@@ -33,7 +33,7 @@ _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(6
 # epoch is short, so there's time for many.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
 _BATCH: Final = 4
-_TIME: Final = 6  # seconds to make a dataset, and seconds to run all of its epochs
+_TIME: Final = 6  # time limit in seconds to make a dataset, and again to run all of its epochs
 
 
 class Pairs(Dataset[Pair]):
@@ -51,11 +51,11 @@ class Pairs(Dataset[Pair]):
 
 @dataclass(frozen=True)
 class Run:
-    """What an answer delivered from one list.
+    """A record of what an answer delivered from one list.
 
     Args:
-        levels: The list of levels.
-        left: The answer's copy of the list after the run.
+        levels: The levels in the list that the answer got.
+        left: The same list after the run, to see whether the answer changed it.
         workers: Number of workers.
         promised: What `__len__` returned.
         epochs: Each epoch's samples in order of arrival, up to the epoch in which the run ended. If
@@ -72,7 +72,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Run the answer on each list, and yield what it delivered."""
+    """Run the answer on each list, and yield a record of each run."""
     for levels, workers, count in _RUNS:
         given = list(levels)
         dataset = made(answer, given, call="Pairs(levels)", within=_TIME)
@@ -86,7 +86,7 @@ def run(answer: type) -> Iterator[Run]:
 def _pair(sample: Any) -> Pair | str:
     try:
         numbers = torch.as_tensor(sample)
-    except Exception:  # for a sample such as None or a string
+    except Exception:  # torch raises if the sample is None or a string, for example
         return shown(sample)
     return tuple(numbers.tolist()) if numbers.shape == (2,) else shown(sample)
 

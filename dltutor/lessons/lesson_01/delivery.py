@@ -1,4 +1,4 @@
-"""Grade "01.fix" and "01.transfer": every usable file arrives, and the class accounts for the rest.
+"""Grade "01.fix" and "01.transfer": usable files arrive, and `quarantined` explains the rest.
 
 The check uses two folders, to catch a class that keeps data from one dataset for the next dataset.
 """
@@ -41,17 +41,17 @@ _SECONDS: Final = 6
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an answer did with a folder.
+    """A record of what an answer did with a folder.
 
     Args:
-        folder: The folder.
+        folder: The folder of usable and bad files.
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
             the dataset has no such dict, this field is empty.
         samples: What `Folder.identify` says about each `dataset[i]`, or the exception that
             `dataset[i]` raised.
         error: The first exception from `dataset[i]` and where it was raised, or "".
         runs: By number of workers, how the run ended, and whether the run delivered `samples`.
-        changed: Files that are gone or changed, and listed files that are new.
+        changed: The files that the answer removed, changed, or created under a listed path.
         dtypes: The number of samples for each floating-point dtype.
         later: What's wrong with a sample that arrives although its file has gone bad, or None.
     """
@@ -70,7 +70,7 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
     """Return a grader that runs an answer's class on two folders.
 
     Args:
-        fresh: Fills a folder with files that depend on a seed.
+        fresh: A function that fills a folder with files that depend on a seed.
         starter: The notebook's broken class, which the grader doesn't run.
     """
     return by_runs(

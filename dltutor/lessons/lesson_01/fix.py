@@ -1,4 +1,4 @@
-"""Grade "01.fix": every usable image arrives, and the class accounts for the rest."""
+"""Grade "01.fix": every usable image arrives, and `quarantined` explains the rest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _use_16_bits(path: Path, image: Image.Image) -> None:
 
 
 def _break_a_chunk(path: Path, image: Image.Image) -> None:
-    Image.effect_noise((300, 300), 90).save(path)  # large enough for two chunks of pixels
+    Image.effect_noise((300, 300), 90).save(path)  # large enough for two IDAT chunks
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
 
 

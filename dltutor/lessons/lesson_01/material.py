@@ -1,4 +1,4 @@
-"""Images, loaders, and tables for notebook 01, and the folders that its checks fill."""
+"""Make images, loaders, and tables for notebook 01, and fill folders for its checks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-# Different ways to shrink an image, which are all right, differ by 0.03 on average. But reading
-# palette indices as gray values, which is wrong, makes a difference of 0.38.
+# The results of two correct ways to shrink an image differ by 0.03 on average. Reading palette
+# indices as gray values by mistake makes a difference of 0.38.
 TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
@@ -69,7 +69,7 @@ class Folder:
         return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])
 
     def spoil(self, path: str, how: str) -> None:
-        """Leave a file "deleted", "cut in half", or "emptied"."""
+        """Damage a file so that it's "deleted", "cut in half", or "emptied", as `how` says."""
         whole = (self.root / path).read_bytes()
         (self.root / path).unlink()
         if how != "deleted":
@@ -98,7 +98,7 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Write a file of each kind, in an order drawn from the seed, with names that say nothing."""
+    """Write a file of each kind, in random order and under neutral names. Return the Folder."""
     rng = np.random.default_rng(seed)
     folder = Folder(root)
     for i, k in enumerate(rng.permutation(len(kinds))):
@@ -123,12 +123,12 @@ def lesson_images() -> Path:
     """Make the lesson's folder of images, and return its path."""
     root = make_images()
     listed = [line for line in Images(root).listed if "no-permission" not in line[0]]
-    write_list(root, listed)  # without the file that root can read and other users can't
+    write_list(root, listed)  # leaves out the file that only root can read
     return root
 
 
 class StartImages(Images):
-    """The notebook's starter for "01.fix"."""
+    """The notebook's starter for "01.fix", which puts no file into `quarantined`."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -161,7 +161,7 @@ def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
 
 def looks(root: Path) -> Table:
     """Show what happens when Pillow opens, verifies, or loads each odd file."""
-    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # methods of an opened image
+    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # heading -> method to call
 
     def outcome(path: str, way: str) -> str:
         try:
@@ -197,7 +197,7 @@ def side_by_side(*kinds: type) -> Table:
 
 
 def _epoch(made_of: tuple[type, Path]) -> Counter[int]:
-    # A class may check its files in parallel, but a daemonic worker can't start processes.
+    # A class may check its files in several processes, but a daemonic worker can't start any.
     current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     kind, root = made_of
     dataset = kind(root)

@@ -1,4 +1,4 @@
-"""Grade "01.transfer": every usable reading arrives, and the class accounts for the rest."""
+"""Grade "01.transfer": every usable reading arrives, and `quarantined` explains the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPE: Final = (3, 128)  # axes and steps of a reading
 
 
 class Readings(Dataset[tuple[torch.Tensor, int]]):
-    """Vibration readings of 3 axes x 128 steps, each with the state that its machine was in."""
+    """A dataset of vibration readings, 3 axes x 128 steps, each with its machine's state."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

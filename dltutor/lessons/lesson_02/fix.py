@@ -1,7 +1,7 @@
 """Grade "02.fix": every error that a dataset raises arrives, with the sample's index and path.
 
 An error whose type passes the notebook's three gates keeps that type. Any other error becomes a
-RuntimeError. The simple fix in "On call", which uses one type for all errors, is correct, too.
+RuntimeError. The simple fix in "On call", which uses one type for all errors, is also correct.
 
 The dataset raises for nineteen samples. The check reads the dataset in its own order, one sample at
 a time, and goes on after each error. Samples have no tensors, so that a worker's crash can't cause
@@ -41,7 +41,7 @@ from dltutor.lessons.lesson_02.readings import (
 from dltutor.observation import errors
 from dltutor.observation.time_limits import deadline
 
-_LONG: Final = 15  # seconds for each call or run, enough for a busy machine
+_LONG: Final = 15  # time limit in seconds for each call or run, enough for a busy machine
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 _HEALTHY: Final = (0, 1, 4000, *range(1300, 1333), 2, LENGTH - 2)
 _THREES: Final = zip(_HEALTHY[::2], FAULTS, _HEALTHY[1::2], strict=True)
@@ -51,7 +51,7 @@ _PATH: Final = "the path as `str` writes it"
 
 @dataclass(frozen=True)
 class Arrival:
-    """What the loop got for one sample.
+    """A record of what the loop got for one sample.
 
     Args:
         index: The sample's index.
@@ -60,7 +60,7 @@ class Arrival:
         lacks: What's missing from the traceback that Python prints.
         raised: The type of the exception that the answer raised, or "".
         runtime: Whether `except RuntimeError` catches the exception.
-        place: What the learner's cell raised and where, or "" if the cell didn't raise.
+        place: The error that the learner's cell raised, and where, or "" if it raised nothing.
     """
 
     index: int
@@ -74,7 +74,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Run:
-    """What arrived in each epoch with a given number of workers."""
+    """A record of what arrived in each epoch with a given number of workers."""
 
     workers: int
     ending: Ending
@@ -88,7 +88,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Wrap a dataset in the answer, read it with 2, 0, and 4 workers, and interrupt it in main."""
+    """Read the answer's dataset with 2, 0, and 4 workers, and then interrupt a read in main."""
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
     try:
@@ -170,7 +170,7 @@ def judge(run: Run) -> None:
     there = where(run.workers)
     for arrivals in run.epochs:
         for arrival in arrivals:
-            # The simple fix doesn't need the path, and may use its own type.
+            # A fix with one type for all errors doesn't need the path, and may choose that type.
             if run.has_one_type and arrival.index in FAULTS:
                 lacks = tuple(part for part in arrival.lacks if part != _PATH)
                 arrival = replace(arrival, right=True, lacks=lacks)

@@ -1,4 +1,4 @@
-"""Captions for notebook 02, the steps of their transform, and tables of runs."""
+"""Provide captions, transform steps, and tables of runs for notebook 02."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Captions(Dataset[Any]):
 
 
 class Located(Dataset[Any]):
-    """The notebook's starter for "02.fix"."""
+    """The notebook's starter for "02.fix", which passes on another dataset's samples and errors."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -75,11 +75,11 @@ class Located(Dataset[Any]):
 
 
 class TooShort(ValueError):
-    """A sample is too short for a step."""
+    """An error for a sample that's too short for a step."""
 
 
 class Require:
-    """A step that returns a sample of length `least` or more, and raises for a shorter sample."""
+    """A step that returns its sample, or raises TooShort if it's shorter than `least`."""
 
     def __init__(self, least: int) -> None:
         self.least = least
@@ -131,11 +131,11 @@ def captions_that(raises: Callable[[str], Any]) -> Captions:
 def fates(
     ways: Sequence[Callable[[str], Any]], around: Callable[[Any], Any] | None = None
 ) -> Table:
-    """Show what the loop gets, for several ways to raise for an unknown word.
+    """Show what the loop gets if a transform raises an exception for an unknown word.
 
     Args:
-        ways: Functions that raise. Each takes the unknown word.
-        around: Wraps the dataset. If None, the loader reads the dataset itself.
+        ways: Functions that take the unknown word and raise an exception.
+        around: A function that wraps the dataset. If None, the loader reads the bare dataset.
     """
     rows = []
     for raises in ways:

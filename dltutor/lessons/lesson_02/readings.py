@@ -1,4 +1,4 @@
-"""The dataset that "02.fix" wraps, with healthy samples and every way to raise an exception."""
+"""Make the dataset that "02.fix" wraps, with healthy samples and many kinds of exceptions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _local(base: type[Exception]) -> type[Exception]:
 
 
 class Fault(NamedTuple):
-    """How to make an error from a word, the type that main should raise, and a description."""
+    """A way to make an error from a word, the type that main should raise, and a description."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]
@@ -87,7 +87,7 @@ _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
 _TORN: Final = partial(_local(TornReading), "its header")
 LENGTH: Final = 5200
-#: The error for each index that raises. The last sample raises, and the first sample doesn't.
+#: Index -> the error that the sample raises. The last sample raises one, but not the first.
 FAULTS: Final = {
     4217: Fault(ValueError, ValueError, "a ValueError"),
     1931: Fault(KeyError, KeyError, "a KeyError"),
@@ -119,7 +119,7 @@ INTERRUPTED: Final = 2900
 
 
 class Readings(Dataset[Sample]):
-    """A dataset that makes its samples on demand, and raises as FAULTS says."""
+    """A dataset that makes its samples on demand, and raises the errors in FAULTS."""
 
     def __init__(self) -> None:
         self.paths = [Path(f"readings/{_letters(n)}.json") for n in range(LENGTH)]

@@ -23,7 +23,7 @@ from dltutor.lessons.lesson_02.material import VOCABULARY
 from dltutor.observation.texts import tidy
 
 CAPTIONS: Final = 22
-_LONG: Final = 15  # seconds for each call or run, enough for a busy machine
+_LONG: Final = 15  # time limit in seconds for each call or run, enough for a busy machine
 _ORDER: Final = [(5 * place + 3) % CAPTIONS for place in range(CAPTIONS)]
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 
@@ -49,7 +49,7 @@ class Captions(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Run:
-    """How a run ended, how many samples arrived, and the first thing that's wrong.
+    """A record of how a run ended, how many samples arrived, and the first mistake.
 
     Args:
         where: The run's settings.

@@ -27,24 +27,24 @@ _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
     ("exit", 6, (1, 5), 4),  # four frames can be decoded, one for each worker
-    ("abort", 4, (0, 1), 0),  # the same files as for "segfault", so a reason from then is wrong
+    ("abort", 4, (0, 1), 0),  # same files as in "segfault", so reusing its reasons is wrong
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
-_FORM: Final = "uint8 (64,)"  # a frame's form
-_TRIAL: Final = 15  # seconds to try a frame, which starts Python and torch on a busy machine
-_EPOCHS: Final = 6  # seconds to read a film twice
+_FORM: Final = "uint8 (64,)"  # a frame's dtype and shape
+_TRIAL: Final = 15  # time limit in seconds to try a frame in a process that imports torch
+_EPOCHS: Final = 6  # time limit in seconds to read a film twice
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How an answer read a film twice.
+    """A record of how an answer read a film twice.
 
     Args:
         how: What the decoder does with a deadly frame.
-        film: The film.
+        film: The film, with the pixels that its good frames should have.
         run: How the two epochs ended.
-        came: For each sample of each epoch, the name of the frame's file, or the sample's form if
-            it isn't one of the frames.
+        came: For each sample of each epoch, the name of the frame's file, or the sample's dtype and
+            shape if it isn't one of the frames.
         quarantined: The dataset's attribute `quarantined`, or None.
         changed: The files in the film's folder that changed, are new, or are gone.
     """

@@ -1,4 +1,4 @@
-"""Tables and runs for notebook 03, and fresh films and scans for its checks."""
+"""Make tables and runs for notebook 03, and films and scans for its checks."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """Read the film with each class and two workers, unless making the dataset ends the process."""
+    """Show how two workers read the film with each class, or how making its dataset crashed."""
     rows = []
     for kind in kinds:
         if code := exit_code_alone(kind, film_paths(), "segfault"):
             rows.append((kind.__name__, f"the process that made it was {fate(code)}", "-"))
             continue
         seen = observe(_loader(kind(film_paths(), "segfault")))
-        came = str(seen.samples) if seen.ok else "-"  # after a crash, the number is luck
+        came = str(seen.samples) if seen.ok else "-"  # after a crash, how many arrived is luck
         rows.append((kind.__name__, seen.story().title, came))
     return Table("Two workers", tuple(rows), ("", "how it ended", "frames that arrived"))
 
@@ -102,10 +102,10 @@ def loader_of(make: bytes) -> DataLoader[Any]:
 
 
 class Film(NamedTuple):
-    """Frames, each in its own file.
+    """A film of frames, each in its own file.
 
     Args:
-        paths: The files.
+        paths: The frames' files, in order.
         pixels: By file name, the pixels of each frame that can be decoded.
         deadly: By file name, the exit code with `how="exit"` for each frame that ends its process.
     """
@@ -141,7 +141,8 @@ def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
     folder = tempfile.mkdtemp(prefix="dltutor-scans-")
     chance = np.random.default_rng(3)
     thumbnails = chance.integers(0, 256, (_KINDS, 64, 64), np.uint8)
-    # A thumbnail of means or other pixels is wrong, because only a block's first pixel is right.
+    # Only the first pixel of each block has the thumbnail's value, so that a thumbnail made from
+    # means or from other pixels is wrong.
     around = np.full((16, 16), 3, np.uint8)
     around[0, 0] = 1
     packed = [zlib.compress(np.kron(each, around).tobytes(), 1) for each in thumbnails]
@@ -155,11 +156,11 @@ def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
 
 
 def form_and_pixels(sample: Any) -> tuple[str, bytes]:
-    """Return an array's form, such as "uint8 (64, 64)", and its bytes.
+    """Return an array's dtype and shape, such as "uint8 (64, 64)", and its bytes.
 
     If the sample isn't an array of numbers, return its type and b"".
     """
-    with suppress(Exception):  # a sample can be anything, even what NumPy refuses
+    with suppress(Exception):  # the sample may be an object that NumPy can't convert
         array = np.asarray(sample)
         if array.dtype.kind in "biuf":
             return f"{array.dtype} {array.shape}", array.tobytes()

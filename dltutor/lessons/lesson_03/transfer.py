@@ -26,24 +26,24 @@ from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 # How many slices each scan has. A slice is 1 MB, so keeping the wanted slices of all scans takes
 # 48 MB.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
-_FORM: Final = "uint8 (4, 64, 64)"  # the form of a scan's thumbnails
+_FORM: Final = "uint8 (4, 64, 64)"  # the dtype and shape of a scan's thumbnails
 _MOST: Final = 40  # MB that a process may use beyond an empty run
 # The number of epochs for each number of workers. The second epoch without workers shows whether
 # the first epoch changed anything.
 _EPOCHS: Final = {0: 2, 2: 1, 4: 1}
-_MAKING: Final = 10  # seconds to make the dataset
-_RUN: Final = 15  # seconds for the run with each number of workers
+_MAKING: Final = 10  # time limit in seconds to make the dataset
+_RUN: Final = 15  # time limit in seconds for the run with each number of workers
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How an answer read the scans.
+    """A record of how an answer read the scans.
 
     Args:
         workers: Number of workers.
         run: How the run ended.
         came: How many samples arrived.
-        wrong: The sample's form for each scan with wrong thumbnails, by the scan's slice count.
+        wrong: The dtype and shape of each wrong sample, by the scan's slice count.
         took: The most MB that a process used beyond an empty run.
     """
 
@@ -106,7 +106,7 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
     right = [(_FORM, thumbnails.tobytes()) for thumbnails in scans.values()]
 
     def note(sample: tuple[int, Any, int]) -> tuple[int, tuple[str, bytes], int]:
-        # Don't keep the thumbnails, because a view keeps a whole slice alive.
+        # Keep only the bytes of the thumbnails, because a view would keep a whole slice alive.
         index, thumbnails, took = sample
         return index, form_and_pixels(thumbnails), took
 

@@ -79,7 +79,8 @@ def _judge(run: Run) -> None:
 
 
 def _miscounted(plan: Plan, said: int, fewer: int) -> str:
-    if said == 0 and plan.workers and plan.persistent:  # no second dataset reset the count
+    # With persistent workers, the check makes no second dataset that could reset the count.
+    if said == 0 and plan.workers and plan.persistent:
         return "none-counted"
     if fewer > 0 and fewer % 256 == 0:
         return "too-small"

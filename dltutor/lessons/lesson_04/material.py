@@ -1,4 +1,4 @@
-"""The datasets of lesson 04, and the tables of its measurements."""
+"""Provide the datasets of lesson 04, and tables of its measurements."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _WHEN: Final = {(0, 0): "never", (1, 1): "when it starts", (1, 2): "at any time"
 
 
 class _SetByMain(IterableDataset[dict[str, int]]):
-    # The only sample holds this process's values for six things that main sets.
+    # The only sample holds the values that a worker sees for six things that main sets.
     of_class = 0
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Run an answer as plans say, some of them in a slow motion that makes races certain."""
+"""Run an answer as each plan says. Some plans use slow motion, to make races certain."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from dltutor.observation.errors import is_yours
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run an answer."""
+    """A plan for a run of an answer."""
 
     where: str
     given: Any  # the argument for the answer's class
-    epochs: tuple[tuple[int, list[int]], ...]  # each epoch's number, and the indices that it draws
+    epochs: tuple[tuple[int, list[int]], ...]  # each epoch's number and drawn indices
     workers: int = 2
     persistent: bool = True
     method: str = "fork"
@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """The dataset's length, and each epoch's batches with what `Ask` returned after the epoch."""
+    """A record of the dataset's length, each epoch's batches, and what `Ask` returned after it."""
 
     plan: Plan
     length: int | None
@@ -72,7 +72,7 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(number)
         came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
-        if not plan.persistent:  # a second dataset, as for validation, with its own counts
+        if not plan.persistent:  # make a second dataset, which should count separately
             others.append(answer(deepcopy(plan.given)))
         epochs.append((came, ask(dataset, given)))
 
@@ -95,7 +95,7 @@ def samples(run: Run, width: int) -> list[torch.Tensor]:
     """Return each epoch's samples as a tensor, if the run finished and all samples arrived.
 
     Args:
-        run: The run.
+        run: The run that delivered the samples.
         width: How many numbers each sample should have.
 
     Raises:
@@ -126,7 +126,7 @@ class SlowMotion(TorchFunctionMode):
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")
     wait: Final = 0.02  # seconds before each step
-    times: Final = 4  # the most waits at one step, because a loop with more would take forever
+    times: Final = 4  # the most waits at one step, so that a long loop doesn't take forever
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class SlowMotion(TorchFunctionMode):
             return func(*args, **kwargs)
         old, new = args[0].clone(), args[0].clone()
         func(new, *args[1:], **kwargs)
-        if new.shape != old.shape:  # such as resize_()
+        if new.shape != old.shape:  # an operation such as resize_()
             return func(*args, **kwargs)
         time.sleep(self.wait)
         changed = new != old

@@ -15,12 +15,12 @@ from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 
 RUNS: Final = ((2, 2), (0, 2), (4, 1))  # each run's number of workers and number of epochs
-LONG: Final = 15  # seconds for each call or run
+LONG: Final = 15  # time limit in seconds for each call or run
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """What an answer delivered with a given number of workers.
+    """A record of what an answer delivered with a given number of workers.
 
     Args:
         workers: Number of workers.
@@ -74,7 +74,7 @@ def read(
         other_sample: The code for a wrong sample.
 
     Raises:
-        Rejected: A sample is wrong, takes too long, or raises.
+        Rejected: A sample is wrong or takes too long, or reading it raises an exception.
     """
     for index, right in expected.items():
         sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
@@ -94,7 +94,7 @@ def deliver(
     """Run an answer's dataset in a loader, and count what arrives.
 
     Args:
-        dataset: The dataset.
+        dataset: The answer's dataset.
         expected: The right sample for each index.
         order: The indices, in the order in which the loader asks for them.
         workers: Number of workers.
@@ -131,7 +131,7 @@ def all_right(delivered: Delivered, kind: str) -> None:
     """Reject an answer unless all samples arrived, and all are right.
 
     Args:
-        delivered: What arrived.
+        delivered: The record of what arrived.
         kind: The end of the codes for wrong samples, either "windows" or "rows".
     """
     ended_well(delivered.run, where(delivered.workers))

@@ -29,17 +29,17 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
-_NUMBERS: Final = 2**28 - 9  # per recording, which makes 512 MB, but most of the file is a hole
+_NUMBERS: Final = 2**28 - 9  # numbers in a recording of 512 MB, which is mostly a hole
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
 _MOST: Final = 4  # how many descriptors a process may have open for one recording
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with a given number of workers.
+    """A record of what an answer did with a given number of workers.
 
     Args:
-        samples: What the answer delivered.
+        samples: The samples that the answer delivered.
         moved: Whether a worker moved the position of a file that main had open.
         opened: How many descriptors a process had open for one recording.
     """
@@ -53,7 +53,7 @@ class Positions:
     """A detector for workers that move the position of main's files, or open a file too often.
 
     Main must not read at the same time, so that only a worker can move a position. Each worker
-    compares positions at every function call, so that it even notices a position that it restores.
+    compares positions at every function call, and so even notices a move that the answer undoes.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -63,10 +63,11 @@ class Positions:
         self._shared = mmap.mmap(-1, 2)
 
     def begin(self) -> None:
-        """Watch the files that main has open now, for workers that main forks from now on."""
+        """Watch the files that main has open now, in all workers that main forks later."""
         while self._held:
             os.close(self._held.pop())
-        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # same position
+        # A duplicate shares the descriptor's position.
+        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]
         self._before = self._positions()
         self._shared[:] = bytes(2)
 
@@ -124,7 +125,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     written, datasets, runs = _write(), list[Any](), list[Epochs]()
     when = "in main, before any worker started"
     for path, windows in written.items():

@@ -1,4 +1,4 @@
-"""Datasets for notebook 05, and a table of handles."""
+"""Provide datasets for notebook 05, and a table of handles."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _Mapped(Dataset[torch.Tensor]):
 
 
 class Database(Dataset[torch.Tensor]):
-    """Rows from SQLite, over one connection that main opens.
+    """A dataset of rows from SQLite, over one connection that main opens.
 
     Args:
         in_transaction: Whether main begins a transaction and counts the rows in it.

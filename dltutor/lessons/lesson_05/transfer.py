@@ -27,10 +27,10 @@ _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer did with a given number of workers.
+    """A record of what an answer did with a given number of workers.
 
     Args:
-        rows: What the answer delivered.
+        rows: The rows that the answer delivered.
         over_main: How often workers used a connection that main made.
         ended: Whether a worker ended one of main's sessions.
         connected: The most connections that a worker made.
@@ -43,7 +43,7 @@ class Epochs:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     server, other, runs = Server(seed=5), Server(seed=50), list[Epochs]()
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)

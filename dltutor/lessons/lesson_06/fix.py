@@ -26,8 +26,8 @@ from dltutor.observation.time_limits import deadline
 
 _KIND: Final = f"torch.int64, ({SIZE},)"  # a record's dtype and shape
 _RECORDS: Final = 60_000  # 480 KB. An open file's buffer is 8 KB, or 128 KB since Python 3.14.
-_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # the indices for main, far from _READ
-_READ: Final = tuple(  # alternating between both ends of both files
+_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # main's indices, far from _READ
+_READ: Final = tuple(  # indices for the loaders, alternating between both ends of both files
     start + index
     for near in range(16)
     for index in (near, _RECORDS - 1 - near)
@@ -37,10 +37,10 @@ _READ: Final = tuple(  # alternating between both ends of both files
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch with both datasets.
+    """A record of an epoch with both datasets.
 
     Args:
-        samples: What arrived.
+        samples: How the run ended, and how many samples were wrong.
         renamed: Whether the check got as far as renaming the folder.
         moved: Whether a worker moved main's position in a file.
     """
@@ -52,14 +52,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The size of a dataset's pickle in bytes, and the epochs up to the first wrong epoch."""
+    """A record of a pickled dataset's size in bytes, and of epochs up to the first wrong one."""
 
     size: int
     epochs: tuple[Epoch, ...]
 
 
 def gather(path: Path) -> Evidence:
-    """Read and pickle in main, then run both datasets with forked workers and a spawned worker."""
+    """Read and pickle two datasets in main, then run them with forked and spawned workers."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]

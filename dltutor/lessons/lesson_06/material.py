@@ -1,4 +1,4 @@
-"""Datasets and measurements for notebook 06."""
+"""Provide datasets and measurements for notebook 06."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE: Final = 8  # bytes per record
 
 
 class Cache:
-    """The tiles that a reader has read so far."""
+    """A cache of the tiles that a reader has read so far."""
 
     def __init__(self) -> None:
         self.tiles: dict[int, torch.Tensor] = {}
@@ -116,7 +116,7 @@ def told(seen: Observation) -> str:
 def costs() -> Table:
     """Measure what one worker costs under each start method, in seconds and in memory."""
     found: dict[str, tuple[float, float]] = {}
-    # Stop any earlier server, so that the costs include the server's start.
+    # Stop a fork server that's already running, so that the costs include the start of a server.
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()

@@ -30,7 +30,7 @@ _READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # the indices that each
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an answer delivered.
+    """A record of the samples that an answer delivered.
 
     Args:
         wrong: The loudest value of each sample that's wrong in main.

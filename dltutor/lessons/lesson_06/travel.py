@@ -1,6 +1,6 @@
 """Import a learner's dataset class from a file, send the dataset to workers, and compare samples.
 
-Both graders take a file, because a new interpreter can't import a class from a cell.
+"06.fix" and "06.transfer" take a file, because a new interpreter can't import from a cell.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]
 
-IN_MAIN: Final = 16  # seconds for everything in main
+IN_MAIN: Final = 16  # time limit in seconds for the check's steps in main
 AT_MOST: Final = 75
-_WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds. A new interpreter imports torch first.
+_WITHIN: Final = {"fork": 8, "spawn": 40}  # time limits in seconds (spawn imports torch)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """How an answer's run ended, and how many of the samples are wrong, missing, or extra."""
+    """A record of how an answer's run ended, and how many samples were wrong, missing, or extra."""
 
     where: str
     run: Ending
@@ -106,7 +106,7 @@ def sent(dataset: Any) -> bytes:
         except Exception:
             problem = problem_with(dataset)
         else:
-            len(pickle.loads(pickled))  # raises if the copy has no length
+            len(pickle.loads(pickled))  # raises TypeError if the copy has no length
             return pickled
         state = dataset.__getstate__()  # what goes into the pickle
         parts = state.items() if isinstance(state, dict) else ()
@@ -117,7 +117,7 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """Read samples in main, all of which have to be of `kind`, such as "torch.int64, (8,)"."""
+    """Read samples in main, and reject any that isn't of `kind`, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):
@@ -135,7 +135,7 @@ def _kind(sample: Any) -> str:
 def wrong_of(samples: Samples, expected: Samples) -> int:
     """Return how many samples are wrong, missing, or extra."""
     pairs = zip(samples, expected, strict=False)
-    differ = sum(  # rounding doesn't count
+    differ = sum(  # ignores differences from rounding
         _kind(one) != _kind(other) or not torch.allclose(one, other, atol=1e-6)
         for one, other in pairs
     )
@@ -151,7 +151,7 @@ def epoch(
     underway: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> Epoch:
-    """Read samples in a loader, and call `underway` after the first `workers` batches."""
+    """Read samples in a loader, and call `underway` after the first batch from each worker."""
     samples: Samples = []
     options |= {"workers": workers, "within": _WITHIN[method], "method": method}
 

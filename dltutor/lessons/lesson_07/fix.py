@@ -1,7 +1,7 @@
 """Grade "07.fix": threads of each process open the two files of a pair at the same time.
 
-Main makes the dataset and takes a sample, as people do. Then the check runs two epochs with 2
-persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
+Main makes the dataset and takes a sample, as programs often do. Then the check runs two epochs with
+2 persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
 In a worker, the thread that opens a pair's first file waits until another opens the second file.
 """
 
@@ -31,13 +31,13 @@ from dltutor.lessons.engine.running import made
 _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
 _RUNS: Final = {2: 2, 0: 2, 4: 1}  # the number of epochs for each number of workers
-_LONG: Final = 6  # seconds for each call or run
+_LONG: Final = 6  # time limit in seconds for each call or run
 _APART: Final = 2.0  # seconds that opening a pair's first file waits for the second file
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with a given number of workers.
+    """A record of what an answer delivered with a given number of workers.
 
     Args:
         workers: Number of workers.
@@ -63,7 +63,7 @@ class Epochs:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     folder, shift = Path(tempfile.mkdtemp()), count(1)
     expected = _write(folder, 0)
     threads = threading.active_count()
@@ -126,10 +126,10 @@ class _Reads:
     """
 
     def __init__(self) -> None:
-        self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair, from all workers
+        self._notes = Path(tempfile.mkdtemp()) / "notes"  # a line for each pair that workers open
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
-        self._readers: set[threading.Thread] = set()  # this worker's threads
+        self._readers: set[threading.Thread] = set()  # the worker's threads that opened files
         self._apart = False
         sys.addaudithook(self._hear)
 

@@ -1,4 +1,4 @@
-"""Lettered source, a dataset, and a server of labels for notebook 07."""
+"""Provide source code with letters, a dataset, and a server of labels for notebook 07."""
 
 from __future__ import annotations
 
@@ -96,18 +96,18 @@ class Server:
         other batches.
 
         Args:
-            loader: The loader.
-            refresh: Refreshes the labels, and calls its argument when it's time for the fork. That
-                call returns once the workers exist, or after 0.5 s.
+            loader: The loader whose workers main forks.
+            refresh: A function that refreshes the labels, and calls its argument when main should
+                fork. That call returns once the workers exist, or after 0.5 s.
 
         Returns:
-            The batches.
+            The batches of the epoch.
         """
         self.version += 1
         stopped, forked = threading.Event(), threading.Event()
 
         def stop() -> None:
-            if not stopped.is_set():  # stop only once
+            if not stopped.is_set():  # pause the refresh only once
                 stopped.set()
                 forked.wait(_PAUSE)
 

@@ -29,15 +29,15 @@ from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
 from dltutor.observation import sandbox
 from dltutor.tables import Note
 
-Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit of that line
+Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit to that line
 
-_LONG: Final = 4  # seconds for each call or run
+_LONG: Final = 4  # time limit in seconds for each call or run
 _VISITS: Final = 2  # visits to each line, because at a loop's first visit nothing has changed yet
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch whose workers main forked at a certain moment during a refresh.
+    """A record of an epoch whose workers main forked at a certain moment during a refresh.
 
     Args:
         where: The moment, as the start of a sentence.
@@ -135,7 +135,7 @@ def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = Non
     if (numbers := [number for number, _ in pairs]) != list(range(CLIPS)):
         code = "missing-clips" if len(numbers) < CLIPS else "other-clips"
         return Epoch(there, run, fault(code, numbers=numbers, last=CLIPS - 1))
-    for worker in range(workers):  # the loader gives the workers samples in turn
+    for worker in range(workers):  # the workers take turns, with one sample each
         if mixed := _mixed(pairs[worker::workers], server):
             return Epoch(there, run, fault("mixed-labels", worker=worker, **mixed))
     return Epoch(there, run)
@@ -178,7 +178,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epochs: tuple[Epoch, ...]) -> Result:
-    """Accept the answer if each worker's labels belong together, whenever main forked it."""
+    """Accept the answer if each worker's labels belong together, in every epoch."""
     for epoch in epochs:
         _judge_epoch(epoch)
     return correct(clips=CLIPS)

@@ -1,4 +1,4 @@
-"""Lesson 08, seeing memory: the names that its notebook imports."""
+"""Lesson 08: seeing memory. The notebook imports these names."""
 
 from dltutor.failures.prefetch_budget import Recordings
 from dltutor.failures.tools.contract import load

@@ -36,11 +36,11 @@ _LENGTHS: Final = {  # recording -> how many numbers it has (the other recording
     **{1: SECOND, 5: 15_000, 7: SECOND + 1, 9: SECOND - 1, 13: 6_001},
     _RECORDINGS - 1: 1,
 }
-_WITHIN: Final = 15  # seconds for each step of the answer. A right answer takes 1 s.
+_WITHIN: Final = 15  # time limit in seconds for each step of the answer. A right answer takes 1 s.
 
 
 class Excerpts(Dataset[torch.Tensor]):
-    """The middle second of each recording, from -1 to 1. "08.fix" starts with this class."""
+    """The notebook's starter for "08.fix": the middle second of each recording, from -1 to 1."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -62,17 +62,17 @@ _Tensors = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample that arrived."""
+    """A record of one sample that arrived."""
 
     numbers: int  # numbers in the excerpt
     carried: int  # bytes that arrived with the sample
     tensors: _Tensors = ()  # the dtype, count of numbers, and bytes of storage of each
-    wrong: Fault | None = None  # what's wrong with what `unpack` returns
+    wrong: Fault | None = None  # what's wrong with the result of `unpack`
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with a given number of workers."""
+    """A record of what an answer delivered with a given number of workers."""
 
     where: str
     run: Ending
@@ -118,12 +118,12 @@ def _write(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
+    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
     held, order = _write(Path(tempfile.mkdtemp())), [*range(_RECORDINGS)]
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
     _try(new())
-    dataset = new()  # because `dataset[0]` may have left something behind
+    dataset = new()  # a new one, because `_try` may have changed the first
     runs, came = list[Epochs](), list[tuple[Sample, ...]]()
 
     def collect(loader: DataLoader[Any]) -> None:

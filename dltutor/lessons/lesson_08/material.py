@@ -26,7 +26,7 @@ from dltutor.system import cgroup_files
 from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB, Note, Table, size
 
-_PATIENCE: Final = 30.0  # seconds for a loader to fill its queues
+_PATIENCE: Final = 30.0  # time limit in seconds for a loader to fill its queues
 _LINUX: Final = Note("Not on this machine:", "there's no /proc. The solved notebook shows a run.")
 
 
@@ -72,7 +72,7 @@ _COUNTS: Final = (
 
 @dataclass(frozen=True)
 class Moment:
-    """The memory of a loader with full queues, while the loop holds its first batch.
+    """A measurement of the memory of a loader with full queues, while the loop has one batch.
 
     Args:
         processes: The `sizes` of main, W0, W1, and so on.
@@ -231,6 +231,6 @@ def _as_in_notebook(job: str, more: list[int], held: int, shapes: int) -> bool:
 
 
 def promised(holds: bool, found: object) -> None:
-    """Fail in the course's own tests if a run isn't as the notebook says."""
+    """Raise AssertionError in the course's own tests if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

@@ -23,9 +23,9 @@ from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not
 from dltutor.lessons.lesson_08.material import ready
 
 BATCHES: Final = 24
-_WITHIN: Final = 20  # seconds for each run, which takes less than 1 s
+_WITHIN: Final = 20  # time limit in seconds for each run. A run takes less than 1 s.
 _WRITING: Final = 0.05  # seconds until a batch that a worker puts into a queue is in the pipe
-_PATIENCE: Final = 8.0  # seconds for the workers to make as many batches as they're allowed to
+_PATIENCE: Final = 8.0  # time limit in seconds for the workers to make the allowed batches
 
 
 def ahead(batches: Any) -> Any:
@@ -55,7 +55,7 @@ class Gated(Dataset[int]):
                 gate.release()
 
     def close(self) -> None:
-        """Let no worker make another batch."""
+        """Keep all workers from making another batch."""
         for gate in self.gates:
             while gate.acquire(block=False):
                 pass
@@ -63,13 +63,13 @@ class Gated(Dataset[int]):
 
 @dataclass(frozen=True)
 class Asked:
-    """One call to the function."""
+    """A record of one call to the function."""
 
     when: str
     right: int  # batches that were ready
     said: str
     number: int | None  # what the function returned, or None if that isn't an `int`
-    took: int = 0  # batches that the function took out
+    took: int = 0  # batches that the function took from the iterator
 
     @property
     def is_wrong(self) -> bool:
@@ -79,7 +79,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the function returned in one run, and the batches that the loop got in each epoch."""
+    """A record of what the function returned in one run, and of each epoch's batches."""
 
     where: str
     run: Ending
@@ -89,14 +89,14 @@ class Counted:
 
 class _Moment(NamedTuple):
     when: str
-    right: int  # batches that are ready then
-    let: tuple[int, ...] = ()  # batches that W0, W1, and so on may make before that
-    take: int = 0  # batches that the loop takes before that
+    right: int  # batches that are ready at this moment
+    let: tuple[int, ...] = ()  # batches that W0, W1, and so on may make before this moment
+    take: int = 0  # batches that the loop takes before this moment
 
 
 _ALL: Final = (BATCHES,) * 4  # so that only torch limits how many batches the workers make
 _EARLY: Final = "after the loop had to wait for W0's first batch and W1 had already made two"
-_TWO: Final = (  # 2 workers, prefetch_factor 3
+_TWO: Final = (  # moments in a run with 2 workers and prefetch_factor 3
     _Moment("before any batch is made", 0),
     _Moment("when W1 has made two batches and W0 none", 2, (0, 2)),
     _Moment(_EARLY, 2, (1,), 1),
@@ -104,13 +104,13 @@ _TWO: Final = (  # 2 workers, prefetch_factor 3
     _Moment("when three batches of the epoch are left", 3, take=BATCHES - 4),
     _Moment("when the loop has the last batch", 0, take=3),
 )
-_FOUR: Final = (  # 4 workers, prefetch_factor 2
+_FOUR: Final = (  # moments in a run with 4 workers and prefetch_factor 2
     _Moment("when W3 has made a batch and no other worker has", 1, (0, 0, 0, 1)),
     _Moment("when all workers have made as many as they're allowed to", 8, _ALL),
     _Moment("when the loop has its first batch and the workers have caught up", 8, take=1),
 )
 _NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first batch", 0, take=1))
-# Workers, prefetch_factor, epochs, and moments.
+# The number of workers, prefetch_factor, number of epochs, and moments of each run.
 _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
@@ -155,7 +155,7 @@ def _ask(
         return
     dataset.close()
     batches, got = iter(loader), list[int]()
-    batches = getattr(batches, "_iterator", batches)  # torch's own iterator, as in real use
+    batches = getattr(batches, "_iterator", batches)  # torch's iterator, which `observe` wraps
     try:
         for when, right, let, take in moments:
             dataset.let(*let)

@@ -31,8 +31,8 @@ from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
 _FILES: Final = {"first": (0,), "second": (2, 4)}  # file -> the numbers of workers that read it
-_MAKING: Final = 8  # seconds for making the dataset, as the task says
-_READING: Final = 15  # seconds for each reading of the dataset, as the task says
+_MAKING: Final = 8  # time limit in seconds for making the dataset, as the task says
+_READING: Final = 15  # time limit in seconds for each reading of the dataset, as the task says
 _BATCH: Final = 50  # samples in a batch
 # First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
 _BEFORE: Final = 60  # batches
@@ -41,12 +41,12 @@ _LEAST: Final = 4.0  # MB that the broken class must grow by for a comparison to
 # MB that a worker may grow by beyond an empty run. With right answers, workers grow by 0 to 0.2 MB,
 # and with numbers in a list by 1.2 MB.
 _MOST: Final = 0.6
-_MORE: Final = 0.9  # MB that a worker may start with beyond the broken class's worker
+_MORE: Final = 0.9  # MB by which a worker may start larger than the broken class's worker
 
 
 @dataclass(frozen=True)
 class Task:
-    """What differs between "09.fix" and "09.transfer".
+    """A task's parts, in which "09.fix" and "09.transfer" differ.
 
     Args:
         same: A function that returns whether a sample equals the right one, its second argument.
@@ -64,7 +64,7 @@ class Task:
 
 @dataclass
 class Run:
-    """How a loader read a dataset.
+    """A record of how a loader read a dataset.
 
     Args:
         workers: The number of workers.
@@ -92,7 +92,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What an answer did.
+    """A record of an answer's runs, and of what else the check saw.
 
     Args:
         samples: How many samples each file has.
@@ -127,13 +127,13 @@ def grader(task: Task) -> Grader[Rewritten]:
 
 
 def gather(task: Task, answer: type) -> Rewritten:
-    """Make and run an answer, up to the first mistake.
+    """Make datasets with the answer's class, and run them up to the first mistake.
 
     Raises:
         Rejected: The dataset can't be made, or has the wrong length.
     """
     folder = Path(tempfile.mkdtemp())  # removed when the check ends
-    frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
+    frozen = gc.get_freeze_count()  # some builds of Python start with a few hundred frozen objects
     runs: list[Run] = []
     truth = task.write(folder / "empty", len(_FILES))
     empty = read_all(task, Empty(truth), truth, 2)
@@ -194,11 +194,11 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """Comparisons made in the worker, because sending samples makes its heap grow by 1 or 2 MB."""
+    """A dataset of comparisons, because sending samples makes a worker's heap grow 1 or 2 MB."""
 
     task: Task
     dataset: Any
-    truth: Any  # without Python objects, so that reading it copies nothing
+    truth: Any  # without Python objects, so that reading it copies no pages
 
     def __getitems__(self, indices: list[int]) -> tuple[list[int], list[str]]:
         task, truth = self.task, self.truth
@@ -219,7 +219,7 @@ def where_unlike(found: str, right: str) -> list[str]:
 
 
 def judge(seen: Rewritten) -> Result:
-    """Accept the answer if all samples are right, and no worker grows as with the broken class."""
+    """Accept the answer if all samples are right, and no worker starts too large or grows."""
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"
         ended_well(run.end, there)

@@ -30,7 +30,7 @@ _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", 
 
 @dataclass(frozen=True)
 class Reading:
-    """Bytes of memory, read between two batches.
+    """A reading of memory between two batches, in bytes.
 
     Args:
         samples: How many samples had arrived.
@@ -53,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Memory:
-    """How much memory a run of a loader used.
+    """A record of how much memory a loader's run used.
 
     Args:
         curve: All readings, in order.
@@ -101,16 +101,16 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
     """Run a loader, and measure now and then how much memory each process has.
 
     Args:
-        loader: The loader.
+        loader: The loader to run.
         epochs: The number of epochs.
-        until: How many samples to stop after. If 0, the run goes to the end.
+        until: How many samples to stop after. If 0, the run takes all of them.
     """
     curve: list[Reading] = []
     columns: dict[str, Reading] = {}
 
     def train(loader: DataLoader[Any]) -> None:
         others, samples = set(active_children()), 0
-        started = max(loader.num_workers - 1, 0)  # by then, each worker has delivered a batch
+        started = max(loader.num_workers - 1, 0)  # by this batch, each worker has delivered one
         end = len(loader) - 10  # before the sampler frees its shuffled order
         for epoch in range(1, epochs + 1):
             for number, batch in enumerate(loader):
@@ -146,7 +146,7 @@ def _read(samples: int, workers: set[Any]) -> Reading:
 
 
 def _sizes(pid: int) -> tuple[int, int, float]:
-    # Return USS, RSS, and PSS without files. Read once for all three, because that's expensive.
+    # Return USS, RSS, and PSS without files, all from one reading, because readings are expensive.
     sizes = mapped(pid)
     if not sizes:
         full = psutil.Process(pid).memory_full_info()
@@ -189,7 +189,7 @@ def size_of(listed: Any) -> int:
 
 
 def count_in(thing: object) -> int:
-    """Return the number at the start of an object's memory, without adding a reference."""
+    """Return an object's reference count from the object's memory, without adding a reference."""
     return ctypes.c_uint32.from_address(id(thing)).value
 
 

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 class Boxes(Dataset[Array]):
-    """The boxes of each image: an array with a row of x, y, width, height for each box."""
+    """A dataset of arrays, one for each image, with a row of x, y, width, height for each box."""
 
     def __init__(self, path: str | Path) -> None:
         self.boxes = json.loads(Path(path).read_text())
@@ -36,7 +36,7 @@ class Boxes(Dataset[Array]):
 
 @dataclass(frozen=True)
 class Kept:
-    """The same samples in one array. The rows for image i end where the rows for i + 1 begin."""
+    """All images' boxes in one array. The rows for image i end where the rows for i + 1 begin."""
 
     starts: Array
     rows: Array

@@ -1,4 +1,4 @@
-"""Grade "10.fix": a dataset whose workers don't fill up while they read recordings."""
+"""Grade "10.fix": a dataset whose workers don't grow while they read recordings."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, an
 _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
-_WITHIN: Final = 40  # seconds for each run. A right class takes 2 s, and 15 s on a busy machine.
-_READ_EVERY: Final = 4  # batches between two readings
-_MOST: Final = 24  # MB, or about 20 recordings, that anything may grow by beyond an empty run
+_WITHIN: Final = 40  # time limit in seconds. A right class takes 2 s, or 15 s on a busy machine.
+_READ_EVERY: Final = 4  # batches between two readings of memory
+_MOST: Final = 24  # MB, about 20 recordings, that a process may grow by beyond an empty run
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a dataset delivered.
+    """A record of what one run of a dataset delivered.
 
     Args:
         workers: The number of workers.
@@ -51,7 +51,8 @@ class Run:
         expected: The right samples for an epoch, by index.
         epochs: The samples that arrived in each epoch, by index.
         odd: The form of a batch that the starter wouldn't return, or "".
-        grew: How many MB each place grew by, beyond a run with an empty dataset.
+        grew: How many MB main, a worker, other processes, and shared memory grew by, beyond a run
+            with an empty dataset.
     """
 
     workers: int
@@ -65,10 +66,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Ran:
-    """The runs of a dataset, up to the first wrong run.
+    """A record of a dataset's runs.
 
     Args:
-        runs: The runs.
+        runs: The runs with 2, 0, and 4 workers, up to the first wrong run.
         mixed: How many samples were wrong when the check read two datasets alternately.
     """
 
@@ -159,21 +160,22 @@ def _run(
 
 
 class _Growth:
-    """How many MB workers, main, other processes, and shared memory grow by from now on.
+    """A gauge of how many MB workers, main, other processes, and shared memory grow by.
 
     A worker's growth counts from before the worker's first sample.
     """
 
     def __init__(self) -> None:
         gc.collect()
-        # Otherwise workers would grow by reusing memory that this process has freed, as in cause D.
+        # Otherwise workers would grow by reusing memory that main has freed, as in job D.
         heap_growth.return_freed_memory(0)
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)
         gc.freeze()  # a later collection would copy pages that main shares with the notebook
         self.pids = torch.zeros(4, dtype=torch.int64).share_memory_()
         self.starts = torch.zeros(4).share_memory_()  # MB of each worker before its first sample
-        self.workers: set[int | None] = set()  # also those that haven't called `note_start` yet
+        # The pids of all workers, even of those that haven't called `note_start` yet.
+        self.workers: set[int | None] = set()
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 
@@ -182,7 +184,7 @@ class _Growth:
         self.pids[worker], self.starts[worker] = os.getpid(), _held([os.getpid()])
 
     def read(self) -> None:
-        """Measure everything, and keep the largest value of each."""
+        """Measure the growth so far, and keep the largest value for each kind of memory."""
         for what, size in self._sizes().items():
             self.most[what] = max(size - self.first[what], self.most.get(what, 0.0))
 
@@ -191,7 +193,7 @@ class _Growth:
         others = processes.descendants(os.getpid()) - workers - self.workers
         grown = _held(workers) - float(self.starts.sum())
         return {
-            # Count shared pages, too, because a worker from the previous run may still share them.
+            # Also count shared pages, because a worker from the previous run may still share them.
             "main": _held([os.getpid()], "Anonymous"),
             "shared": _held([os.getpid(), *workers, *others], "Pss_Shmem"),
             "worker": grown / max(1, len(workers)),

@@ -1,4 +1,4 @@
-"""The notebook's four jobs, A to D, and the experiments on them.
+"""Provide the notebook's four jobs, A to D, and run experiments on them.
 
 Each job is a failure mode from the catalog. A fork server that hasn't done anything yet forks D's
 workers, because workers forked from main would first use up the memory that main has freed.
@@ -27,10 +27,10 @@ from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings, which make one epoch
 _LENGTH: Final = 200_000  # numbers in each recording
-_READ: Final = 10.0  # the most seconds to wait until the memory of every process was read
+_READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-_EARLY: Final = 0.25  # nor if the first reading is later in the run than this, because D levels off
+_EARLY: Final = 0.25  # the part of a run by which the first reading must come (D soon levels off)
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -39,16 +39,17 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "fds"),
 )
 _LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies (see `Job.loader`)
-_all_read = threading.Event()  # since the second batch of the observed run, or no run is observed
+# Cleared while an observed run waits for a reading of every process's memory after batch 2.
+_all_read = threading.Event()
 _all_read.set()
 
 _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each sample": "C"}
 
 
 class JobD(heap_growth.Recordings):
-    """Recordings, cut into overlapping frames that all have the same loudness."""
+    """Job D's dataset of recordings, cut into overlapping frames of the same loudness."""
 
-    step = 224  # a sample is 0.9 MB
+    step = 224  # numbers from one frame to the next, so a sample is 0.9 MB
 
 
 class Collecting(Dataset[Any]):
@@ -72,10 +73,10 @@ def freeze(worker_id: int) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """A training job.
+    """A training job that leaks.
 
     Args:
-        dataset: The dataset.
+        dataset: The dataset to train on.
         keep: A function that returns what the loop keeps from a batch.
         epochs: The number of epochs.
         step: Seconds that a training step takes.
@@ -118,7 +119,7 @@ class Job:
                     kept.append(self.keep(batch))
                     if len(kept) == 2:
                         gc.freeze()  # a collection would copy pages that main and the workers share
-                        _all_read.wait(_READ)  # to know how much memory each had before
+                        _all_read.wait(_READ)  # so that the chart begins before the leak
                     time.sleep(self.step)
         finally:
             gc.unfreeze()
@@ -150,8 +151,8 @@ def observe_memory(
     """Observe a loader, and measure each process's memory twice a second, as a live chart does.
 
     Args:
-        loader: The loader.
-        consume: The loop, such as a job's `train`. By default, it drops the batches.
+        loader: The loader to observe.
+        consume: The loop, such as a job's `train`. By default, the loop drops the batches.
         deadline: Seconds that the run may take.
     """
     _all_read.clear()
@@ -177,7 +178,7 @@ def grown(seen: Observation, role: str, of: Field) -> float:
 
     Args:
         seen: An observed job.
-        role: main, W0, or W1.
+        role: "main", "W0", or "W1".
         of: "uss" or "pss_shm" for MB, or "fds" for a number of descriptors.
     """
     most = seen.timeline.since_first_batch(seen.timeline.series(role, of))[1].max(initial=0)
@@ -238,6 +239,6 @@ def what_stopped(
 
 
 def promised(holds: bool, found: object) -> None:
-    """Fail in the course's own tests if a run isn't as the notebook says."""
+    """Raise AssertionError in the course's own tests if a run isn't as the notebook says."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

@@ -1,6 +1,6 @@
 """Grade "10.transfer": a validation that keeps no batch, and leaves the model as it was.
 
-Lesson 14's incident "validation" uses `Watch`, `Kept`, and `wrong_result`, too.
+Lesson 14's incident "validation" also uses `Watch`, `Kept`, and `wrong_result`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dltutor.tables import MB
 
 _SIDE, _BATCH, _BATCHES = 64, 16, 16
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the images in a batch
-_WITHIN: Final = 40  # seconds for the validation
+_WITHIN: Final = 40  # time limit in seconds for the validation
 _SEED: Final = 41
 FEW: Final = 4  # batches that may be alive: the one in the loop, and some not freed yet
 
 
 class Scans(Dataset[tuple[torch.Tensor, int]]):
-    """Random scans of ten kinds, which depend on the seed."""
+    """A dataset of random scans of ten kinds. The scans depend on the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -68,7 +68,7 @@ def validate(model: nn.Module, loader: DataLoader[Any]) -> tuple[Any, list[torch
 
 @dataclass(frozen=True)
 class Alive:
-    """What a validation keeps alive.
+    """A record of what a validation keeps alive.
 
     Args:
         graphs: How many batches' graphs are alive.
@@ -92,10 +92,10 @@ class _Saved:
 class Watch:
     """A record of what's alive each time a batch goes through a model, and after a validation.
 
-    Tensors that already exist don't count.
+    Tensors that exist before the record starts don't count.
 
     Args:
-        model: The model.
+        model: The model that the validation runs.
         batch: The bytes of a batch of images.
     """
 
@@ -110,7 +110,7 @@ class Watch:
         """Run a validation, note what's alive afterward, and return the validation's result."""
         with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor):
             result = validation()
-        gc.collect()  # reference cycles aren't what the exercise is about
+        gc.collect()  # frees reference cycles, because the exercise isn't about them
         self.notes.append(self._alive())
         return result
 
@@ -156,7 +156,7 @@ def _same(one: Any, other: torch.Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a validation must not change: a model's parameters, gradients, and mode."""
+    """The state that a validation must not change: a model's parameters, gradients, and mode."""
 
     parameters: list[torch.Tensor]
     gradients: list[torch.Tensor | None]
@@ -164,7 +164,7 @@ class Kept:
 
     @staticmethod
     def of(model: nn.Module) -> Kept:
-        """Return the state of a model."""
+        """Return a model's current state."""
         mine = [*model.parameters()]
         gradients = [None if each.grad is None else each.grad.clone() for each in mine]
         return Kept([each.detach().clone() for each in mine], gradients, model.training)
@@ -190,7 +190,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Validated:
-    """What a validation did.
+    """A record of what a validation did.
 
     Args:
         end: How the run ended.
@@ -223,7 +223,7 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Accept the answer if it keeps nothing, its result is right, and the model is as before."""
+    """Accept an answer that keeps nothing, returns the right result, and leaves the model alone."""
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)

@@ -1,4 +1,4 @@
-"""Lesson 11, shared memory and open files run out: the names that its notebook imports."""
+"""Lesson 11: shared memory and open files run out. The notebook imports these names."""
 
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
 from dltutor.failures.data.sentences import Sentences, as_list

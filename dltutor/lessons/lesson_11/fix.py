@@ -40,12 +40,12 @@ _RUNS: Final = {  # call -> number of workers
     "without workers, the second time": 0,
 }
 _LENGTH: Final = 3_000  # sentences, which are 30 batches of 100
-_WITHIN: Final = 60  # seconds for a call. A right answer takes 1 s, or a few with spawned workers.
+_WITHIN: Final = 60  # time limit in seconds. A right answer takes 1 s, or a few with spawn.
 
 
 @dataclass(frozen=True)
 class Called:
-    """What one call to the function did.
+    """A record of what one call to the function did.
 
     Args:
         where: The call, such as "with 2 workers".
@@ -110,7 +110,7 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
             failed = {"hung": True}
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise an error
             processes.end_descendants()  # otherwise torch would wait for each worker
-        except BaseException as error:  # even SystemExit
+        except BaseException as error:  # even SystemExit, so that the check goes on
             failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()

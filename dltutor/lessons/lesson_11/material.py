@@ -25,13 +25,13 @@ from dltutor.observation.texts import fate, said, tidy
 from dltutor.tables import Note, Table, size
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_PATIENCE: Final = 20.0  # seconds for a process to end
+_PATIENCE: Final = 20.0  # seconds to wait for a process to end
 _ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception)\b")
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a process still has open from batches that workers sent.
+    """A count of what a process still has open from batches that workers sent.
 
     Args:
         descriptors: How many of the process's open descriptors belong to torch's shared memory.
@@ -49,7 +49,7 @@ class Held:
 
 
 def held() -> Held:
-    """Count what this process has open from batches, which is 0 if there's no `/proc`."""
+    """Count what this process has open from batches. Without `/proc`, all counts are 0."""
     found = []
     for path in _DESCRIPTORS.glob("*"):
         with suppress(OSError):  # the descriptor that listed the others is closed by now
@@ -113,7 +113,7 @@ def collect(dataset: Any, num_workers: int) -> list[Any]:
 
 
 class Rows(Dataset[torch.Tensor]):
-    """The rows of an array, in a block of shared memory. "11.transfer" starts with this class."""
+    """The notebook's starter for "11.transfer": an array's rows, in a block of shared memory."""
 
     def __init__(self, array: Any) -> None:
         self.block = SharedMemory(create=True, size=array.nbytes)
@@ -153,7 +153,7 @@ def read_after_close(table: Callable[[Any], Any]) -> Note:
 
 def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
     faulthandler.disable()  # because we expect a crash here
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides the resource tracker's warnings, too
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # also hides the resource tracker's warnings
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None  # this process gets its own tracker, which removes the block
     blocks = Blocks()

@@ -26,18 +26,18 @@ from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import deadline
 from dltutor.tables import MB
 
-_PATIENCE: Final = 20.0  # seconds for a process to end
+_PATIENCE: Final = 20.0  # seconds to wait for a process to end
 _TICK: Final = 0.2  # seconds between two looks at stderr
-_GRACE: Final = 3.0  # seconds for a call to end after a worker has lost a batch
+_GRACE: Final = 3.0  # time limit in seconds for a call to end after a worker has lost a batch
 _LATE_AT: Final = 30  # the sample at which a worker is late
 _LATE: Final = 1.0  # seconds by which the worker is late
-_LOADERS: Final = 32  # numbers of workers that `Noted` tells apart
+_LOADERS: Final = 32  # `Noted` counts for loaders with fewer workers than this
 
 
 def leave_few_descriptors(spare: int) -> None:
     """Let this process and its future children open only `spare` more files from now on."""
-    # The limit is on a descriptor's number. The hard limit changes, too, so that an answer can't
-    # raise it.
+    # The limit is on a descriptor's number. Also lower the hard limit, so that an answer can't
+    # raise the limit again.
     taken = {int(name) for name in os.listdir("/proc/self/fd")}
     free = (number for number in range(max(taken) + spare + 1) if number not in taken)
     last = [next(free) for _ in range(spare)][-1]
@@ -48,13 +48,13 @@ class Limit(deadline):
     """A deadline that passes earlier if a worker lost a batch because no descriptor was left.
 
     Args:
-        seconds: The deadline.
+        seconds: The deadline in seconds, if no worker loses a batch.
         words: A file with the stderr of all processes.
     """
 
     def __init__(self, seconds: float, words: str) -> None:
         super().__init__(seconds)
-        self._words = os.open(words, os.O_RDONLY)  # opened now, while there are descriptors
+        self._words = os.open(words, os.O_RDONLY)  # opened now, while descriptors are left
         self._lost = False
 
     def __enter__(self) -> None:
@@ -74,7 +74,7 @@ class Limit(deadline):
                 self._lost = True
                 self._seconds = min(self._seconds, passed + _GRACE)
         if passed >= self._seconds:
-            # Ring again soon, because an `except:` in the answer may swallow DeadlinePassed.
+            # Set the alarm again, because an `except:` in the answer may swallow DeadlinePassed.
             signal.setitimer(signal.ITIMER_REAL, _TICK / 4, _TICK / 4)
             super()._ring(signum, frame)
 
@@ -85,7 +85,7 @@ def ran_out(text: str) -> bool:
 
 
 class Noted(Sentences):
-    """Sentences that count how many samples each worker reads.
+    """A dataset of sentences that counts how many samples each worker reads.
 
     With more than two workers, W0 is late once. So in every run, main first receives what the other
     workers have prefetched, and needs descriptors for all those batches at once.
@@ -107,7 +107,7 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return a loader's number of workers -> samples that its workers read. 0 is for main."""
+        """Return how many samples loaders read, by their number of workers. The key 0 is main."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 
@@ -116,7 +116,7 @@ class Noted(Sentences):
 def kept_strategy(notes: str) -> Iterator[None]:
     """Make this block write a new sharing strategy to a file instead of setting it."""
 
-    def note(new: str) -> None:  # called in forked workers, too
+    def note(new: str) -> None:  # also called in forked workers
         if new != "file_descriptor":
             Path(notes).write_text(new)
 
@@ -140,7 +140,7 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Blocks:
-    """The shared files that this process maps for writing from now on.
+    """A record of shared files that this process maps for writing.
 
     Files mapped for reading don't count, because libraries map such files at any time, as glibc
     does with its table of character sets.
@@ -151,7 +151,7 @@ class Blocks:
 
     def look(self) -> None:
         """Record the files that are mapped now and weren't before."""
-        # Leave out semaphores, because a spawned worker's queue keeps one as long as it exists.
+        # Leave out semaphores, because a spawned worker's queue keeps one open.
         new = _mapped().keys() - self._before
         self._names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
 

@@ -36,20 +36,20 @@ _OTHER: Final = 100, 1000  # the shape of the second table, which has a differen
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
 #: Workers, start method, and whether the workers outlive an epoch.
 _RUNS: Final = ((2, "fork", True), (0, "fork", False), (1, "spawn", True), (4, "fork", False))
-_WITHIN: Final = {"fork": 30, "spawn": 60}  # seconds for two epochs
-_STEP: Final = 20  # seconds for anything else
+_WITHIN: Final = {"fork": 30, "spawn": 60}  # time limit in seconds for two epochs
+_STEP: Final = 20  # time limit in seconds for any other step
 _METHODS: Final = ("__len__", "__getitem__", "write", "close")
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Two epochs of a table.
+    """A record of two epochs of a table.
 
     Args:
         where: The run's settings, in words.
         run: How the epochs ended.
         came: How many rows arrived.
-        wrong: How many of the rows that arrived aren't the table's.
+        wrong: How many of the rows that arrived differ from the table's.
         old: How many of the wrong rows are as they were before main wrote.
     """
 
@@ -62,7 +62,7 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Used:
-    """What an answer did.
+    """A record of how an answer's tables behaved.
 
     Args:
         alone: What's wrong with a table that only main uses, or None.
@@ -85,7 +85,7 @@ def gather(answer: Any) -> Used:
     """Use two tables as a training run would, then close them and look for leftovers."""
     send_cells()
     folder = tempfile.mkdtemp()
-    said = f"{folder}/stderr"  # the resource tracker writes there, too
+    said = f"{folder}/stderr"  # the resource tracker also writes there
     with errors_to(said):
         used = _used(answer)
     if used.error or len(used.runs) < len(_RUNS):
@@ -126,7 +126,7 @@ def _alone(table: Any, array: Any) -> Fault | None:
     row.fill_(-1)
     if not torch.equal(table[3], right):
         return fault("shares")
-    table.write(3, right.fill_(0.5).clone())  # `right` is a view, so this changes the array, too
+    table.write(3, right.fill_(0.5).clone())  # `right` is a view, so this also changes the array
     return None if torch.equal(table[3], right) else fault("lost")
 
 

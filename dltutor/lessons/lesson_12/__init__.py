@@ -1,4 +1,4 @@
-"""Lesson 12, silently the same: the names that its notebook imports."""
+"""Lesson 12: silently the same. The notebook imports these names."""
 
 from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_12.job import ByRankAndWorker, census, streamed

@@ -30,20 +30,20 @@ from dltutor.observation import errors
 
 _LENGTHS: Final = (1200, 1200, 1300)  # signals in each dataset
 _READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 indices
-_LONG: Final = 8  # seconds for each step of the answer
+_LONG: Final = 8  # time limit in seconds for each step of the answer
 _SEEDS: Final = (3, 4, 3)
-Plan = tuple[int, int, tuple[int, ...]]  # workers, the number of the dataset, and its epochs
+Plan = tuple[int, int, tuple[int, ...]]  # number of workers, dataset number, and epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
 _EQUAL: Final = 1e-4  # two equal noises may differ by this much, because a sample may be float32
 
 Noise = tuple[float, ...]
 Came = dict[int, Noise | str]  # index -> noise, or the form of a sample that isn't four floats
-Key = tuple[int, int, int]  # seed, epoch, index
+Key = tuple[int, int, int]  # the seed, epoch, and index of a noise
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of one dataset delivered.
+    """A record of what a run of one dataset delivered.
 
     Args:
         workers: The number of workers. If there are two, they're persistent.
@@ -136,7 +136,7 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 class _Hash:
     """A `hash` that records whether a learner's line calls it on a string, in any process.
 
-    A string's hash is different in each run of Python, which no single run can show.
+    A string's hash differs between runs of Python, but a single run can't show the difference.
     """
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ def _judge_form(here: str, epoch: int, came: Came) -> None:
     for index, noise in came.items():
         if isinstance(noise, str):
             error_in_your_code("other-sample", where=here, index=index, form=noise)
-        if index in ties[2:]:  # one or two ties may be chance
+        if index in ties[2:]:  # up to two noises may repeat a number by chance
             not_yet("not-four-numbers", where=here, index=index, epoch=epoch, noise=[*noise])
 
 

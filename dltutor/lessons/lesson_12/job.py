@@ -1,4 +1,4 @@
-"""A job for two ranks, which `torchrun` starts: `torchrun --nproc-per-node 2 job.py`.
+"""Run a job on two ranks, with the command `torchrun --nproc-per-node 2 job.py`.
 
 `job.py --set-epoch FILE` runs the job with `set_epoch`, and with the stream whose class is pickled
 in FILE.
@@ -22,7 +22,7 @@ _TIMES: Final = {1: "once", 2: "twice"}
 
 
 class ByWorker(IterableDataset[int]):
-    """The workers of each rank share the records."""
+    """A stream whose records the workers of each rank share."""
 
     def __init__(self, read: Callable[[], Iterable[int]], rank: int, ranks: int) -> None:
         self.read = read
@@ -78,7 +78,7 @@ def read() -> Iterable[int]:
 
 
 def shuffled(told: bool) -> None:
-    """Run two epochs with a DistributedSampler. `told` says whether to call its `set_epoch`."""
+    """Run two epochs with a DistributedSampler. If `told`, call the sampler's `set_epoch`."""
     records: Any = range(RECORDS)
     sampler = DistributedSampler[int](records)
     loader, orders = load(records, sampler), []

@@ -1,4 +1,4 @@
-"""Measure generators, start the job, and provide the starter for notebook 12."""
+"""Measure generators, start a distributed job, and provide the starter, for notebook 12."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-# Lets the ranks find each other on this machine, no matter what its name and network are.
+# These variables let the ranks find each other on a machine with any name and network.
 _ENVIRONMENT: Final = ("/usr/bin/env", f"GLOO_SOCKET_IFNAME={_LOOPBACK}", "OMP_NUM_THREADS=1")
 _COMMAND: Final = (
     *(sys.executable, "-m", "torch.distributed.run"),
@@ -44,7 +44,7 @@ _FIRST: Final = re.compile(r"  rank      : \d|  exitcode  : -?\d+|\w*Error: .*")
 
 
 class Signals(Dataset[torch.Tensor]):
-    """Signals with noise, from a generator that is made once. "12.fix" starts with this class."""
+    """The notebook's starter for "12.fix", whose signals get noise from one generator."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals = signals
@@ -143,7 +143,7 @@ def kept(output: str) -> list[str]:
     before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
     matches = [_KEPT.match(line) for line in before.splitlines()]
     matches += [_FIRST.match(line) for line in first.splitlines()]
-    # The other ranks only raise "Connection closed by peer", because this rank has ended.
+    # Other ranks only raise "Connection closed by peer", because the rank that failed has ended.
     found = re.search(r"rank      : (\d)", first)
     own = f"[rank{found[1] if found else 0}]"
     lines = [match[0] for match in matches if match]

@@ -27,14 +27,14 @@ from dltutor.lessons.engine.outcomes import (
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
-_LONG: Final = 6  # seconds for each step of the answer
+_LONG: Final = 6  # time limit in seconds for each step of the answer
 _BATCH: Final = 4
 _ENOUGH: Final = 30  # a rank with this many records should get some from each worker
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The number of ranks, workers for each rank, records, and epochs."""
+    """A plan for a run: the number of ranks, workers for each rank, records, and epochs."""
 
     ranks: int
     workers: int
@@ -59,7 +59,7 @@ Came = tuple[tuple[int, str], ...]  # a batch: the worker that gave each record,
 
 @dataclass(frozen=True)
 class Rank:
-    """How one rank's run ended, and the batches of each epoch."""
+    """A record of how one rank's run ended, and of each epoch's batches."""
 
     end: Ending
     epochs: tuple[tuple[Came, ...], ...] = ()
@@ -67,7 +67,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Run:
-    """What a plan delivered, up to the first rank whose run didn't finish."""
+    """A record of what a plan delivered, up to the first rank whose run didn't finish."""
 
     plan: Plan
     ranks: tuple[Rank, ...]

@@ -80,22 +80,23 @@ def messages() -> Iterator[list[int]]:
 
 @dataclass
 class Record:
-    """One run of a loader."""
+    """A record of one run of a loader."""
 
     workers: int
     taken: int = 0
-    right: float = 0.0  # seconds for a batch, as the answer should measure it
+    right: float = 0.0  # seconds for a batch that the answer should measure
 
 
 class Rehearsal:
-    """A clock, the loaders that move it, and a record of each run."""
+    """A clock with loaders that move it, and a record of each loader's run."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.looked = 0
         self.runs: list[Record] = []
         self.crowded = 0
-        self._last: Callable[[], _Batches | None] = lambda: None  # the last run with workers
+        # A weak reference to the iterator of the last run with workers.
+        self._last: Callable[[], _Batches | None] = lambda: None
 
     def clock(self) -> float:
         """Return the time in seconds."""
@@ -113,7 +114,7 @@ class Rehearsal:
     def begin(self, workers: int) -> _Batches:
         """Begin an epoch of a loader that pretends to have workers."""
         if self._crowd():
-            gc.collect()  # reference cycles aren't what the exercise is about
+            gc.collect()  # frees reference cycles, because the exercise isn't about them
         self.crowded += self._crowd()
         self.runs.append(Record(workers))
         slower = 1 + 0.1 * len(self.runs)  # as if the machine got busier with every run
@@ -158,7 +159,7 @@ class _Batches:
 
 
 class _FromWorkers(_Batches):
-    """The same iterator with workers. Ending the workers moves the clock, too."""
+    """The iterator of a rehearsed loader with workers. Ending them also moves the clock."""
 
     def _shutdown_workers(self) -> None:  # torch's iterators have this method
         if not self.ended:

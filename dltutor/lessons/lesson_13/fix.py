@@ -30,7 +30,7 @@ _BATCH: Final = 32  # reviews in a batch
 _MOST: Final = 3  # tensors that may arrive in main with a batch
 _LOOKED_AT: Final = 2  # samples that main may make by itself, to see what they look like
 _AHEAD: Final = 32  # batches that the workers may make before the first one arrives
-_LONG: Final = 12  # seconds for each run
+_LONG: Final = 12  # time limit in seconds for each run
 #: Workers, reviews, and steps of each run (at least two epochs). The check breaks off the last.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps before the check breaks off the last run
@@ -52,7 +52,7 @@ def starter(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of an answer delivered, and what it cost.
+    """A record of what one run of an answer delivered, and what the run cost.
 
     Args:
         workers: The number of workers that the answer got.
@@ -60,7 +60,7 @@ class Run:
         epoch: How many batches an epoch has.
         batches: How many batches arrived.
         odd: What's wrong with a batch, or None.
-        order: What's wrong with the order, or None.
+        order: What's wrong with the order of the reviews, or None.
         started: How many processes the answer started.
         tensors: How many tensors arrived in main with a batch.
         in_main: How many samples main made by itself.
@@ -250,7 +250,7 @@ def counted(answer: Callable[..., Any]) -> Table:
 
 def _look(answer: Any) -> Callable[..., Any]:
     if isinstance(answer, type) and not is_a_loader(answer):
-        return answer  # a class works, too, if a loop can iterate over its instances
+        return answer  # a class also works, if a loop can iterate over its instances
     return a_fixed_function(answer, starter)
 
 

@@ -1,4 +1,4 @@
-"""Datasets, jobs, tables, and a figure for notebook 13."""
+"""Provide datasets, jobs, tables, and a figure for notebook 13."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """Reviews as word numbers, each with a label. All reviews are different, and one is empty."""
+    """A dataset of reviews as word numbers, with labels. No two are the same, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
@@ -185,7 +185,7 @@ def step_costs() -> Table:
             began = time.perf_counter()
             next(iter(loader))
         took.append((time.perf_counter() - began) / _BATCH)
-    # A busy main notices the first batch late, which makes the second step look shorter.
+    # A busy main notices the first batch late, so the second step looks shorter.
     counts = [int(each + 0.25) for each in took]
     promised(counts == [2, 3], took)
     rows = zip(("without persistent workers", "with persistent workers"), counts, strict=True)

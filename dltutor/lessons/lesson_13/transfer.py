@@ -1,4 +1,4 @@
-"""Grade "13.transfer": a function that measures throughput by number of workers, and isn't fooled.
+"""Grade "13.transfer": a function that measures throughput correctly for each number of workers.
 
 The grader's clock moves only when the function takes a batch or ends workers. So the grader knows
 exactly what the function must return, on any machine.
@@ -28,7 +28,7 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
 RUNS: Final = 3
-_LONG: Final = 10  # seconds for each call
+_LONG: Final = 10  # time limit in seconds for each call
 _CLOSE: Final = 1e-6
 _CALLS: Final = ((0, 1, 4), [3, 0, 8, 2])  # the numbers of workers in each call
 
@@ -52,7 +52,7 @@ def starter(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a function did and returned.
+    """A record of what a function did and returned.
 
     Args:
         counts: The numbers of workers that the check passed.
@@ -112,7 +112,7 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(calls: tuple[Measured, ...]) -> Result:
-    """Accept the answer if it measured right, and alternated between the numbers of workers."""
+    """Accept the answer if it measured correctly and alternated between the numbers of workers."""
     for seen in calls:
         counts = list(seen.counts)
         if seen.answer is None:

@@ -1,4 +1,4 @@
-"""Lesson 14, the incident room: the names that its notebook imports."""
+"""Lesson 14: the incident room. The notebook imports these names."""
 
 from dltutor.lessons.lesson_14.material import Room, causes, enter
 from dltutor.lessons.lesson_14.reports import Report

@@ -1,4 +1,4 @@
-"""Incident "images": augmentation repeats, and the workers never hear about the ramp.
+"""Incident "images": augmentation repeats, and the workers don't get the epoch for the ramp.
 
 The loader has a `worker_init_fn` that should give each worker its own random numbers. That function
 looks for the transform in the dataset, but the dataset is a `Subset`, because some photos are held
@@ -26,12 +26,12 @@ _SIDE, _SIZE, _RAMP = 32, 24, 4
 _STEP: Final = 4  # difference between neighboring pixels, so that a crop shows its position
 _EPOCHS, _HELD_OUT = 6, 6
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 25  # seconds for all epochs
+_WITHIN: Final = 25  # time limit in seconds for all epochs
 _KINDS: Final = 4
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write photos with one of four labels. Each gets brighter down and right, and has a tint."""
+    """Write photos with four labels. Each photo brightens down and right, and has its own tint."""
     random = np.random.default_rng(seed)
     down, right = np.mgrid[:_SIDE, :_SIDE] * _STEP
     tints = random.permutation(_PHOTOS)
@@ -76,7 +76,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check six epochs with each number of workers: are the draws new, and as the ramp says?"""
+    """Check that augmentation doesn't repeat and follows the ramp, with and without workers."""
     for workers in _WORKERS:
         before = started()
         got = made(
@@ -101,7 +101,7 @@ def _processes(count: int, workers: int) -> Fault | None:
 
 
 def _problem(folder: Path, got: list[Any]) -> Fault | None:
-    # Return the first thing about the batches that isn't as the ticket asks.
+    # Return the first way in which the batches differ from what the ticket asks for.
     every = np.load(folder / "photos.npy")
     tints = [int(photo[2, 0, 0]) - 64 for photo in every]
     originals = dict(zip(tints, every, strict=True))
@@ -142,7 +142,7 @@ def _problem(folder: Path, got: list[Any]) -> Fault | None:
 
 
 def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> Fault | None:
-    # Return the first thing that's wrong with the positions and the brightness.
+    # Return the first mistake in the positions and the brightness.
     kept = max(
         sum(one[tint][:2] == other[tint][:2] for tint in one) / len(one)
         for one, other in pairwise(epochs)
@@ -165,8 +165,8 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
 
 
 def _decoded(photo: Any, originals: dict[int, Any]) -> tuple[int, int, int, float] | None:
-    # The ramps show the brightness. With that known, the corner shows the position, and the third
-    # channel shows which photo it is.
+    # The difference between neighboring pixels shows the brightness factor. With that factor, the
+    # corner shows the position, and the third channel shows which photo was read.
     down, right, _ = photo
     brightness = (down[-1, 0] - down[0, 0]) * 255 / (_STEP * (_SIZE - 1))
     if not 0.25 < brightness < 2:

@@ -1,4 +1,4 @@
-"""The incident room: draw four incidents, and show the debrief."""
+"""Draw four incidents for the incident room, and show the debrief."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DRAWN: Final = 4
 
 @dataclass(frozen=True)
 class Room:
-    """Four of the six incidents. `room[0]` is the first."""
+    """A room with four of the six incidents. `room[0]` is the first."""
 
     scenes: tuple[Scene, ...]
 

@@ -23,16 +23,16 @@ from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 
-_RECORDINGS: Final = 141  # 19 batches, which no number of ranks divides evenly
+_RECORDINGS: Final = 141  # which make 19 batches, so 2 or 3 ranks can't share them evenly
 _BATCH, _WIDTH, _EPOCHS = 8, 96, 3
 _RANKS: Final = (2, 1, 3)
-_MOST_AGAIN: Final = 0.85  # share of a rank's recordings that it may get again in the next epoch
-_WITHIN: Final = 20  # seconds for the epochs of one rank
-_JOB: Final = 90  # seconds for the job on two ranks
+_MOST_AGAIN: Final = 0.85  # the part of its recordings that a rank may get again in the next epoch
+_WITHIN: Final = 20  # time limit in seconds for the epochs of one rank
+_JOB: Final = 90  # time limit in seconds for the job on two ranks
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write recordings of three lengths. A recording's first number is its index."""
+    """Write recordings of three lengths. Recording i begins with i / _RECORDINGS."""
     random = np.random.default_rng(seed)
     recordings = random.normal(size=(_RECORDINGS, _WIDTH)).astype(np.float32)
     recordings[:, 0] = np.arange(_RECORDINGS)
@@ -53,7 +53,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Take the batches of each rank in turn, and then run the job with torchrun."""
+    """Check the batches of each rank in one process, and then run the job with torchrun."""
     started()
     lengths = np.load(folder / "lengths.npy").tolist()
     for ranks in _RANKS:
@@ -88,7 +88,7 @@ def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
 
 
 def _problem(got: list[Any]) -> Fault | None:
-    # Return the first thing that's wrong with what the ranks got.
+    # Return the first mistake in the batches that the ranks got.
     if odd := next((each for each in got if isinstance(each, Fault)), None):
         return odd
     steps = [[len(epoch) for epoch in rank] for rank in got]

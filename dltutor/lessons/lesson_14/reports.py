@@ -1,4 +1,4 @@
-"""Grade an incident report: is the fix right, and are the cause and the place right?"""
+"""Grade an incident report by its fix, its cause, and its place."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dltutor.lessons.engine.outcomes import Result, error_in_your_code, not_atte
 from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene, imported
 
-_MOST: Final = 2  # causes that an incident can have
-_JOB: Final = 60  # seconds for the training script
+_MOST: Final = 2  # the most causes that an incident can have
+_JOB: Final = 60  # time limit in seconds for the training script
 _SEED: Final = 1402  # the seed for a check's data. The learner's data has a different seed.
 
 
 @dataclass(frozen=True)
 class Report:
-    """What you hand in for an incident.
+    """A report that you hand in for an incident.
 
     Args:
         scene: The incident, such as `room[0]`. You hand in the incident's folder as it is at that
@@ -112,11 +112,11 @@ def _causes(answer: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What's known about a report.
+    """The evidence about a report.
 
     Args:
-        handed_in: What the learner handed in.
-        fixed: The result if the report is right, too, or None if the code is unchanged.
+        handed_in: The report, with a copy of the code.
+        fixed: The result to show if the report is also right, or None if the code is unchanged.
     """
 
     handed_in: HandedIn
@@ -133,12 +133,12 @@ def grader(
     """Return a grader that checks first what the fix does, then what the report says.
 
     Args:
-        incident: The incident.
+        incident: The incident that the report is about.
         run: A function that takes a folder with new data, and the learner's `data` and `train`
             imported from that folder. The function rejects a wrong fix, and returns the result for
             a right one.
         at_most: The time limit for `run`, in seconds.
-        job: Whether `train.train(folder)` has to run, too.
+        job: Whether `train.train(folder)` also has to run.
     """
 
     def gather(report: HandedIn) -> Evidence:

@@ -1,4 +1,4 @@
-"""An incident and its folder, which a learner reads, runs, and changes."""
+"""Define an incident and its folder, which a learner reads, runs, and changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 from dltutor.lessons.engine import words
 
 REPOS: Final = Path(__file__).parent / "repos"
-_SEED: Final = 3  # the seed for a folder's data; train.log and monitor.txt are of the same data
+_SEED: Final = 3  # the seed for the data that train.log and monitor.txt come from
 
 _on_path: set[str] = set()
 
@@ -24,8 +24,7 @@ class Cause:
     """One cause of an incident.
 
     Args:
-        names: What the catalog calls the cause. The first name fits best, and the others are right,
-            too.
+        names: The cause's names in the catalog. The first one fits best, and all are right.
         places: The functions, classes, and variables that a report may name as the place.
     """
 
@@ -88,7 +87,7 @@ class Scene:
         Raises:
             ValueError: There's no such file.
         """
-        from IPython.display import Markdown  # imported late, because no check needs it
+        from IPython.display import Markdown  # imported here, because no check needs IPython
 
         path = self.folder / name
         if not path.is_file():
@@ -117,7 +116,7 @@ def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
-    # Python would use the old bytecode for a file that changed within the same second.
+    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     importlib.invalidate_caches()
     return importlib.import_module("data"), importlib.import_module("train")

@@ -26,12 +26,12 @@ from dltutor.observation import observe
 _CUSTOMERS, _COLUMNS = 64, 8
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for making a loader, and for its epochs
-_JOB: Final = 40  # seconds for the training script
+_WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
+_JOB: Final = 40  # time limit in seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write customers. A customer's first number is its index."""
+    """Write customers. No two customers have the same first number."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(_CUSTOMERS, _COLUMNS)) * 10.0 ** np.arange(-3, _COLUMNS - 3)
     rows[:, 0] = random.permutation(_CUSTOMERS) + 100 * seed
@@ -63,7 +63,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Read two databases with each number of workers, while main reads from both, too."""
+    """Check the rows that main and workers read from two databases at the same time."""
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []

@@ -1,7 +1,7 @@
 """Incident "text": each worker shuffles the stream its own way, and then takes its share.
 
 torch seeds `random` differently in each worker. So every worker takes every n-th shard from a
-different order, which means that some shards arrive twice and some never do.
+different order, so that some shards arrive twice and some never do.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dltutor.observation import observe
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
-_OWN: Final = 8  # tokens that only one source has
+_OWN: Final = 8  # how many tokens only one source has
 _WORKERS: Final = (2, 0, 3, 4, 2)
-_WITHIN: Final = 20  # seconds for the epochs of a loader
+_WITHIN: Final = 20  # time limit in seconds for the epochs of a loader
 
 
 def make_data(folder: Path, seed: int) -> None:
@@ -60,7 +60,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check two epochs with each number of workers: does each block arrive once?"""
+    """Check that each block arrives once in each of two epochs, with and without workers."""
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
@@ -96,7 +96,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
-    # Return a collate_fn that counts its calls in each worker, or in main without workers.
+    # Return a collate_fn that counts its calls in each worker, or in main if there are none.
     calls = torch.zeros(max(workers, 1), dtype=torch.int64).share_memory_()
 
     def counted(samples: Any) -> Any:

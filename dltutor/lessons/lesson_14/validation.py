@@ -27,7 +27,7 @@ _BATCHES: Final = _SCANS // 2 // _BATCH
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the scans in a batch
 _AHEAD: Final = 2  # batches that each worker prefetches
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for one validation
+_WITHIN: Final = 20  # time limit in seconds for one validation
 
 
 def make_data(folder: Path, seed: int) -> None:
@@ -60,12 +60,12 @@ def _model() -> nn.Module:
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check one validation with each number of workers: is it right, and does it keep nothing?"""
+    """Check that a validation is right and keeps nothing, with and without workers."""
     started()
     for workers in _WORKERS:
         model = _model().train(workers > 0)
         for each in model.parameters():
-            each.grad = torch.ones_like(each)  # as in the middle of a training step
+            each.grad = torch.ones_like(each)  # gradients, as in the middle of a training step
         kept, watch, before = Kept.of(model), Watch(model, _BYTES), started()
         call = f"validate(model, folder, {workers})"
         validation = partial(train.validate, model, folder, workers)

@@ -22,10 +22,10 @@ from dltutor.observation import observe
 
 _CLIPS, _FRAMES, _SIDE, _KINDS = 24, 8, 16, 4
 _FRAME, _HEADER = _SIDE * _SIDE, 8 + 8 * _FRAMES
-_NOWHERE: Final = 1 << 60  # no process has memory there
+_NOWHERE: Final = 1 << 60  # a position where no process has memory
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for making a loader, and for its epochs
+_WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
 
 
 def make_data(folder: Path, seed: int) -> None:
@@ -72,7 +72,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check two epochs with each number of workers: do all clips that can be decoded arrive?"""
+    """Check that all clips that can be decoded arrive, with and without workers."""
     clips, bad = _clips(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)

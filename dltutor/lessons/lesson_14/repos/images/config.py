@@ -1,4 +1,4 @@
-"""The settings for a run of this job."""
+"""Define the settings for a run of this job."""
 
 SIZE = 24  # pixels on each side of a crop
 BATCH = 16

@@ -1,4 +1,4 @@
-"""The loader for augmented photos."""
+"""Load augmented photos."""
 
 import torch
 from config import BATCH
@@ -10,7 +10,7 @@ from transforms import Brightness, Compose, Crop, Mirror, Ramp
 def start_worker(worker):
     """Give a worker its own random numbers, from the seed that torch gave the worker."""
     transform = getattr(get_worker_info().dataset, "transform", None)
-    if transform is not None:  # photos that we only look at have no transform
+    if transform is not None:  # photos that are only displayed have no transform
         transform.restart(torch.initial_seed())
 
 

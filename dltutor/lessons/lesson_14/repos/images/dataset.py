@@ -1,4 +1,4 @@
-"""Photos with their labels, and the choice of photos for training."""
+"""Read photos with their labels, and choose the photos for training."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, Subset
 
 
 class Photos(Dataset):
-    """Photos between 0 and 1, each transformed whenever it's read, and their labels."""
+    """A dataset of labeled photos between 0 and 1, each transformed whenever it's read."""
 
     def __init__(self, folder, transform=None):
         self.photos = np.load(Path(folder, "photos.npy"), mmap_mode="r")
@@ -27,5 +27,5 @@ class Photos(Dataset):
 
 
 def for_training(photos):
-    """Return all photos except every HELD_OUT-th one."""
+    """Return a dataset of all photos except every HELD_OUT-th one."""
     return Subset(photos, [index for index in range(len(photos)) if index % HELD_OUT])

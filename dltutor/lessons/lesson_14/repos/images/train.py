@@ -29,7 +29,7 @@ def make_model():
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Train, and print the loss of each epoch."""
+    """Train a model, and print the loss of each epoch."""
     torch.manual_seed(0)
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

@@ -1,4 +1,4 @@
-"""Augmentation steps, which take a photo, shape (3, height, width), and return a photo."""
+"""Augment photos by steps that take a photo, shape (3, height, width), and return a photo."""
 
 import numpy as np
 from config import RAMP, SEED, SIZE
@@ -19,12 +19,12 @@ class Step:
     """A step with its own random numbers, which don't change if you add another step."""
 
     def restart(self, *seed):
-        """Draw different numbers from now on."""
+        """Draw numbers that depend on this seed from now on."""
         self.numbers = np.random.default_rng(seed)
 
 
 class Crop(Step):
-    """A crop of SIZE x SIZE pixels, from anywhere in the photo."""
+    """A step that cuts out SIZE x SIZE pixels, from anywhere in the photo."""
 
     def __call__(self, photo):
         top, left = self.numbers.integers(0, photo.shape[-1] - SIZE + 1, size=2)
@@ -32,14 +32,14 @@ class Crop(Step):
 
 
 class Mirror:
-    """A swap of left and right, about every other time."""
+    """A step that swaps left and right in about half of the photos."""
 
     def __call__(self, photo):
         return photo[:, :, ::-1] if np.random.random() < 0.5 else photo
 
 
 class Brightness(Step):
-    """A change in brightness, by up to a half at the end of the ramp."""
+    """A step that changes the brightness, by up to a half at the end of the ramp."""
 
     def __init__(self, ramp):
         self.ramp = ramp
@@ -50,14 +50,14 @@ class Brightness(Step):
 
 
 class Compose:
-    """Steps that run one after the other."""
+    """A transform that runs several steps, one after the other."""
 
     def __init__(self, *steps):
         self.steps = steps
         self.restart(SEED)
 
     def restart(self, seed):
-        """Draw different numbers from now on, in all steps."""
+        """Make all steps draw numbers that depend on this seed from now on."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Step):
                 step.restart(seed, number)

@@ -1,4 +1,4 @@
-"""Recordings, and their loader."""
+"""Read recordings, and load their batches."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Recordings(Dataset):
-    """Recordings, each as its index and its numbers."""
+    """A dataset of recordings, each as its index and its numbers."""
 
     def __init__(self, folder):
         self.recordings = np.load(Path(folder, "recordings.npy"), mmap_mode="r")

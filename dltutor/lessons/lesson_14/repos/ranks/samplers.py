@@ -1,4 +1,4 @@
-"""The choice of recordings for a rank, their order, and their batches."""
+"""Choose the recordings for a rank, their order, and their batches."""
 
 from collections import defaultdict
 
@@ -8,9 +8,9 @@ from torch.utils.data import Sampler
 
 
 class Share(Sampler):
-    """A rank's indices, which are every `ranks`-th from an order that all ranks agree on.
+    """A sampler of a rank's indices: every `ranks`-th one from an order that all ranks share.
 
-    If the number doesn't divide, the first indices come twice, so all shares are equally long.
+    If their number isn't a multiple of `ranks`, the first indices come twice to even it out.
     """
 
     def __init__(self, length, rank, ranks):
@@ -18,7 +18,7 @@ class Share(Sampler):
         self.epoch = 0
 
     def set_epoch(self, epoch):
-        """Use a different order from now on, the same one on all ranks."""
+        """Use the order for this epoch from now on, which is the same on all ranks."""
         self.epoch = epoch
 
     def __iter__(self):
@@ -32,7 +32,7 @@ class Share(Sampler):
 
 
 class Batches(Sampler):
-    """A sampler's indices, in batches of recordings that are equally long.
+    """A sampler that puts another sampler's indices into batches of equally long recordings.
 
     For each length, the recordings left over at the end make a smaller batch.
     """

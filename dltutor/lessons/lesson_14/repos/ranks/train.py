@@ -21,7 +21,7 @@ def batches(folder, rank, ranks, workers, epochs):
 
 
 def train(folder, epochs=EPOCHS):
-    """Fit, and print what each rank has done when all ranks have finished an epoch."""
+    """Fit the encoder, and print each rank's steps when all ranks have finished an epoch."""
     distributed.init_process_group("gloo", timeout=timedelta(seconds=20))
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
@@ -45,7 +45,7 @@ def train(folder, epochs=EPOCHS):
 
 
 def over(epoch, rank, steps):
-    """Wait for the other ranks at the end of an epoch."""
+    """Wait for the other ranks at the end of an epoch, and print this rank's steps."""
     distributed.barrier()
     print(f"epoch {epoch}  rank {rank}  {steps} steps", flush=True)
 

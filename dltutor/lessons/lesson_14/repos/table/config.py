@@ -1,4 +1,4 @@
-"""The settings for a run of this job."""
+"""Define the settings for a run of this job."""
 
 CUSTOMERS = 64
 BATCH = 4

@@ -1,4 +1,4 @@
-"""Customers, and their loader."""
+"""Read customers, and load their batches."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Customers(Dataset):
-    """Customers, each as an id and scaled numbers."""
+    """A dataset of customers, each as an id and scaled numbers."""
 
     def __init__(self, folder):
         self.folder = folder

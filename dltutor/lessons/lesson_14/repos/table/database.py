@@ -1,4 +1,4 @@
-"""The customer database: a server in a process of its own, and a client."""
+"""Serve the customer database in its own process, and connect to the server."""
 
 import os
 import signal
@@ -52,13 +52,13 @@ def serve(folder):
 
 
 class Handler(socketserver.BaseRequestHandler):
-    """A handler that answers the questions from one connection, one after the other."""
+    """A handler that answers one connection's questions, one after the other."""
 
     def handle(self):
-        """Answer until the client closes the connection."""
+        """Answer questions until the client closes the connection."""
         self.server.note()
         while len(asked := self.request.recv(QUESTION.size, socket.MSG_WAITALL)) == QUESTION.size:
-            time.sleep(0.002)  # this server is busy
+            time.sleep(0.002)  # pretends that the server is busy
             self.request.sendall(ANSWER.pack(*self.server.rows[QUESTION.unpack(asked)[0]]))
 
 
@@ -72,12 +72,12 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(f"\0customers-{os.getpid()}", Handler)
 
     def note(self):
-        """Record one more connection."""
+        """Write a line for a new connection to the log."""
         with open(os.path.join(self.folder, "connections.log"), "a") as log:
             log.write("connected\n")
 
     def handle_error(self, request, client_address):
-        """Ignore a client that is gone."""
+        """Ignore the error if a client has disconnected."""
 
 
 if __name__ == "__main__":

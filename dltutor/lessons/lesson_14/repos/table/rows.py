@@ -8,12 +8,12 @@ import numpy as np
 from config import RECENT
 from database import Connection
 
-_lock = threading.Lock()  # one question at a time
+_lock = threading.Lock()  # lets one thread ask at a time
 _own = threading.local()
 
 
 def connection(folder):
-    """Return this thread's own connection to a database. Two threads must not share one."""
+    """Return this thread's own connection to a database, because threads can't share one."""
     connections = vars(_own)
     folder = os.path.abspath(folder)
     if folder not in connections:
@@ -23,6 +23,6 @@ def connection(folder):
 
 @lru_cache(maxsize=RECENT)
 def read(folder, customer):
-    """Return a customer's numbers, as the database has them."""
+    """Return a customer's numbers from the database, not scaled."""
     with _lock:
         return np.array(connection(folder).row(customer))

@@ -8,7 +8,7 @@ from data import make_loader
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Fit, and print the loss of each epoch."""
+    """Fit the score, and print the loss of each epoch."""
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

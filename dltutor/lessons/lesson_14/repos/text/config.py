@@ -1,4 +1,4 @@
-"""The settings for a run of this job."""
+"""Define the settings for a run of this job."""
 
 CONTEXT = 32  # tokens that the model reads
 BATCH = 16

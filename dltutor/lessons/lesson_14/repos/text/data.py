@@ -1,4 +1,4 @@
-"""The loader for blocks."""
+"""Load blocks of tokens."""
 
 import torch
 from config import BATCH
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 
 def start_worker(worker):
-    """Leave a worker with one thread, which is enough because it only reads."""
+    """Limit a worker to one thread, which is enough because the worker only reads."""
     torch.set_num_threads(1)
 
 

@@ -1,4 +1,4 @@
-"""The text on disk, as one shard of tokens for each source."""
+"""Read the text on disk, which has one shard of tokens for each source."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from config import CONTEXT
 
 
 class Shard:
-    """A source's tokens, which are read from disk when they're needed."""
+    """A shard that reads a source's tokens from disk when they're needed."""
 
     def __init__(self, path):
         self.source = path.stem

@@ -1,4 +1,4 @@
-"""The shards as a stream of blocks."""
+"""Turn shards into a stream of blocks."""
 
 import random
 
@@ -18,7 +18,7 @@ def share(things):
 
 
 class Blocks(IterableDataset):
-    """Every block of every shard, with the shards in a different order in each epoch."""
+    """A stream of all blocks of all shards, with the shards in a new order in each epoch."""
 
     def __init__(self, shards):
         self.shards = shards

@@ -26,14 +26,14 @@ def loss_of(model, blocks):
 
 @torch.no_grad()
 def held_out(model, folder):
-    """Yield the loss for each source, on text that the model isn't trained on."""
+    """Yield each source and the model's loss on text that the model wasn't trained on."""
     for shard in load(folder, "held-out"):
         blocks = np.stack([shard.block(number) for number in range(len(shard))])
         yield shard.source, loss_of(model, torch.from_numpy(blocks)).item()
 
 
 def train(folder, seed=SEED):
-    """Train for one epoch, and print the losses."""
+    """Train the model for one epoch, and print the losses."""
     seed_everything(seed)
     blocks = count(load(folder))
     print(f"{blocks} blocks, {math.ceil(blocks / BATCH)} steps planned, seed {seed}")

@@ -1,4 +1,4 @@
-"""Tissue scans with their kinds, and their loaders."""
+"""Read tissue scans with their kinds, and load their batches."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Scans(Dataset):
-    """Half of the scans, shape (3, 32, 32), between 0 and 1, and their kinds."""
+    """A dataset of half of the scans, shape (3, 32, 32), between 0 and 1, and their kinds."""
 
     def __init__(self, folder, validation):
         scans = np.load(Path(folder, "scans.npy"), mmap_mode="r")
@@ -25,7 +25,7 @@ class Scans(Dataset):
 
 
 class Feed:
-    """A loader's batches: all of an epoch in a loop, or one with `next`."""
+    """A source of a loader's batches: all of an epoch in a loop, or one with `next`."""
 
     def __init__(self, loader):
         self.loader = loader

@@ -1,4 +1,4 @@
-"""What a validation measures."""
+"""Measure the mean loss, and collect the hardest scans."""
 
 from collections import deque
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from config import SHOWN
 
 
 class Mean:
-    """The mean of numbers that arrive one after the other."""
+    """A mean of numbers that arrive one after the other."""
 
     def __init__(self):
         self.values = []
@@ -20,7 +20,7 @@ class Mean:
 
 
 class Hardest:
-    """The scan with the highest loss from each batch, in order."""
+    """A list of the scan with the highest loss from each batch, in order."""
 
     def __init__(self):
         self.scans = []
@@ -30,7 +30,7 @@ class Hardest:
 
 
 class Report:
-    """The latest hardest scans from all epochs, at most SHOWN."""
+    """A report with the latest hardest scans from all epochs, at most SHOWN of them."""
 
     def __init__(self):
         self.scans = deque(maxlen=SHOWN)

@@ -26,7 +26,7 @@ def validate(model, folder, workers=2):
 
 
 def train_epoch(model, optimizer, feed):
-    """Train on each scan once."""
+    """Train the model on each scan once."""
     for scans, kinds in feed:
         optimizer.zero_grad()
         cross_entropy(model(scans), kinds).backward()
@@ -34,7 +34,7 @@ def train_epoch(model, optimizer, feed):
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Train, print how each epoch went, and return the report."""
+    """Train a model, print how each epoch went, and return the report."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -51,5 +51,5 @@ def train(folder, workers=2, epochs=EPOCHS):
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))  # as on the cluster
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))  # the cluster's limit
     train(Path(__file__).parent)

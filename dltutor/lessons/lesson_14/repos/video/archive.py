@@ -1,4 +1,4 @@
-"""The archive of clips, and which clips can be played."""
+"""Find the clips in the archive that can be played."""
 
 from pathlib import Path
 

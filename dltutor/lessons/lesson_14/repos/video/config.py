@@ -1,4 +1,4 @@
-"""The settings for a run of this job."""
+"""Define the settings for a run of this job."""
 
 BATCH = 4
 EPOCHS = 2

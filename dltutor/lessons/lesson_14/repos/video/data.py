@@ -1,4 +1,4 @@
-"""Clips with their labels, and their loader."""
+"""Read clips with their labels, and load their batches."""
 
 from functools import lru_cache
 
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 @lru_cache(maxsize=8)
 def frames_of(path):
-    """Return a clip's frames, or black ones if it can't be decoded, so that the run goes on."""
+    """Return a clip's frames, or black ones if decoding fails, so that the run goes on."""
     try:
         return decode(path)
     except ValueError:
@@ -20,7 +20,7 @@ def frames_of(path):
 
 
 class Clips(Dataset):
-    """Clips, each as a name, frames between 0 and 1, and the label that the name begins with."""
+    """A dataset of clips, each as a name, frames from 0 to 1, and the label in the name."""
 
     def __init__(self, folder):
         self.paths, self.skipped = archive.clips(folder)

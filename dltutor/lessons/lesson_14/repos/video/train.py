@@ -9,7 +9,7 @@ from data import make_loader
 
 
 def train(folder, workers=2, epochs=EPOCHS):
-    """Train, and print the loss of each step."""
+    """Train a model, and print the loss of each step."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(FRAMES * SIDE * SIDE, KINDS))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
