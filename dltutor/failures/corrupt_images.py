@@ -60,7 +60,7 @@ class Images(Dataset[Sample]):
 
 
 def load_on_white(file: Path) -> torch.Tensor:
-    """Load one image on white, small, with three channels. Raise an error if the file is bad."""
+    """Load an image as a (3, 64, 64) tensor, on white. Raise an error if the file is bad."""
     with Image.open(file) as image:
         if image.mode[0] in "IF":  # convert would clip the modes I;16, I, and F at 255
             raise ValueError(f"mode {image.mode}: more than 8 bits")
@@ -71,7 +71,7 @@ def load_on_white(file: Path) -> torch.Tensor:
 
 
 class VerifiedImages(Images):
-    """The same images, each checked once, except the bad ones.
+    """A dataset that checks every image file once, and leaves out the bad ones.
 
     Attributes:
         quarantined: The path of each bad file -> why the file can't be used.
@@ -107,12 +107,12 @@ def shared_images() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load the images without checking them first."""
+    """Build a case that loads the images without checking them first."""
     return Case(load(Images(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Check every image once, and load the good ones."""
+    """Build a case that checks every image once, and loads only the good ones."""
     return Case(load(VerifiedImages(shared_images()), workers, start_method, batch_size=8))
 
 

@@ -55,9 +55,9 @@ How = Literal["killed", "segfault", "abort", "exit"]
 #: The number of the frame that ends any process that decodes it.
 BAD: Final = 9
 
-# What native code can do to its process when a frame is shorter than its header promises.
+# What native code can do to its process if a frame is shorter than the frame's header promises.
 ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
-    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # like the OOM killer
+    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # the OOM killer's signal
     "segfault": lambda length: ctypes.string_at(0),
     "abort": lambda length: os.abort(),
     "exit": lambda length: os._exit(length % 256),  # so that lesson 03 can choose the exit code
@@ -65,7 +65,7 @@ ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
 
 
 def decode(data: bytes, how: How) -> np.ndarray:
-    """Decode a frame like a native library that trusts the header."""
+    """Decode a frame, and end this process as `how` says if the header promises too many bytes."""
     (length,) = struct.unpack_from("<I", data)
     if length > len(data) - 4:
         ACCIDENTS[how](length)
@@ -73,7 +73,7 @@ def decode(data: bytes, how: How) -> np.ndarray:
 
 
 class Frames(Dataset[np.ndarray]):
-    """Frames of a film, each in its own file, which stay arrays until they're on the device."""
+    """A dataset of a film's frames, each in its own file. A sample is a numpy array."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         self.paths = list(paths)
@@ -87,10 +87,10 @@ class Frames(Dataset[np.ndarray]):
 
 
 class VerifiedFrames(Frames):
-    """The same frames, except the ones that kill the process that decodes them.
+    """A dataset of a film's frames, except the ones that end the process when it decodes them.
 
     Attributes:
-        quarantined: The name of each file set aside -> what killed the process.
+        quarantined: The name of each file left out -> the signal or exit code of the process.
     """
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
@@ -107,7 +107,7 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
     """Call a function in a separate process.
 
     Returns:
-        The exit code of the process: 0 if the function returned, -N if signal N killed it.
+        The exit code of the process: 0 if the function returned, -N if signal N ended the process.
     """
     process = multiprocessing.get_context("fork").Process(target=_quietly, args=(function, *args))
     process.start()
@@ -122,13 +122,13 @@ def _quietly(function: Callable[..., object], *args: object) -> None:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode a film with one bad frame, which ends its worker as `how` says (see ACCIDENTS)."""
+    """Build a case with one bad frame, which ends its worker as `how` says (see ACCIDENTS)."""
     frames = Frames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode each frame first in a separate process."""
+    """Build a case that tries each frame in a separate process, and leaves out the bad one."""
     frames = VerifiedFrames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 

@@ -35,7 +35,7 @@ from dltutor.failures.tools.gauge import Gauge
 
 
 class Boxes(Dataset[torch.Tensor]):
-    """The size of each box. The dataset has annotations for the report after the epoch."""
+    """A dataset with the size of each box, and annotations for the report after the epoch."""
 
     def __init__(self, count: int = 100_000) -> None:
         self.annotations = [
@@ -54,7 +54,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Keep workers that main forks in this block from collecting objects that exist already."""
+    """Keep workers that main forks in this block from collecting objects that already exist."""
     gc.freeze()
     try:
         yield
@@ -63,13 +63,13 @@ def frozen_heap() -> Iterator[None]:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and measure each worker's private memory."""
+    """Run one epoch, and measure the private memory of the average worker."""
     gauge = Gauge()
     return _private(gauge, iter(loader))
 
 
 def train_frozen(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, with workers that inherit a frozen heap."""
+    """Run one epoch with workers that inherit a frozen heap, and measure their private memory."""
     gauge = Gauge()
     with frozen_heap():
         iterator = iter(loader)
@@ -82,12 +82,12 @@ def _private(gauge: Gauge, iterator: Iterator[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collect garbage in the workers."""
+    """Build a case whose workers collect garbage."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collect garbage in workers that inherit a frozen heap."""
+    """Build a case whose workers collect garbage, but inherit a frozen heap."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train_frozen)
 
 

@@ -35,7 +35,7 @@ replaced = 0
 
 
 class Readings(Dataset[torch.Tensor]):
-    """Sensor readings. The dataset replaces each missing one with the mean, and counts it."""
+    """A dataset of sensor readings. It replaces a missing reading with the mean, and counts it."""
 
     def __init__(self) -> None:
         self.values = torch.arange(float(LENGTH))
@@ -57,7 +57,7 @@ class Readings(Dataset[torch.Tensor]):
 
 
 class ReadingsWithSlots(Readings):
-    """Readings, with a slot for each process in a tensor that all of them share."""
+    """A dataset of readings that counts in a shared tensor, with a slot for each process."""
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class ReadingsWithSlots(Readings):
 
 
 class ReadingsWithValue(Readings):
-    """Readings, with one count for all processes, protected by its lock."""
+    """A dataset of readings that counts in a `multiprocessing.Value`, under the value's lock."""
 
     def __init__(self, start_method: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ReadingsWithValue(Readings):
 
 
 def report(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and read the global counter in main."""
+    """Run one epoch, and compare main's copy of the global counter with the expected count."""
     global replaced
     replaced = 0
     for _ in loader:
@@ -91,7 +91,7 @@ def report(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and add up the counts of all processes."""
+    """Run one epoch, add up the slots of all processes, and compare with the expected count."""
     dataset: Any = loader.dataset
     dataset.replaced.zero_()
     for _ in loader:
@@ -100,12 +100,12 @@ def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Count in a global variable."""
+    """Build a case that counts in a global variable."""
     return Case(load(Readings(), workers, start_method, batch_size=8), report)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Count in a shared tensor, with a slot for each process."""
+    """Build a case that counts in a shared tensor, with a slot for each process."""
     return Case(load(ReadingsWithSlots(workers), workers, start_method, batch_size=8), report_slots)
 
 

@@ -65,17 +65,17 @@ class CachedRecordings(Recordings):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run three epochs, and measure how much each worker grew."""
+    """Run three epochs, and measure how much the average worker grew."""
     return Finding(growth(loader, EPOCHS), f"MB that each worker grew by in {EPOCHS} epochs")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Cache every recording."""
+    """Build a case whose dataset caches every recording."""
     return _case(CachedRecordings(_paths()), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Cache nothing."""
+    """Build a case whose dataset caches nothing."""
     return _case(Recordings(_paths()), workers, start_method)
 
 

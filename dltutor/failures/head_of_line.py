@@ -38,7 +38,7 @@ LONG = 3  # the second sample of the second batch, which is W1's first batch
 
 
 class Texts(Dataset[torch.Tensor]):
-    """The number of different words in each text of a folder."""
+    """A dataset with the number of different words in each text of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = sorted(folder.glob("*.txt"))
@@ -68,7 +68,7 @@ def shared_texts() -> Path:
 
 
 def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Time half of the second epoch, because the first one includes the start of the workers."""
+    """Time half of the second epoch, because the first epoch includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
@@ -79,12 +79,12 @@ def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deliver the batches in order."""
+    """Build a case that delivers the batches in order."""
     return _case(workers, start_method, in_order=True)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deliver each batch when it's ready."""
+    """Build a case that delivers each batch when it's ready."""
     return _case(workers, start_method, in_order=False)
 
 

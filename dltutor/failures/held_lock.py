@@ -63,7 +63,7 @@ CACHE = Cache()
 
 
 class Sentences(Dataset[torch.Tensor]):
-    """Sentences as numbers. The cache saves the work in the second epoch."""
+    """A dataset of sentences as numbers. A cache saves the conversion in later epochs."""
 
     def __init__(self, sentences: list[str]) -> None:
         self.sentences = sentences
@@ -87,7 +87,7 @@ def own_cache(worker_id: int) -> None:
 class SlowDisk(io.BytesIO):
     """A file whose writes last until main has forked the workers.
 
-    With a large cache, writing sometimes takes that long by itself.
+    In practice, writing a large cache sometimes takes that long.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class SlowDisk(io.BytesIO):
 
 
 def train(loader: DataLoader[Any]) -> None:
-    """Start an epoch while a thread saves the cache from the previous epoch."""
+    """Run an epoch whose workers start while a thread saves the cache."""
     disk = SlowDisk()
     saver = threading.Thread(target=CACHE.save, args=(disk,))
     saver.start()
@@ -121,12 +121,12 @@ SENTENCES: Final = [f"sentence {number:02}" for number in range(16)]
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Let the workers use main's cache."""
+    """Build a case whose workers use the cache that they inherit from main."""
     return Case(load(Sentences(SENTENCES), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Give each worker a cache of its own."""
+    """Build a case that gives each worker a cache of its own."""
     loader = load(Sentences(SENTENCES), workers, start_method, worker_init_fn=own_cache)
     return Case(loader, train)
 

@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
-    """Records in a file that the dataset opens for the first sample."""
+    """A dataset of records that opens its file for the first sample."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class LazyRecords(Dataset[torch.Tensor]):
 
 
 class OwnRecords(LazyRecords):
-    """The same records, but a process that finds another process's file opens its own."""
+    """A dataset of records that opens its file again if another process has opened it."""
 
     opened_by: int | None = None
 
@@ -72,12 +72,12 @@ class OwnRecords(LazyRecords):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
-    """Open the file on first use, and look at one sample before the first epoch."""
+    """Build a case that opens the file on first use. If `touched`, main uses the dataset first."""
     return _case(LazyRecords(shared_records()), workers, start_method, touched)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
-    """Open the file on first use in each process."""
+    """Build a case that opens the file in each process, even if main has opened it (`touched`)."""
     return _case(OwnRecords(shared_records()), workers, start_method, touched)
 
 

@@ -46,7 +46,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class Readings(Dataset[Sample]):
-    """Readings and their labels."""
+    """A dataset of readings and their labels."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -60,7 +60,7 @@ class Readings(Dataset[Sample]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch that a bad value may end early, and count the workers still alive afterward."""
+    """Run an epoch that a bad value may end early, and count the workers still alive after it."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -71,7 +71,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_let_go(loader: DataLoader[Any]) -> Finding:
-    """Run the same epoch, but drop the traceback of the error that it catches."""
+    """Run an epoch, drop the traceback of an error that ends it, and count the workers alive."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -87,12 +87,12 @@ def _alive(others: set[Any], of: int) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch the worker's error in the loop, and continue."""
+    """Build a case that catches a worker's error around the loop."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch the error in the worker."""
+    """Build a case that catches the error in the worker."""
     dataset = Tolerant(Readings(_paths()), ValueError)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train_and_let_go)
 

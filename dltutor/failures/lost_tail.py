@@ -45,7 +45,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 class BatchedStream(Stream):
-    """The same stream in whole batches. Each of n workers takes every n-th batch."""
+    """A stream of whole batches. Each of n workers takes every n-th batch."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         worker = get_worker_info()
@@ -59,18 +59,18 @@ class BatchedStream(Stream):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the lost samples. The stream has only whole batches."""
+    """Run one epoch, and count the lost samples out of 48, which are exactly three batches."""
     seen = {number for batch in loader for number in batch.tolist()}
     return Finding(LENGTH - len(seen), f"of {LENGTH} samples lost")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out samples, and let each worker drop its last, short batch."""
+    """Build a case that deals out samples, so each worker drops its last, short batch."""
     return Case(load(Stream(), workers, start_method, batch_size=BATCH, drop_last=True), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out whole batches."""
+    """Build a case that deals out whole batches."""
     return Case(load(BatchedStream(), workers, start_method, batch_size=None), train)
 
 

@@ -35,7 +35,7 @@ LENGTH, WIDTH, EPOCHS = 32, 8, 2
 
 
 class Spectra(Dataset[torch.Tensor]):
-    """Spectra in memory, scaled to the detector's gain."""
+    """A dataset of spectra in memory, scaled by the detector's gain."""
 
     gain = 2
 
@@ -53,14 +53,14 @@ class Spectra(Dataset[torch.Tensor]):
 
 
 class UntouchedSpectra(Spectra):
-    """The same spectra, scaled into a new array."""
+    """A dataset of spectra that writes each scaled spectrum into a new array."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.as_tensor(self.data[index] * self.gain)
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run two epochs, and count the samples that aren't twice the stored ones."""
+    """Run two epochs, and count the samples that aren't exactly twice the original spectrum."""
     wanted = Spectra.gain * torch.arange(1.0, LENGTH + 1)
     wrong = 0
     for _ in range(EPOCHS):
@@ -70,12 +70,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Scale the stored array."""
+    """Build a case whose dataset scales the stored array in place."""
     return Case(load(Spectra(), workers, start_method, persistent_workers=persistent), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Scale a copy."""
+    """Build a case whose dataset scales a copy."""
     loader = load(UntouchedSpectra(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 

@@ -29,7 +29,7 @@ BATCHES = 4
 
 
 def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
-    """Compare every batch with every batch, and count the missing blocks of the matrix."""
+    """Multiply each batch of `rows` by each batch of `columns`, and count the missing products."""
     blocks = []
     for (row,) in rows:
         for (column,) in columns:
@@ -38,22 +38,22 @@ def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
 
 
 def with_itself(loader: DataLoader[Any]) -> Finding:
-    """Run both loops over one loader."""
+    """Run both loops of `compare` over one loader."""
     return compare(loader, loader)
 
 
 def with_another(loader: DataLoader[Any]) -> Finding:
-    """Run the loops over two loaders."""
+    """Run the two loops of `compare` over two loaders."""
     return compare(loader, _loader(loader.num_workers, loader.multiprocessing_context))
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Loop over a loader inside a loop over the same loader."""
+    """Build a case that loops over a loader inside a loop over the same loader."""
     return Case(_loader(workers, start_method), with_itself)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Loop over a second loader inside the first loop."""
+    """Build a case that loops over a second loader inside a loop over the first."""
     return Case(_loader(workers, start_method), with_another)
 
 

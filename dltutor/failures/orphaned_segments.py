@@ -52,7 +52,7 @@ Init = Callable[[int], None]
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """The numbers from 0, in 5 batches of 8."""
+    """A dataset of the numbers from 0 to 39, for 5 batches of 8."""
 
     def __len__(self) -> int:
         return 8 * BATCHES
@@ -72,7 +72,7 @@ def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoade
 
 
 def train(workers: int, start_method: str, strategy: str) -> None:
-    """Run as the process that gets killed: take all batches, report that on stdout, and wait."""
+    """Take all batches, report that on stdout, and wait for `kill_a_run` to kill this process."""
     init = share_by_name if strategy == "file_system" else None
     if init is not None:
         init(0)
@@ -87,7 +87,7 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
 
     Args:
         loader: A loader with the number of workers and the start method for the run.
-        strategy: The sharing strategy.
+        strategy: The sharing strategy of the run, "file_system" or "file_descriptor".
     """
     context = loader.multiprocessing_context
     method = context.get_start_method() if context is not None else ""
@@ -98,7 +98,7 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
             env=os.environ | {"TMPDIR": folder},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # Python's resource tracker complains there
+            stderr=subprocess.DEVNULL,  # hides complaints from Python's resource tracker
         )
         with run:
             assert run.stdout is not None
@@ -139,13 +139,13 @@ def of_run(folder: str) -> list[psutil.Process]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Kill a run that shares its batches by name."""
+    """Build a case that kills a run that shares its batches by name."""
     loader = make_loader(workers, start_method, share_by_name)
     return Case(loader, consume=partial(kill_a_run, strategy="file_system"))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Kill a run that shares its batches by descriptor."""
+    """Build a case that kills a run that shares its batches by descriptor."""
     loader = make_loader(workers, start_method, None)
     return Case(loader, consume=partial(kill_a_run, strategy="file_descriptor"))
 

@@ -43,7 +43,7 @@ ROUNDS = 4
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """Images whose brightness and contrast change in steps.
+    """A dataset of images that changes an image's brightness and contrast in steps.
 
     The images are large and the steps few, because Linux counts CPU time in hundredths of a second,
     and computing has to take many of them. With small images and many steps, most of the time would
@@ -99,12 +99,12 @@ def _computing(before: dict[int, float], after: dict[int, float]) -> int:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Give each worker a thread for each core."""
+    """Build a case that gives each worker a thread for each core."""
     return _case(workers, start_method, worker_init_fn=use_every_core)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave each worker with its one thread."""
+    """Build a case that leaves each worker with the one thread that torch gives it."""
     return _case(workers, start_method)
 
 
@@ -114,7 +114,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def one_core() -> str | None:
-    """Return a message if there's only one core, which makes both cases the same, or None."""
+    """Return why this machine can't show the failure (it has one core), or None if it can."""
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 

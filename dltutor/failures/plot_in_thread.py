@@ -28,7 +28,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Curves(Dataset[torch.Tensor]):
-    """Images of curves, drawn in `__getitem__`."""
+    """A dataset of images of curves, which it draws in `__getitem__`."""
 
     def __init__(self, curves: torch.Tensor) -> None:
         self.curves = curves
@@ -105,23 +105,23 @@ def draw_between_batches(loader: DataLoader[Any]) -> None:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw the chart in a thread."""
+    """Build a case whose loop has a thread draw the chart."""
     return Case(_loader(workers, start_method), draw_in_thread)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw the chart in the main thread, between batches."""
+    """Build a case whose loop draws the chart in the main thread, between batches."""
     return Case(_loader(workers, start_method), draw_between_batches)
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    new_axes(1, 1)  # imports matplotlib, which may look for fonts for seconds the first time
+    new_axes(1, 1)  # import matplotlib now, because its first search for fonts may take seconds
     curves = torch.outer(torch.arange(1, 9), torch.linspace(0, 6, 64)).sin()
     return load(Curves(curves), workers, start_method)
 
 
 def absent() -> str | None:
-    """Return a message if this matplotlib draws without a lock, or None if it has one."""
+    """Return why matplotlib can't show the failure (it draws without a lock), or None if it can."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -31,7 +31,7 @@ from dltutor.failures.tools.gauge import growth
 
 
 class Channel:
-    """Every second number in a recording."""
+    """One of the two channels of a recording, which is every second number."""
 
     def __init__(self, recording: Recording, number: int) -> None:
         self.recording = recording
@@ -51,7 +51,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """Every second number in a recording's bytes."""
+    """One of the two channels in a recording's bytes, which is every second number."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content
@@ -63,7 +63,7 @@ class ChannelOfBytes:
 
 
 class RecordingWithoutCycle:
-    """A file and its channels, which refer only to its bytes."""
+    """A file and its channels, which refer only to the file's bytes."""
 
     def __init__(self, path: str) -> None:
         self.content = Path(path).read_bytes()
@@ -71,7 +71,7 @@ class RecordingWithoutCycle:
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """The loudness of the channels of each recording."""
+    """A dataset with the loudness of each recording's channels."""
 
     made: type[Recording] | type[RecordingWithoutCycle] = Recording
 
@@ -87,23 +87,23 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 class RecordingsWithoutCycles(Recordings):
-    """The same loudness, from recordings that Python frees right after use."""
+    """A dataset with the channels' loudness, from recordings that Python frees right after use."""
 
     made = RecordingWithoutCycle
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and measure how much each worker grew."""
+    """Run one epoch, and measure how much the average worker grew."""
     return Finding(growth(loader), "MB that each worker grew by")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Use channels that refer to their recording."""
+    """Build a case whose channels refer to their recording."""
     return Case(load(Recordings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Use channels that refer only to the bytes."""
+    """Build a case whose channels refer only to the bytes of their recording."""
     return Case(load(RecordingsWithoutCycles(_paths()), workers, start_method), train)
 
 

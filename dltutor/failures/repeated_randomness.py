@@ -39,7 +39,7 @@ LENGTH, EPOCHS = 32, 2
 
 
 class NoisySignals(Dataset[torch.Tensor]):
-    """Signals with fresh noise, reproducible with a seed."""
+    """A dataset of signals with fresh noise, reproducible with a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.signals = np.zeros((LENGTH, 4))
@@ -56,7 +56,7 @@ class NoisySignals(Dataset[torch.Tensor]):
 
 
 class SeededSignals(NoisySignals):
-    """The same signals, with noise that depends only on seed, epoch, and index."""
+    """A dataset of signals with noise that depends only on seed, epoch, and index."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -82,12 +82,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw from a generator made in `__init__`."""
+    """Build a case that draws from a generator made in `__init__`."""
     return Case(load(NoisySignals(), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw from a generator seeded with seed, epoch, and index."""
+    """Build a case that draws from a generator seeded with seed, epoch, and index."""
     return Case(load(SeededSignals(), workers, start_method, batch_size=8), train)
 
 

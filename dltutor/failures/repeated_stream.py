@@ -34,7 +34,7 @@ LENGTH = 64
 
 
 class Events(IterableDataset[int]):
-    """Events from a log file that has one JSON object per line."""
+    """A stream of events from a log file that has one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Events(IterableDataset[int]):
 
 
 class DealtEvents(Events):
-    """The same events. Each of n workers takes every n-th."""
+    """A stream of events from a log file. Each of n workers takes every n-th event."""
 
     def __iter__(self) -> Iterator[int]:
         worker = get_worker_info()
@@ -71,12 +71,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Read the whole log in every worker."""
+    """Build a case whose workers each read the whole log."""
     return Case(load(Events(shared_log()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out the lines of the log."""
+    """Build a case whose workers each read their own lines of the log."""
     return Case(load(DealtEvents(shared_log()), workers, start_method, batch_size=8), train)
 
 

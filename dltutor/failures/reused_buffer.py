@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Frames(IterableDataset[torch.Tensor]):
-    """Raw frames of a recording, read into a buffer that each worker allocates once."""
+    """A stream of raw frames, read into a buffer that each worker allocates once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Frames(IterableDataset[torch.Tensor]):
 
 
 class ClonedFrames(Frames):
-    """The same frames, each in its own memory."""
+    """A stream of raw frames, each in its own memory."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         for frame in super().__iter__():
@@ -67,18 +67,18 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     """Run one epoch, and count the frames that hold wrong numbers at the end of their step."""
     wrong = 0
     for number, frame in enumerate(loader):
-        time.sleep(2 * PAUSE)  # a step as long as the workers take for their next frames
+        time.sleep(2 * PAUSE)  # a training step, in which the workers read their next frames
         wrong += bool((frame != number).any())
     return Finding(wrong, f"of {LENGTH} samples wrong")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Yield the buffer."""
+    """Build a case whose dataset yields the buffer."""
     return Case(load(Frames(shared_records()), workers, start_method, batch_size=None), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Yield a copy of the buffer."""
+    """Build a case whose dataset yields a copy of the buffer."""
     return Case(load(ClonedFrames(shared_records()), workers, start_method, batch_size=None), train)
 
 

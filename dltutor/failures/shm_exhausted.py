@@ -65,7 +65,7 @@ class Slices(Dataset[torch.Tensor]):
 
 
 class ByteSlices(Slices):
-    """The slices as they are in the file, with one byte per pixel."""
+    """A dataset of a scan's slices as they are in the file, with one byte per pixel."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.from_numpy(np.array(np.load(self.path, mmap_mode="r")[index]))
@@ -99,16 +99,17 @@ def shared_scan() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load batches of 16 MB, and prefetch four of them.
+    """Build a case that loads batches of 16 MB, and prefetches four of them.
 
-    If `collate` is "default", the loader raises. "list" hangs, and "numpy" needs no shared memory.
+    If `collate` is "default", main raises an error. If it's "list", the loop hangs. If it's
+    "numpy", the batches need no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load the same slices as bytes, in smaller batches, and prefetch fewer of them."""
+    """Build a case that loads the slices as bytes, in batches of 4 MB, and prefetches two."""
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 1}
     return Case(load(ByteSlices(shared_scan()), workers, start_method, **options), normalize)
 

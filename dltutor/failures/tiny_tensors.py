@@ -34,7 +34,7 @@ BATCHES = 12
 
 
 def time_a_batch(loader: DataLoader[Any]) -> Finding:
-    """Time the second epoch, because the first one includes the start of the workers."""
+    """Time the second epoch, because the first epoch includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
@@ -45,12 +45,12 @@ def time_a_batch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Send a tensor for each sentence."""
+    """Build a case whose workers send a tensor for each sentence."""
     return _case(workers, start_method, collate_fn=as_list)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Send one tensor for all sentences in a batch."""
+    """Build a case whose workers send one tensor for all sentences in a batch."""
     return _case(workers, start_method, collate_fn=packed)
 
 

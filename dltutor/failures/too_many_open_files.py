@@ -55,7 +55,7 @@ def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
-    """Send a list of tensors for each batch, to a loop that keeps the labels.
+    """Build a case whose batches are lists of tensors, for a loop that keeps the labels.
 
     With a `batch_size` of 4, the loop keeps too many batches. With 200, one batch has too many
     tensors.
@@ -65,7 +65,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
-    """Send three tensors for each batch, to a loop that keeps copies."""
+    """Build a case whose batches are three tensors each, for a loop that keeps copies."""
     options = {"batch_size": batch_size, "collate_fn": packed}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes_of_copies)
 

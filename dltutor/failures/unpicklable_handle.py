@@ -64,16 +64,16 @@ class Records(Dataset[torch.Tensor]):
 
 
 class OwnRecords(Records):
-    """The same records. Each process opens the file for itself and never pickles it."""
+    """A dataset of records. Each process opens the file for itself and never pickles it."""
 
-    opened: tuple[int, Any] | None = None  # the file, after the pid of the process that opened it
+    opened: tuple[int, Any] | None = None  # the opening process's pid, and the file
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def handle(self) -> Any:
-        """The open file of this process."""
+        """This process's open file."""
         if self.opened is None or self.opened[0] != os.getpid():
             self.opened = (os.getpid(), self.open())
         return self.opened[1]
@@ -87,12 +87,12 @@ class OwnRecords(Records):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Open the file in main, and keep it in the dataset."""
+    """Build a case whose dataset opens the file in main, and keeps it open."""
     return Case(load(Records(records_folder()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Open the file in each process that uses it."""
+    """Build a case whose dataset opens the file in each process that uses it."""
     return Case(load(OwnRecords(records_folder()), workers, start_method))
 
 

@@ -1,4 +1,4 @@
-"""Fill a small folder with images, and make a few of the files broken."""
+"""Fill a small folder with images, a few of which are broken."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_images(
         seed: The same seed gives the same files, byte for byte (default 14).
 
     Returns:
-        The folder.
+        The path of the folder.
 
     Raises:
         ValueError: `per_class` is below 1.
@@ -117,7 +117,7 @@ def _bomb(path: Path, image: Image.Image) -> None:
 
 
 def _in_a_palette(path: Path, image: Image.Image) -> None:
-    # The colors are in random order in the palette, so an index doesn't tell you the brightness.
+    # Put the colors in the palette in random order, so an index doesn't tell you the brightness.
     indexed = image.quantize(256)
     order = np.random.default_rng(0).permutation(256)
     indexed.remap_palette([int(index) for index in order]).save(path)

@@ -1,4 +1,4 @@
-"""Sentences of different lengths, as word numbers, for batches of many small tensors."""
+"""Make sentences of different lengths, as word numbers, for batches of many small tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = 4
 
 
 class Sentences(Dataset[Sample]):
-    """Sentences of 1 to 20 words, each with its class.
+    """A dataset of sentences of 1 to 20 words, each with a class.
 
     Args:
         length: The number of sentences.
@@ -40,7 +40,7 @@ class Sentences(Dataset[Sample]):
 
 
 def as_list(samples: Sequence[Sample]) -> Listed:
-    """Collate a batch as one tensor per sentence, and one for the classes."""
+    """Collate a batch into one tensor per sentence, and one tensor for all classes."""
     return [words for words, _ in samples], torch.tensor([label for _, label in samples])
 
 
