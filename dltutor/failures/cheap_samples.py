@@ -4,10 +4,9 @@ Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any d
 cost next to nothing. Each epoch begins with a pause.
 
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
-tensor, so starting the workers, sending them indices, and sending batches back is all the work
-there is, besides collating row by row. Without workers, nothing has to be sent. And a dataset that
-takes a list of indices makes a whole batch with one indexing operation, instead of collating its
-rows one by one.
+tensor, so most of the work is starting the workers, sending them indices, and sending batches back.
+Without workers, nothing has to be sent. And a dataset that takes a list of indices makes a whole
+batch with one indexing operation, instead of collating its rows one by one.
 
 Fix: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
 `sampler` with `batch_size=None`, so the dataset gets a list of indices, or give it a `__getitems__`

@@ -10,8 +10,8 @@ NOTE [ What The Signal Says ]
 `Killed` is SIGKILL, which no program can catch: it comes from the OOM killer, a container's memory
 limit, a batch system, or a person. `Segmentation fault` and `Aborted` come from native code: a
 decoder that met a bad file, or a library that doesn't survive a fork. A positive exit code means
-that something called `exit`, either a native library or `sys.exit` (see `misleading_exit`), or that
-an exception reached the top of the process, with its traceback on stderr. `Bus error` means that
+that a native library called `exit`, that your code called `sys.exit` (see `misleading_exit`), or
+that an exception reached the top of the process, with a traceback on stderr. `Bus error` means that
 memory behind a mapped file wasn't there, because `/dev/shm` was full or a file was cut short.
 
 Linux tells the main process with SIGCHLD that a worker died, and torch's handler raises wherever

@@ -1,4 +1,4 @@
-"""The dataset has a torch.Generator, and the worker dies unpickling it.
+"""The dataset has a torch.Generator, and the worker dies when it unpickles the generator.
 
 Symptom: `RuntimeError: unable to resize file <filename not specified> to the right size: Invalid
 argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4711) exited

@@ -1,4 +1,4 @@
-"""A dataset keeps what it has read, and every worker ends up holding all of it.
+"""A dataset caches every sample, and every worker ends up holding all of the samples.
 
 Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in every worker, until
 each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster

@@ -1,14 +1,14 @@
-"""A thread of main holds a lock when main forks the workers, and no worker can ever take that lock.
+"""A thread in main holds a lock when main forks the workers, and no worker can ever take that lock.
 
-Symptom: the epoch doesn't start, without an error, and no core is busy. A stack dump of a worker
-(`py-spy dump`, `faulthandler`) shows your own line innermost, which takes a lock. No dump shows
-`acquire`, because a lock is written in C and has no frame. The first epoch may pass and a later one
-may hang, because the hang depends on what a thread does at the moment of the fork.
+Symptom: the epoch doesn't start, without an error, and no core is busy. In a stack dump of a worker
+(`py-spy dump`, `faulthandler`), the innermost line is a line of yours that takes a lock. No dump
+shows `acquire`, because a lock is written in C and has no frame. The first epoch may pass and a
+later one may hang, because the hang depends on what a thread does at the moment of the fork.
 
 NOTE [ A Lock Without An Owner ]
 
 fork copies all of main's memory, but only the thread that called fork. A lock is memory, so if
-another thread holds the lock at that moment, the copy is held, too. The thread that would release
+another thread holds the lock at that moment, the copy is also held. The thread that would release
 the copy doesn't exist in the worker, so no thread can. In main, that thread releases the lock a
 little later, as always, so main never shows what's wrong.
 

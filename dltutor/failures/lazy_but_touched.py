@@ -3,9 +3,9 @@
 Symptom: wrong samples, silently, although the file is opened in __getitem__.
 
 Mechanism: "open it on first use" means that every worker opens its own file, as long as the first
-use is in a worker. `dataset[0]` in the main process opens the file there, whether your code does
-that to print a shape, draw a sample, or measure a mean, or the dataset's own `__init__` does. The
-workers find `self.file` set, don't open their own, and read at one shared position (see
+use is in a worker. `dataset[0]` in the main process opens the file there. Your code may do that to
+print a shape, draw a sample, or measure a mean, and the dataset's own `__init__` may do it as well.
+The workers find `self.file` set, don't open their own, and read at one shared position (see
 `shared_file_offset`). Remove the line that prints the shape, and the samples are right. Under
 `spawn` and `forkserver`, the same line ends the loader at the start: `TypeError: cannot pickle
 '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.

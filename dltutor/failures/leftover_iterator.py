@@ -13,11 +13,11 @@ iterator. No reference count falls to zero, so the iterator and its workers live
 garbage collector happens to run. The collector then closes the queues before the iterator can use
 them to tell the workers to exit, so main waits 5 s for each worker and terminates it.
 
-If the program forks before that (for the next loader's workers, for example), the child inherits
-the iterator. When the child's collector frees it, the iterator checks workers that aren't the
-child's own: `can only test a child process`. This is noise, printed from `__del__`, and it does no
-harm to the data. Any unfinished iterator that is garbage at a fork causes it. tqdm often gets the
-blame, because it's one of the things that hold an iterator.
+If the program forks before the collector runs (for the next loader's workers, for example), the
+child inherits the iterator. When the child's collector frees it, the iterator checks workers that
+aren't the child's own: `can only test a child process`. This is noise, printed from `__del__`, and
+it does no harm to the data. Any unfinished iterator that is garbage at a fork causes it. tqdm often
+gets the blame, because it's one of the things that hold an iterator.
 
 Fix: in the worker, catch what may go wrong with a sample (as the fixed case does), so that the
 loop ends by itself. If you have to catch a worker's error in the loop, log it and drop its

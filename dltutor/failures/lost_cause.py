@@ -4,7 +4,7 @@ Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, ab
 worker died, below a bare `_queue.Empty`, with no signal and no exit code.
 
 Mechanism: under fork and spawn, a worker is a child of the main process, so Linux tells main when
-the worker dies (SIGCHLD), and torch puts the signal or the exit code into the error. Under
+the worker dies (SIGCHLD). torch then puts the signal or the exit code into the error. Under
 forkserver, the default on Linux from Python 3.14 on, the worker is a child of the server, and
 nothing tells main. While torch waits for a batch, it checks every 5 s whether the workers are
 alive. If one isn't, torch raises an error that says only that the queue was empty. The same happens

@@ -2,8 +2,8 @@
 
 Symptom: the epoch doesn't start, without an error: a worker waits in `future.result()` (of an
 executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` is C and has no
-frame, so the innermost line is the one that calls it. From a queue, the first samples still arrive,
-the same ones from every worker, and then no more.
+frame, so the innermost line is the one that calls it. If the thread fills a queue, the first
+samples still arrive, the same ones from every worker, and then no more.
 
 Mechanism: fork copies main's memory, but only the thread that called fork. The executor in the
 worker is a copy that thinks its thread is there. It puts the work into its queue and doesn't start

@@ -6,8 +6,8 @@ Symptom: the outer loop ends after its first batch, without an error or a messag
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
 iterator and returns it again. So both loops hold the same object. The inner loop resets the
 iterator, uses it up, and ends. When the outer loop asks for the next batch, there are none left.
-The inner loop rarely looks like one: it may be a validation on the training loader in the middle of
-an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
+The inner loop is easy to overlook: a validation on the training loader in the middle of an epoch,
+statistics for a normalization, or `next(iter(loader))` for an image to log.
 
 Fix: use a separate loader for each loop. They may share the dataset, and each has its own
 workers.

@@ -1,4 +1,4 @@
-"""A thread of main draws a figure while main forks the workers, and the workers draw too.
+"""A thread in main draws a figure while main forks the workers, and the workers also draw.
 
 Symptom: the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`,
 and below that, in `matplotlib/figure.py`, at `with self._render_lock`.

@@ -9,8 +9,8 @@ Each rank has its own sampler, and the samplers never exchange an index. Each sa
 indices with the seed `seed + epoch` and takes every n-th of them. So all samplers have to know the
 same epoch, and only the training loop can tell them. Without `set_epoch`, the samplers' epoch stays
 0, and every epoch has the order of the first one. (`DataLoader(shuffle=True)` on one rank draws a
-new seed itself, so the same script is right there.) The sampler runs in the main process, so
-persistent workers don't matter.
+new seed itself, so one rank gets new orders.) The sampler runs in the main process, so persistent
+workers don't matter.
 
 All ranks have to run the same number of steps, or a rank with more steps waits forever for the
 other ranks' gradients. So the samplers repeat the first indices until the number of indices is a

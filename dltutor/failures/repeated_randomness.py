@@ -8,9 +8,9 @@ NOTE [ Which Generators Torch Reseeds ]
 torch seeds three generators in each worker with a new seed for each epoch plus the worker's number:
 torch's global one, `random`'s, and since torch 1.9 numpy's. torch doesn't know about your own
 generators. If you make a `numpy.random.default_rng(0)`, `random.Random(0)`, or `torch.Generator` in
-`__init__` or at module level, every worker gets a copy with its state, so all workers start at the
-same position in the same sequence, whatever the start method. Fresh workers get a new copy from the
-main process, whose generator never moves, so the next epoch repeats, too. Persistent workers go on,
+`__init__` or at module level, every worker gets a copy with its state. So under any start method,
+all workers start at the same position in the same sequence. Fresh workers get a new copy from the
+main process, whose generator never moves, so the next epoch also repeats. Persistent workers go on,
 but still in lockstep.
 
 `worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm, because it replaces a

@@ -24,9 +24,9 @@ cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader
 
 Fix: open the file in the process that reads it, in `__getitem__` or `worker_init_fn`, not in
 `__init__` (and see `lazy_but_touched`). This costs one descriptor for each worker, and each worker
-reads an archive's table of contents once. For a plain file, `os.pread` is as good: it takes the
-position as an argument, so one descriptor serves all workers, but under `spawn` you still have to
-open it again.
+reads an archive's table of contents once. For a plain file, you can use `os.pread` instead, which
+takes the position as an argument, so one descriptor serves all workers. Under `spawn`, you still
+have to open the file again.
 
 Seen in: mxnet#10628, VisCy#417 (a zip store, 2026), pytorch#1919 and pytorch#11887 (with the HDF5
 of that time).

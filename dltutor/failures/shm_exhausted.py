@@ -26,8 +26,8 @@ available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reser
 Fix: in a container, make `/dev/shm` larger (`docker run --shm-size=8g`, or `--ipc=host`). The
 loader needs the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and
 let the loop turn them into floats, which are four times as large. Lower `prefetch_factor` before
-`batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but its
-bytes are pickled and copied through a pipe, which is several times slower for large batches.
+`batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but Python
+pickles the arrays and copies them through a pipe. For large batches, that's several times slower.
 
 Seen in: pytorch#5040, pytorch#2244, pytorch#16979, pytorch#108861; pytorch#176069 (the reason
 given in the new message may be wrong).

@@ -19,10 +19,10 @@ open file, a lock, a generator, a connection) can't be pickled. So the same scri
 to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
 the default.
 
-Fix: keep what says how to get the handle (a path, a query, a named function instead of a
-lambda), and open the handle in each process that uses it. Drop the handle in `__getstate__`, so
-that a dataset that was used before the epoch can travel, too. Keep the process id next to the
-handle, so that a forked worker also opens its own (see `lazy_but_touched`).
+Fix: keep what says how to get the handle (a path, a query, a named function instead of a lambda),
+and open the handle in each process that uses it. Drop the handle in `__getstate__`, so that main
+can also pickle a dataset that it has already used. Keep the process id next to the handle, so that
+a forked worker also opens its own (see `lazy_but_touched`).
 
 Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
 """

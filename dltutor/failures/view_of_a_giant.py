@@ -1,7 +1,7 @@
 """A sample is a small part of a large tensor, and the worker sends the whole tensor.
 
 Symptom: `/dev/shm` fills up although every sample is small: each has a few thousand numbers and
-takes up megabytes. It happens only without collation (`batch_size=None`, or a `collate_fn` that
+takes up megabytes. This happens only without collation (`batch_size=None`, or a `collate_fn` that
 makes a list), and only with workers.
 
 Mechanism: slicing a tensor makes a view: the same storage, another shape. A worker moves the

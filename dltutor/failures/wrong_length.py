@@ -6,9 +6,9 @@ Symptom: samples at the end are never used, silently. Or, if `__len__` is too la
 Mechanism: the loader asks a map-style dataset for two things: its length, and samples by index. The
 sampler draws from `range(len(dataset))` and believes that number. If the number is too small,
 nothing fails, the epoch is only shorter, and you never notice. If it's too large, the loader asks
-for samples that aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that
-ends early and is too short to be stacked unless it's alone in its batch, or, with `index % n`,
-silently a sample that was already there.
+for samples that aren't there. What happens then is up to `__getitem__`. It may raise an IndexError,
+return a slice that is too short to be stacked with others, or, with `index % n`, silently return a
+sample for the second time.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if
