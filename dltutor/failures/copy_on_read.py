@@ -7,10 +7,10 @@ start, because it also counts shared pages (RES). Only the private part (USS) gr
 
 NOTE [ Reading Is Writing ]
 
-A forked worker shares main's pages until one of them writes. Each Python object begins with a count
-of the references to it, and any code that reads the object raises and lowers this count. That's a
-write, so Linux copies the page. A page of 4096 bytes holds about fifty short strings, so in
-shuffled order, the first few percent of the samples copy nearly all pages.
+A forked worker shares main's pages until main or the worker writes to a page. Each Python object
+begins with a count of the references to it, and any code that reads the object raises and lowers
+this count. That's a write, so Linux copies the page. A page of 4096 bytes holds about fifty short
+strings, so in shuffled order, the first few percent of the samples copy nearly all pages.
 
 The kind of container makes no difference, because the counts are in the objects. A numpy array of
 dtype `object` grows like the list, and so does a pandas column of strings, unless Arrow stores it
@@ -59,12 +59,12 @@ def read_all(loader: DataLoader[str]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: ListedAs = "list") -> Case:
-    """Build a case that keeps the captions as Python objects, in the container `kind`."""
+    """Build a case with captions as Python objects, in the container that `kind` names."""
     return _case(LISTED[kind](shared_captions()), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: StoredAs = "packed") -> Case:
-    """Build a case that keeps the captions as bytes, in the form `kind`."""
+    """Build a case with captions as bytes, in the form that `kind` names."""
     return _case(STORED[kind](shared_captions()), workers, start_method)
 
 

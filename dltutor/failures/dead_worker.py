@@ -21,12 +21,12 @@ a batch, and what killed the worker is lost (see `lost_cause`). If tensors from 
 on their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
 (see `misleading_exit`). Nothing names the sample.
 
-Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the
-cgroup's `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the
-sample, have each worker write every index to a file before it decodes, because the file stays
-whatever kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the
-line. Decode each file once in its own process, where it can't do any harm, set aside the ones that
-kill it, and report them upstream.
+Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the cgroup's
+`memory.events`, which is `memory.oom_control` under version 1), and use less. To name the sample,
+have each worker write every index to a file before it decodes, because the file stays whatever
+kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line.
+Decode each file once in a separate process, set aside the files that kill the process, and report
+them upstream.
 
 Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
 mmsegmentation#2085.
@@ -87,7 +87,7 @@ class Frames(Dataset[np.ndarray]):
 
 
 class VerifiedFrames(Frames):
-    """A dataset of a film's frames, except the ones that end the process when it decodes them.
+    """A dataset of a film's frames, except frames whose decoding ends the process.
 
     Attributes:
         quarantined: The name of each file left out -> the signal or exit code of the process.

@@ -1,15 +1,15 @@
 """A garbage collection in a forked worker copies pages that the worker never uses.
 
 Symptom: each worker's private memory jumps although it never touches the data that main has loaded.
-With `gc.collect()` in `__getitem__`, a common advice when memory grows, memory jumps at the
+With `gc.collect()` in `__getitem__`, which is common advice when memory grows, memory jumps at the
 worker's first sample, and loading becomes many times slower.
 
-Mechanism: a forked worker shares every page with main until one of them writes to it. One full
-collection writes into a header of each object that the collector tracks: lists, dicts, and
-instances of classes, but not strings and numbers. Up to Python 3.13, it doesn't track a dict that
-holds only strings and numbers. So each worker gets a copy of every page with such an object. Under
-spawn and forkserver, there's nothing to copy, because the objects came through a pipe and are
-private from the start.
+Mechanism: a forked worker shares every page with main until main or the worker writes to that page.
+One full collection writes into a header of each object that the collector tracks: lists, dicts, and
+instances of classes, but not strings and numbers. Up to Python 3.13, the collector doesn't track a
+dict that holds only strings and numbers. So each worker gets a copy of every page with such an
+object. Under spawn and forkserver, there's nothing to copy, because the objects came through a pipe
+and are private from the start.
 
 Fix: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after

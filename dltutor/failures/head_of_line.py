@@ -1,4 +1,4 @@
-"""One slow sample holds up every batch behind it, even the ones that are ready.
+"""One slow sample holds up every batch behind it, even batches that are ready.
 
 Symptom: now and then the loop stalls, then gets many batches at once. In between, most workers are
 idle.
@@ -56,7 +56,7 @@ class Texts(Dataset[torch.Tensor]):
 
 @cache
 def shared_texts() -> Path:
-    """Write 31 letters of a few kB and a book of 18 MB, once per process. Return their folder."""
+    """Write 31 letters of 3 kB and a book of 18 MB, once per process, and return their folder."""
     folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):

@@ -63,7 +63,7 @@ _FRAME: Final = 256
 class Recordings(Dataset[torch.Tensor]):
     """A dataset of recordings, cut into overlapping frames that are scaled to the same loudness."""
 
-    step = 64  # numbers from the start of one frame to the next, which makes a sample 3 MB
+    step = 64  # numbers between the starts of two frames. With 64, a sample is 3 MB.
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths

@@ -12,9 +12,9 @@ another thread holds the lock at that moment, the copy is also held. The thread 
 the copy doesn't exist in the worker, so no thread can. In main, that thread releases the lock a
 little later, as always, so main never shows what's wrong.
 
-The thread doesn't have to be yours. It may belong to a library that saves, reports, prefetches, or
-talks to a cloud store. Python takes care of its own locks: `logging`, `threading`, and the standard
-streams make new ones in the child (`os.register_at_fork`).
+The thread doesn't have to be yours. A library may have started the thread to save, report,
+prefetch, or talk to a cloud store. Python takes care of its own locks: `logging`, `threading`, and
+the standard streams make new ones in the child (`os.register_at_fork`).
 
 Fix: a new lock alone isn't enough, because the thread may have left what the lock guards half
 changed. Keep the guarded data whole at every moment (build a new value, then assign it). Or make

@@ -87,7 +87,7 @@ def _alive(others: set[Any], of: int) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that catches a worker's error around the loop."""
+    """Build a case whose loop is inside a `try` that catches a worker's error."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 

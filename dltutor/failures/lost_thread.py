@@ -6,11 +6,11 @@ frame, so the innermost line is the one that calls it. If the thread fills a que
 samples still arrive, the same ones from every worker, and then no more.
 
 Mechanism: fork copies main's memory, but only the thread that called fork. The executor in the
-worker is a copy that thinks its thread is there. It puts the work into its queue and doesn't start
-another thread, so nothing takes the work out. A thread that fills a queue is missing as well: every
-worker has a copy of what was in the queue, and nothing follows. Under spawn and forkserver, such a
-dataset can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14
-on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
+worker is a copy that thinks its thread is there. The copy puts the work into its queue and doesn't
+start another thread, so nothing takes the work out. A thread that fills a queue is missing as well:
+every worker has a copy of what was in the queue, and nothing follows. Under spawn and forkserver,
+such a dataset can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python
+3.14 on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
 error instead of a hang (see `unpicklable_handle`).
 
 Fix: make executors and threads once in each process that uses them, and leave them out of the

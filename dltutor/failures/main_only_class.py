@@ -1,8 +1,9 @@
 """The dataset's class was defined in a notebook cell, and the worker has no such class.
 
-Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` before the first
-batch, and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on
-<module '__main__' (built-in)>`. In a notebook, look for it in the Jupyter server's terminal.
+Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` before the first batch,
+and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on <module
+'__main__' (built-in)>`. In a notebook, the workers' stderr may end up in the Jupyter server's
+terminal.
 
 Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
 that's `__main__.Squares`. Main can write that name, so nothing fails where main starts the worker.

@@ -9,8 +9,8 @@ iterator, uses it up, and ends. When the outer loop asks for the next batch, the
 The inner loop is easy to overlook: a validation on the training loader in the middle of an epoch,
 statistics for a normalization, or `next(iter(loader))` for an image to log.
 
-Fix: use a separate loader for each loop. They may share the dataset, and each has its own
-workers.
+Fix: use a separate loader for each loop. The loaders may share the dataset, and each loader has its
+own workers.
 
 Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators). We found no
 public report of the nested loop itself, and measured it here.

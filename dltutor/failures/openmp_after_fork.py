@@ -34,7 +34,7 @@ THREADS: Final = 2
 
 
 class Standardized(Dataset[torch.Tensor]):
-    """A dataset of images, standardized by the mean and deviation of all of them, and shrunk."""
+    """A dataset of images, each made smaller and standardized by the mean and deviation of all."""
 
     def __init__(self, images: torch.Tensor) -> None:
         self.images = images
@@ -67,7 +67,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _measured() -> Standardized:
-    # Compute in main with several threads, which is torch's default on several cores.
+    # Compute in main with several threads, as torch does by default if there are several cores.
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:

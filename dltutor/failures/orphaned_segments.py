@@ -19,7 +19,7 @@ The managers lead their own sessions. So a signal to the process group of the ru
 Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
 
 Fix: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or raise
-the limit. If it has to be `file_system`, look into `/dev/shm` before a run and remove what no
+the limit. If you need `file_system`, look into `/dev/shm` before a run, and remove files that no
 process owns. The number after `torch_` is the pid of the process that made the file.
 
 Seen in: pytorch#17499, pytorch-lightning#2352, pytorch#30225 (`could not unlink the shared memory

@@ -7,15 +7,15 @@ NOTE [ Threads Times Workers ]
 
 Two workers with a thread for each of two cores make four threads for two cores. OpenMP, which torch
 computes with, splits every operation among its threads, and the threads that are done wait for the
-last one. For some milliseconds, they wait by spinning, which means that they check again and again,
-at full speed. That's fastest while every thread has its own core. When there are too few cores, the
+last one. For some milliseconds, these threads spin, which means that they check again and again, at
+full speed. That's fastest while every thread has its own core. When there are too few cores, the
 threads that wait use up the very time that the last one needs.
 
 torch knows this, so it gives each worker one thread, whatever main has. What undoes that is a
 `torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with its own threads.
 OpenBLAS (under numpy) and OpenCV start a thread for each core in each worker. In a container,
-`os.cpu_count()` is also the wrong number, because it counts the machine's cores and not the ones
-that the container may use.
+`os.cpu_count()` is also the wrong number, because it counts all of the machine's cores, even if the
+container may use only a few.
 
 Fix: keep workers times threads at or below the number of cores. Leave the workers with torch's
 one thread, and tell the other libraries: set `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1`
@@ -69,8 +69,8 @@ def use_every_core(worker: int) -> None:
 def count_threads(loader: DataLoader[Any]) -> Finding:
     """Run two epochs, and count the threads that computed in the second one.
 
-    The first epoch includes the start of the workers, where importing torch keeps one thread busy
-    for longer than everything else.
+    The first epoch doesn't count, because a worker that is starting may import torch, which keeps
+    one thread busy for longer than everything else.
     """
     for _ in loader:
         pass

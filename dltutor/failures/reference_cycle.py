@@ -10,9 +10,8 @@ collector runs. The collector counts objects, not bytes: it runs after hundreds 
 kept, trees whose nodes know their parent, and callbacks that are bound methods of their owner also
 make cycles.
 
-Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the
-whole. This is the one case where `gc.collect()` helps, but for each sample, it walks over all
-objects.
+Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the whole.
+This is the one case where `gc.collect()` helps, but each call walks over all objects.
 
 Seen in: measured here. We found no public report.
 """

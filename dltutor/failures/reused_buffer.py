@@ -9,8 +9,8 @@ NOTE [ When A Sample Is Finished ]
 A worker doesn't send a tensor when you yield it. The worker puts the tensor in a queue, and one of
 its threads pickles the tensor some time later. Pickling moves the tensor's memory, in place, to
 shared memory, so from then on the worker's buffer and what the main process receives are the same
-bytes. Meanwhile, the worker reads the next sample into these bytes. If it writes through a pointer
-that it took before (`file.readinto(frame.numpy())`), it may write into memory that's already freed.
+bytes. Meanwhile, the worker reads the next sample into these bytes. A worker that writes through a
+pointer from before (`file.readinto(frame.numpy())`) may write into memory that's already freed.
 Once in a few dozen runs, that ended the worker with SIGABRT: "free(): corrupted unsorted chunks".
 Pickling copies a numpy buffer, so with numpy only the race with the thread is left, and a few in
 hundreds of samples are wrong.

@@ -1,4 +1,4 @@
-"""Two workers read one open file, and each gets data that the other one asked for.
+"""Two workers read one open file, and each gets data that the other asked for.
 
 Symptom: wrong samples, silently, with more than one worker. With one worker or none, all are right.
 An intact zip archive raises `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for

@@ -7,11 +7,11 @@ error encountered in worker. This might be caused by insufficient shared memory 
 
 NOTE [ Where Batches Travel ]
 
-A tensor doesn't go from worker to main through a pipe. Its bytes are in shared memory, a file in
-`/dev/shm` that both sides map, and the worker sends only a descriptor. `/dev/shm` is a file system
-in memory with its own size: half the machine's memory on most machines, 64 MB in a Docker
-container. It has to hold `num_workers * prefetch_factor` batches, the batch that your loop holds,
-and, for a moment, the next one.
+A tensor doesn't go from worker to main through a pipe. The tensor's bytes are in shared memory, a
+file in `/dev/shm` that both sides map, and the worker sends only a descriptor. `/dev/shm` is a file
+system in memory with its own size: half the machine's memory on most machines, 64 MB in a Docker
+container. `/dev/shm` has to hold `num_workers * prefetch_factor` batches, the batch that your loop
+holds, and, for a moment, the next one.
 
 `default_collate` in a worker builds the batch in shared memory from the start. When that fails, it
 fails in the thread that runs your code, so the exception arrives in main like any other. A collate

@@ -6,10 +6,10 @@ serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessin
 _feed`.
 
 Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it. If
-that fails, the thread prints a traceback and drops the batch. By then the worker has moved on. It's
-alive, so the main process sees no reason to stop waiting. Without workers nothing is pickled, and
-the same loop works. The default collate function rejects such objects, but your own function may
-let them through, and so does `batch_size=None`.
+that fails, the thread prints a traceback and drops the batch. By then, the worker has moved on. The
+worker is alive, so the main process sees no reason to stop waiting. Without workers nothing is
+pickled, and the same loop works. The default collate function rejects such objects, but your own
+function may let them through, and so does `batch_size=None`.
 
 Fix: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
 view into a list, and `detach()` what a model made. Test a batch in the main process, where that

@@ -79,7 +79,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose exception class is at module level, and whose batches hold the reason."""
+    """Build a case with the exception class at module level, and with its message in the batch."""
     dataset = Tolerant(NamedReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant))
 

@@ -1,8 +1,8 @@
 """The dataset holds an object that belongs to main's process, and main can't send it to a worker.
 
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
-`'sqlite3.Connection'`. For a lambda, it's `AttributeError: Can't pickle local object`. Main raises
-the error before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
+`'sqlite3.Connection'`. A lambda causes `AttributeError: Can't pickle local object`. Main raises the
+error before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
 `Got pickle error when attempting to start a worker Process`. On Windows, the worker starts first,
 and its own error appears below main's: `EOFError: Ran out of input`.
 

@@ -5,10 +5,10 @@ Symptom: samples at the end are never used, silently. Or, if `__len__` is too la
 
 Mechanism: the loader asks a map-style dataset for two things: its length, and samples by index. The
 sampler draws from `range(len(dataset))` and believes that number. If the number is too small,
-nothing fails, the epoch is only shorter, and you never notice. If it's too large, the loader asks
-for samples that aren't there. What happens then is up to `__getitem__`. It may raise an IndexError,
-return a slice that is too short to be stacked with others, or, with `index % n`, silently return a
-sample for the second time.
+nothing fails, the epoch is only shorter, and you never notice. If the number is too large, the
+loader asks for samples that aren't there. Then `__getitem__` may raise an IndexError, return a
+slice that is too short to be stacked with others, or, with `index % n`, silently return a sample
+for the second time.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if

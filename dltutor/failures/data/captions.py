@@ -85,7 +85,7 @@ class CaptionFrame(OtherCaptions):
 
 
 class PackedCaptions(Dataset[str]):
-    """A dataset that keeps captions in one array of bytes, without gaps between them."""
+    """A dataset of captions in one array of bytes. Caption i ends where caption i + 1 begins."""
 
     def __init__(self, path: str | Path) -> None:
         self.text, self.offsets = pack(Path(path).read_text().splitlines())

@@ -36,7 +36,7 @@ class _Starting:
 
 @contextmanager
 def as_for_spawned() -> Iterator[None]:
-    """Make this block pickle objects as main does for a worker that is being spawned."""
+    """Pickle objects in this block the way main pickles them for a worker that it spawns."""
     context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has what pickling needs
     try:
         yield

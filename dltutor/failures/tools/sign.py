@@ -76,7 +76,7 @@ class _Measured:
     """A sign that compares the Findings from the loops of the broken and the fixed run."""
 
     def told(self, seen: Seen) -> str:
-        """Return the loop's Finding, or if there is none, how the run ended."""
+        """Return the loop's Finding as a string, or how the run ended if there's no Finding."""
         return str(seen.result) if isinstance(seen.result, Finding) else seen.end
 
 
