@@ -13,8 +13,8 @@ Fix: send the fact with the sample, as one more field of what `__getitem__` retu
 in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot for
 each process needs no lock, because each process writes only to its own slot. The tensor has to be
 large enough for all workers. A `multiprocessing.Value` is one number for all processes. The Value
-has to come from the start method's own context. Take the Value's lock for each count, because `+=
-1` reads and then writes, so counts get lost without the lock.
+has to come from the start method's own context. Take the Value's lock for each count, because
+`+= 1` reads and then writes, so counts get lost without the lock.
 
 Seen in: pytorch#97326 (about the other direction, from main to the workers: see `stale_epoch`).
 """

@@ -3,8 +3,8 @@
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps only
 one image or one number from each batch. The workers don't grow. Shared memory grows, and once no
 worker maps that memory, it also counts as main's private memory. The number of open descriptors
-grows by one for each tensor that the loop keeps. The run ends with `No space left on device`, `Too
-many open files`, or the OOM killer.
+grows by one for each tensor that the loop keeps. The run ends with `No space left on device`,
+`Too many open files`, or the OOM killer.
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
 `labels[0]` are views: they share the storage of the batch, and torch can't free the storage while

@@ -52,13 +52,13 @@ def define_in_cell(source: str, name: str) -> Any:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset has a class from `__main__`, as from a notebook cell."""
+    """Build a case whose dataset's class is defined in `__main__`, as in a notebook cell."""
     from_cell = define_in_cell(inspect.getsource(Squares), "Squares")
     return Case(load(from_cell(16), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset has a class from a module."""
+    """Build a case whose dataset's class is imported from a module."""
     return Case(load(Squares(16), workers, start_method))
 
 

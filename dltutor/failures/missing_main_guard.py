@@ -10,8 +10,8 @@ A worker started by spawn or forkserver is a new interpreter. To be able to unpi
 defines, the worker first runs the script, as a module named `__mp_main__`. Everything at the
 script's top level happens again: the imports, loading the data, and the loop, which asks for
 workers of its own. Python's multiprocessing refuses to start these, so the worker dies with exit
-code 1. The message is right, but it's the worker's, not main's. What's below `if __name__ ==
-"__main__":` doesn't run again.
+code 1. The message is right, but it's the worker's, not main's. What's below
+`if __name__ == "__main__":` doesn't run again.
 
 Under fork, nothing runs again, so you don't miss the guard until the script meets macOS, Windows,
 or Python 3.14. A notebook has no file to run again, but it has the problem in `main_only_class`.

@@ -60,7 +60,7 @@ class UntouchedSpectra(Spectra):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run two epochs, and count the samples that aren't exactly twice the original spectrum."""
+    """Run two epochs, and count the samples that don't equal twice the original spectrum."""
     wanted = Spectra.gain * torch.arange(1.0, LENGTH + 1)
     wrong = 0
     for _ in range(EPOCHS):

@@ -1,4 +1,4 @@
-"""Samples that were used long ago stay in memory, because they refer to themselves.
+"""Samples that were used long ago stay in memory, because they're part of reference cycles.
 
 Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. If
 you're unlucky, memory runs out before it falls. A `gc.collect()` in `__getitem__` stops the growth.
@@ -6,9 +6,8 @@ you're unlucky, memory runs out before it falls. A `gc.collect()` in `__getitem_
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
 done, no reference count drops to zero, so the recording and its bytes stay until the cyclic garbage
 collector runs. The collector counts objects, not bytes: it runs after hundreds of new containers
-(700 by default), whether each one holds ten bytes or ten megabytes. Exceptions that you caught and
-kept, trees whose nodes know their parent, and callbacks that are bound methods of their owner also
-make cycles.
+(700 by default), even if each one holds ten megabytes. Exceptions that you caught and kept, trees
+whose nodes know their parent, and callbacks that are bound methods of their owner also make cycles.
 
 Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the whole.
 This is the one case where `gc.collect()` helps, but each call walks over all objects.

@@ -141,7 +141,7 @@ class SharedCaptions(Dataset[str]):
 
     The process that made the block unlinks it when the dataset is freed or the process exits. If
     that process is killed, Python's resource tracker unlinks the block. An unrelated process must
-    attach with `track=False` (Python 3.13), or its exit makes its own tracker unlink the block.
+    attach with `track=False` (Python 3.13), or the process's own tracker unlinks the block at exit.
     """
 
     def __init__(self, path: str | Path) -> None:

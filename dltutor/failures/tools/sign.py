@@ -50,8 +50,8 @@ class Says:
 
     Args:
         end: How the broken run ends: "raised", "worker died", "main died", or "hung".
-        texts: Messages, of which one has to appear in an exception in the chain (as `Type:
-            message`), on a worker's stderr, in how a worker ended, or in a worker's stack.
+        texts: Messages, of which one has to appear in an exception in the chain (written as
+            `Type: message`), on a worker's stderr, in how a worker ended, or in a worker's stack.
     """
 
     end: str
