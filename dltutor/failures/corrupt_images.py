@@ -62,7 +62,7 @@ class Images(Dataset[Sample]):
 def load_on_white(file: Path) -> torch.Tensor:
     """Load an image as a (3, 64, 64) tensor, on white. Raise an error if the file is bad."""
     with Image.open(file) as image:
-        if image.mode[0] in "IF":  # convert would clip the modes I;16, I, and F at 255
+        if image.mode[0] in "IF":  # in I;16, I, and F, convert would clip values at 255
             raise ValueError(f"mode {image.mode}: more than 8 bits")
         small = image.convert("RGBA").resize((SIDE, SIDE))
     white = Image.new("RGBA", small.size, "white")
@@ -83,7 +83,7 @@ class VerifiedImages(Images):
         for path, _ in self.listed:
             try:
                 self.load(path)
-            except Exception as error:  # Pillow can also raise SyntaxError or ValueError
+            except Exception as error:  # a bad file can make Pillow raise even a SyntaxError
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 

@@ -51,7 +51,7 @@ class Words(Dataset[torch.Tensor]):
 
 
 class WordsWithEmbeddings(Words):
-    """A dataset with the embedding of each word, and the table that it takes them from."""
+    """A dataset with the embedding of each word, and with the table of all embeddings."""
 
     def __init__(self, words: list[int], embeddings: torch.Tensor) -> None:
         super().__init__(words)
@@ -65,13 +65,13 @@ WORDS: Final = [number * 7 % 32 for number in range(16)]
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case in which main fills the global table."""
+    """Build a case in which main fills a global table of embeddings."""
     load_embeddings(embeddings_file())
     return Case(load(Words(WORDS), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset holds the table."""
+    """Build a case whose dataset holds the table of embeddings."""
     dataset = WordsWithEmbeddings(WORDS, torch.load(embeddings_file()))
     return Case(load(dataset, workers, start_method))
 

@@ -57,7 +57,7 @@ class Readings(Dataset[torch.Tensor]):
 
 
 class ReadingsWithSlots(Readings):
-    """A dataset of readings that counts in a shared tensor, with a slot for each process."""
+    """A dataset of readings that counts missing ones in a tensor with a slot for each process."""
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class ReadingsWithSlots(Readings):
 
 
 class ReadingsWithValue(Readings):
-    """A dataset of readings that counts in a `multiprocessing.Value`, under the value's lock."""
+    """A dataset of readings that counts missing ones in a `multiprocessing.Value`, under a lock."""
 
     def __init__(self, start_method: str) -> None:
         super().__init__()
@@ -100,12 +100,12 @@ def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that counts in a global variable."""
+    """Build a case that counts missing readings in a global variable."""
     return Case(load(Readings(), workers, start_method, batch_size=8), report)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that counts in a shared tensor, with a slot for each process."""
+    """Build a case that counts missing readings in a shared tensor, with a slot per process."""
     return Case(load(ReadingsWithSlots(workers), workers, start_method, batch_size=8), report_slots)
 
 

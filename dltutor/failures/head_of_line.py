@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Costs, Failure, Finding, load, own_fold
 
 LENGTH = 32
 BATCH = 2
-LONG = 3  # the second sample of the second batch, which is W1's first batch
+LONG = 3  # the index of the long text, which is in W1's first batch
 
 
 class Texts(Dataset[torch.Tensor]):

@@ -63,7 +63,7 @@ CACHE = Cache()
 
 
 class Sentences(Dataset[torch.Tensor]):
-    """A dataset of sentences as numbers. A cache saves the conversion in later epochs."""
+    """A dataset of sentences as numbers. A cache keeps the numbers for later epochs."""
 
     def __init__(self, sentences: list[str]) -> None:
         self.sentences = sentences

@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
-    """A dataset of records that opens its file for the first sample."""
+    """A dataset of records that opens its file when a process asks for the first sample."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class LazyRecords(Dataset[torch.Tensor]):
 
 
 class OwnRecords(LazyRecords):
-    """A dataset of records that opens its file again if another process has opened it."""
+    """A dataset of records that opens its own file in each process that asks for a sample."""
 
     opened_by: int | None = None
 

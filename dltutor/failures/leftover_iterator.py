@@ -71,7 +71,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_let_go(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch, drop the traceback of an error that ends it, and count the workers alive."""
+    """Run an epoch, drop the traceback of an error that ends it, and count the live workers."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -92,7 +92,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that catches the error in the worker."""
+    """Build a case whose dataset catches the error in the worker."""
     dataset = Tolerant(Readings(_paths()), ValueError)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train_and_let_go)
 

@@ -82,12 +82,12 @@ def _unnamed(named: bool) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that looks for the cause in the error."""
+    """Build a case whose loop looks in torch's error for what killed a worker."""
     return Case(load(Waves(), workers, start_method, collate_fn=np.stack), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that looks for the cause in the workers' exit codes."""
+    """Build a case whose loop looks in the exit codes for what killed a worker."""
     loader = load(Waves(), workers, start_method, collate_fn=np.stack)
     return Case(loader, train_and_ask_the_workers)
 

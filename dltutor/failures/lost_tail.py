@@ -59,7 +59,7 @@ class BatchedStream(Stream):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the lost samples out of 48, which are exactly three batches."""
+    """Run an epoch of 48 samples, which are three whole batches, and count the lost samples."""
     seen = {number for batch in loader for number in batch.tolist()}
     return Finding(LENGTH - len(seen), f"of {LENGTH} samples lost")
 

@@ -95,7 +95,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that turns the exit into an error, and returns the reason with the batch."""
+    """Build a case that turns an exit into an error, and returns the reason with the batch."""
     dataset = Tolerant(RaisingReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, batch_size=2, collate_fn=collate_tolerant))
 

@@ -65,12 +65,12 @@ if __name__ == "__main__":
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers find a main script without a guard."""
+    """Build a case whose workers find a main script without a `__main__` guard."""
     return _case(script(UNGUARDED, start_method), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers find a main script with the guard."""
+    """Build a case whose workers find a main script with a `__main__` guard."""
     return _case(script(GUARDED, start_method), workers, start_method)
 
 

@@ -39,7 +39,7 @@ class SkippingImages(Images):
 
 
 class ImagesOrNone(VerifiedImages):
-    """A dataset of images that returns None for a bad one, which `collate_present` then drops."""
+    """A dataset of images that returns None for a bad image, which `collate_present` drops."""
 
     def __init__(self, root: Any) -> None:
         Images.__init__(self, root)  # VerifiedImages would check every file before the epoch

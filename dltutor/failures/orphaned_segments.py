@@ -46,7 +46,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
-PATIENCE = 5.0  # seconds to wait for killed processes to end
+PATIENCE = 5.0  # the most seconds to wait for killed processes to end
 
 Init = Callable[[int], None]
 
@@ -117,7 +117,7 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
         The segments that the processes had open, as `segments_of` returns them.
     """
     processes = of_run(folder)
-    # Kill the managers first, because we can't kill everything in the same instant as Linux can.
+    # Kill the managers first, or they'd clean up when the processes that they serve are gone.
     # Spare Python's resource tracker, because it exits by itself and removes only semaphores.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
     held = {name: file for each in processes for name, file in segments_of(each.pid).items()}

@@ -94,7 +94,7 @@ def _seconds_by_thread() -> dict[int, dict[int, float]]:
 
 def _computing(before: dict[int, float], after: dict[int, float]) -> int:
     spent = [seconds - before.get(thread, 0) for thread, seconds in after.items()]
-    # Leave out the threads that send a worker's batches, which use almost no CPU.
+    # Leave out the threads that only send a worker's batches, because they use almost no CPU.
     return sum(seconds >= 0.25 * max(spent) for seconds in spent)
 
 

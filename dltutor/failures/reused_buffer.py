@@ -73,12 +73,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset yields the buffer."""
+    """Build a case whose dataset yields the same buffer for every sample."""
     return Case(load(Frames(shared_records()), workers, start_method, batch_size=None), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset yields a copy of the buffer."""
+    """Build a case whose dataset yields a copy of its buffer for every sample."""
     return Case(load(ClonedFrames(shared_records()), workers, start_method, batch_size=None), train)
 
 

@@ -58,12 +58,12 @@ class OwnConnectionEmbeddings(Embeddings):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that connects once, for all workers."""
+    """Build a case whose dataset connects to the server once, for all workers."""
     return Case(load(Embeddings(), workers, start_method, batch_size=2), count_wrong)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that connects in each worker."""
+    """Build a case whose dataset connects to the server in each worker."""
     return Case(load(OwnConnectionEmbeddings(), workers, start_method, batch_size=2), count_wrong)
 
 

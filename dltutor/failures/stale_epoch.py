@@ -70,12 +70,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Build a case whose dataset has the epoch in an ordinary attribute."""
+    """Build a case whose dataset keeps the epoch in an ordinary attribute."""
     return Case(load(Clips(), workers, start_method, persistent_workers=persistent), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Build a case whose dataset has the epoch in shared memory."""
+    """Build a case whose dataset keeps the epoch in shared memory."""
     loader = load(SharedEpochClips(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 

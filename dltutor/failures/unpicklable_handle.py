@@ -135,7 +135,7 @@ FAILURE: Final = Failure(
         "raised",
         (
             "TypeError: cannot pickle '_io.BufferedReader' object",
-            "TypeError: cannot pickle 'BufferedReader' instances",  # Python 3.12 and later
+            "TypeError: cannot pickle 'BufferedReader' instances",  # the wording since Python 3.12
         ),
     ),
     start_methods=("spawn", "forkserver"),

@@ -65,12 +65,12 @@ def recording() -> torch.Tensor:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset returns a length that ignores the overlap."""
+    """Build a case whose dataset ignores the windows' overlap in its length."""
     return Case(load(Windows(recording()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset returns the number of windows that exist."""
+    """Build a case whose dataset's length is the number of windows that exist."""
     return Case(load(CountedWindows(recording()), workers, start_method, batch_size=8), train)
 
 

@@ -124,7 +124,7 @@ def _in_a_palette(path: Path, image: Image.Image) -> None:
 
 
 def _cut_out(path: Path, image: Image.Image) -> None:
-    # Keep only the shape. Make transparent pixels black, because most programs do.
+    # Keep only the shape. Make transparent pixels black, as most programs do.
     shape = image.convert("L").point([255 if gray < 128 else 0 for gray in range(256)])
     cut = Image.composite(image, Image.new("RGB", image.size), shape)
     cut.putalpha(shape)

@@ -47,8 +47,8 @@ def as_list(samples: Sequence[Sample]) -> Listed:
 def packed(samples: Sequence[Sample]) -> Packed:
     """Collate a batch as all words in one tensor, the offset of each sentence, and the classes.
 
-    `torch.nn.EmbeddingBag` takes the first two as they are. `torch.tensor_split(words,
-    offsets[1:])` returns the sentences without copying them.
+    `torch.nn.EmbeddingBag` takes the words and offsets as they are, and
+    `torch.tensor_split(words, offsets[1:])` returns the sentences without copying them.
     """
     sentences = [words for words, _ in samples]
     lengths = torch.tensor([0, *map(len, sentences[:-1])])

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 ROWS: Final = 40
-LATE: Final = 0.02  # the most seconds that a process leaves its answer in the socket for others
+LATE: Final = 0.02  # the most seconds that a process leaves its answer for another process to read
 _QUESTION: Final = struct.Struct("<2q")  # the question, and the pid of the process that asks
 _ROW: Final = struct.Struct("<4q")
 _COUNT, _HELLO, _GOODBYE = -1, -2, -3

@@ -13,7 +13,7 @@ class Missing:
     """A sample that couldn't be loaded.
 
     Args:
-        reason: The index, and the type and message of the error.
+        reason: The sample's index, and the error's type and message.
     """
 
     reason: str

@@ -23,7 +23,7 @@ Consume = Callable[["DataLoader[Any]"], object]
 
 @dataclass(frozen=True)
 class Case:
-    """A real loader and, if the failure shows in the training loop, that loop.
+    """A loader, and the training loop if that's where the failure shows.
 
     Args:
         loader: The DataLoader, ready to iterate.

@@ -45,16 +45,16 @@ def as_for_spawned() -> Iterator[None]:
 
 
 def sent_to_spawned(dataset: object) -> int:
-    """Return how many bytes main sends a spawned worker for a dataset, besides shared memory."""
+    """Return how many bytes main sends a spawned worker for a dataset, without shared memory."""
     with as_for_spawned():
         return len(ForkingPickler.dumps(dataset))
 
 
 class Gauge:
-    """A gauge that measures the memory of workers that start later, and of their batches."""
+    """A gauge for the memory of workers that start after the gauge exists, and of their batches."""
 
     def __init__(self) -> None:
-        gc.collect()  # so that no worker starts close to a collection (see `gc_dirties_pages`)
+        gc.collect()  # so that no collection is almost due in a new worker (see `gc_dirties_pages`)
         self._others = set(multiprocessing.active_children())
         self._segments = self._held()
 

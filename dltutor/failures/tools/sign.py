@@ -58,7 +58,7 @@ class Says:
     texts: tuple[str, ...]
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Return whether the broken run ended with a message in `texts`, and the fixed finished."""
+        """Return whether the broken run ended as this sign says, and the fixed run finished."""
         said = _messages(broken)
         return (
             broken.end == self.end
@@ -97,7 +97,7 @@ class Counts(_Measured):
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A cost as a sign. The broken run takes several times the fixed run's memory or time.
+    """A cost as a sign, such as memory or time. The broken run costs several times as much.
 
     Args:
         times: The smallest ratio of the broken run's cost to the fixed run's.
