@@ -65,7 +65,7 @@ def recording() -> torch.Tensor:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset ignores the windows' overlap in its length."""
+    """Build a case whose dataset's length ignores that the windows overlap."""
     return Case(load(Windows(recording()), workers, start_method, batch_size=8), train)
 
 
