@@ -1,4 +1,4 @@
-"""A few image files are broken, and the epoch dies on the first of them.
+"""A few image files are broken, and the first one that the loader reads ends the epoch.
 
 Symptom: `OSError: image file is truncated`, `PIL.UnidentifiedImageError: cannot identify image
 file`, `FileNotFoundError`, or a shape error, under `Caught ... in DataLoader worker process N`,

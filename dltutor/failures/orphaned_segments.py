@@ -67,7 +67,7 @@ def share_by_name(worker: int) -> None:
 
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
-    """Make the loader for the run, or for the Case that kills the run."""
+    """Make the loader that `train` uses in the run, or that the Case passes to `kill_a_run`."""
     return load(Numbers(), workers, start_method, batch_size=8, worker_init_fn=init)
 
 

@@ -1,7 +1,8 @@
 """Samples that were used long ago stay in memory, because they're part of reference cycles.
 
-Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. If
-you're unlucky, memory runs out before it falls. A `gc.collect()` in `__getitem__` stops the growth.
+Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again, and so
+on. If you're unlucky, memory runs out before it falls. A `gc.collect()` in `__getitem__` stops the
+growth.
 
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
 done, no reference count drops to zero, so the recording and its bytes stay until the cyclic garbage
