@@ -4,8 +4,8 @@ Symptom: each worker's memory grows with every sample although nothing is kept: 
 no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
 levels off after each worker has sent 128 tensors, at many times the size of a sample, but with
 large samples the machine runs out of memory first. `gc.collect()` doesn't help, smaller batches
-make it worse, and on another machine, or in another container, the same program's memory stays
-flat.
+make the growth worse, and on another machine, or in another container, the same program's memory
+stays flat.
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 

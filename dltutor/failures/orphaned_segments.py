@@ -6,7 +6,8 @@ later, another run fails with `No space left on device`, although it did nothing
 NOTE [ Who Cleans Up ]
 
 With the sharing strategy `file_descriptor`, the default on Linux, a segment loses its name as soon
-as it's made. Linux frees it when no process has it open anymore, however the processes ended.
+as it's made. Linux frees the segment when no process has it open anymore, however the processes
+ended.
 
 With `file_system`, the worker sends the name, so the name has to stay, and something has to unlink
 it later. torch starts a process for that, `torch_shm_manager`, which notices when the processes it

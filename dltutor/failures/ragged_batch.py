@@ -7,7 +7,7 @@ NOTE [ Two Messages For One Mistake ]
 
 Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker,
 `default_collate` first allocates shared memory for the batch, with as many elements as the samples
-have together, and then views it as `len(batch)` samples of the first one's shape. If the first
+have together, and then views it as `len(batch)` samples of the first sample's shape. If the first
 sample is larger than the average, that view needs more than the worker allocated, so the error is
 about storage and doesn't mention shapes. Otherwise, the view fits, and you get the message from
 `torch.stack`. With shuffling, the message changes from run to run.

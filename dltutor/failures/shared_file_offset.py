@@ -1,8 +1,8 @@
 """Two workers read one open file, and each gets data that the other asked for.
 
-Symptom: wrong samples, silently, with more than one worker. With one worker or none, all are right.
-An intact zip archive raises `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
-file`, or `File name in directory ... and header ... differ`.
+Symptom: wrong samples, silently, with more than one worker. With one worker or none, all samples
+are right. An intact zip archive raises `zipfile.BadZipFile: Bad magic number for file header`, `Bad
+CRC-32 for file`, or `File name in directory ... and header ... differ`.
 
 NOTE [ One Position For All ]
 

@@ -13,11 +13,11 @@ system in memory with its own size: half the machine's memory on most machines, 
 container. `/dev/shm` has to hold `num_workers * prefetch_factor` batches, the batch that your loop
 holds, and, for a moment, the next one.
 
-`default_collate` in a worker builds the batch in shared memory from the start. When that fails, it
-fails in the thread that runs your code, so the exception arrives in main like any other. A collate
-function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the thread
-that feeds the queue moves the batch to shared memory later. When that fails, the traceback goes to
-the worker's stderr, the batch is lost, and main waits for it forever.
+`default_collate` in a worker builds the batch in shared memory from the start. If this step fails,
+it fails in the thread that runs your code, so the exception arrives in main like any other. A
+collate function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the
+thread that feeds the queue moves the batch to shared memory later. When that fails, the traceback
+goes to the worker's stderr, the batch is lost, and main waits for it forever.
 
 Until 2.9, torch made the file without reserving its pages. The first write into a page that wasn't
 available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reserves the pages

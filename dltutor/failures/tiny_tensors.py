@@ -34,7 +34,7 @@ BATCHES = 12
 
 
 def time_a_batch(loader: DataLoader[Any]) -> Finding:
-    """Time the second epoch, because the first epoch includes the start of the workers."""
+    """Time the average batch of the second epoch, because the first one starts the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()

@@ -17,9 +17,9 @@ One batch alone can be too much: a collate function that returns a list of 500 t
 descriptors on both sides. Then it's the worker that fails, in the thread that feeds its queue. The
 traceback goes to stderr, the batch is lost, and main waits forever.
 
-Fix: keep a copy, `labels.clone()`, or what you want to know about the labels
-(`labels.tolist()`), because a copy is in ordinary memory. Send few tensors: all sentences of a
-batch in one, with offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
+Fix: keep a copy, `labels.clone()`, or what you want to know about the labels (`labels.tolist()`),
+because a copy is in ordinary memory. Send few tensors, such as one with all sentences of a batch,
+and one with their offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
 the message, the sharing strategy `file_system`, last (see `orphaned_segments`).
 
 Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older message).

@@ -14,10 +14,10 @@ started.
 
 Mechanism: under fork, a worker is a copy of main, and whatever the dataset holds is there, so
 nothing is pickled and nothing complains. Under spawn and forkserver, a worker is a new interpreter.
-The dataset travels to it as a pickle, and anything that means something only inside one process (an
-open file, a lock, a generator, a connection) can't be pickled. So the same script works on Linux up
-to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
-the default.
+The dataset travels to the worker as a pickle, and anything that means something only inside one
+process (an open file, a lock, a generator, a connection) can't be pickled. So the same script works
+on Linux up to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where
+forkserver is the default.
 
 Fix: keep what says how to get the handle (a path, a query, a named function instead of a lambda),
 and open the handle in each process that uses it. Drop the handle in `__getstate__`, so that main

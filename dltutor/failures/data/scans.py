@@ -1,9 +1,9 @@
 """Make scans, one of them far longer than the others, for a dataset that unpacks whole scans.
 
-This isn't a failure mode. Lesson 03 uses it to make the OOM killer kill a worker, so run it in
-`confine`. All scans except one have the usual length, so memory doesn't grow from sample to sample,
-and no curve warns you. The worker that loads the long scan takes half a gigabyte within a second or
-two, and Linux kills it. The fix is to choose the slices before unpacking them.
+This isn't a failure mode. Lesson 03 uses these cases to make the OOM killer kill a worker, so run
+them in `confine`. All scans except one have the usual length, so memory doesn't grow from sample to
+sample, and no chart warns you. The worker that loads the long scan takes half a gigabyte within a
+second or two, and Linux kills it. The fix is to choose the slices before unpacking them.
 """
 
 from __future__ import annotations
