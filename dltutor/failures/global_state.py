@@ -35,7 +35,7 @@ replaced = 0
 
 
 class Readings(Dataset[torch.Tensor]):
-    """A dataset of sensor readings. It replaces a missing reading with the mean, and counts it."""
+    """A dataset of sensor readings that replaces missing ones with the mean, and counts them."""
 
     def __init__(self) -> None:
         self.values = torch.arange(float(LENGTH))

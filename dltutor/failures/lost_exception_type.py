@@ -1,8 +1,7 @@
 """An exception with two arguments arrives as a RuntimeError, and `except MyError` doesn't match.
 
-Symptom: `RuntimeError: Caught MyError in DataLoader worker process
-0.`, although the loop is inside `try: ... except MyError:`. With `num_workers=0`, the same `except`
-catches the exception.
+Symptom: `RuntimeError: Caught MyError in DataLoader worker process 0.`, although the loop is inside
+`try: ... except MyError:`. With `num_workers=0`, the same `except` catches the exception.
 
 NOTE [ How Main Rebuilds An Exception ]
 

@@ -9,7 +9,7 @@ If `self.data` is an array or a tensor, `x = self.data[i]` is a view, not a copy
 mean`, `x.clamp_()`, and a transform with `inplace=True` write through the view into the dataset.
 The effect depends on which process has the dataset, and for how long:
 
-- Without workers, it's the main process's own dataset, and each epoch scales it again (2, 4, 8).
+- Without workers, the main process uses its own dataset, and each epoch scales it again (2, 4, 8).
 - Each fresh worker has a copy, which is gone after the epoch (2, 2, 2). The bug is there, but you
   don't see it until you set `num_workers=0` to debug something else.
 - Each persistent worker has a copy, and keeps it (2, 4, 8). With shuffling, each sample gets a

@@ -84,7 +84,7 @@ def train(workers: int, start_method: str, strategy: str) -> None:
 
 
 def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
-    """Start `train` in its own interpreter, kill all its processes, and count the segments left.
+    """Run `train` in its own interpreter, kill the run's processes, and count the segments left.
 
     Args:
         loader: A loader with the number of workers and the start method for the run.

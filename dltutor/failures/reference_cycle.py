@@ -30,7 +30,7 @@ from dltutor.failures.tools.gauge import growth
 
 
 class Channel:
-    """One of the two channels of a recording, which is every second number."""
+    """One of a recording's two channels, which consists of every second number."""
 
     def __init__(self, recording: Recording, number: int) -> None:
         self.recording = recording
@@ -50,7 +50,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """One of the two channels in a recording's bytes, which is every second number."""
+    """One of the two channels in a recording's bytes, which consists of every second number."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content

@@ -117,7 +117,7 @@ class OwnRecords(Records):
 
 
 class PositionedRecords(Records):
-    """A dataset of records in a plain file, read without `seek`. It works only under `fork`."""
+    """A dataset of records that forked workers read from one open file, without `seek`."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)

@@ -101,8 +101,8 @@ def shared_scan() -> Path:
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
     """Build a case that loads batches of 16 MB, and prefetches four of them.
 
-    If `collate` is "default", main raises an error. If it's "list", the loop hangs. If it's
-    "numpy", the batches need no shared memory.
+    If `collate` is "default", main raises an error. With "list", the loop hangs. With "numpy", the
+    batches need no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))

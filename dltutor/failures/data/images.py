@@ -53,8 +53,8 @@ def make_images(
     With `spoiled`, one of the listed files doesn't exist, as if it had been deleted.
 
     Args:
-        folder: The folder to fill, created if it's missing. If None (the default), it's a new
-            temporary folder that Python removes at exit.
+        folder: The folder to fill, created if it's missing. If None (the default), the images go
+            to a new temporary folder that Python removes at exit.
         per_class: The number of healthy images in each class (default 16).
         spoiled: Whether to add one file of each kind in `SPOILERS` (default True).
         seed: The same seed gives the same files, byte for byte (default 14).

@@ -67,7 +67,7 @@ def evenly(slices: list[Any]) -> list[Any]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that unpacks every slice. Run it only in `confine`."""
+    """Build a case that unpacks every slice. The case is safe only in `confine`."""
     scans = Scans(scan_paths())
     return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 

@@ -27,8 +27,8 @@ class Case:
 
     Args:
         loader: The DataLoader, ready to iterate.
-        consume: The training loop, as a function that takes the loader. If None (the default), it's
-            `for batch in loader: pass`. A loop that measures the failure returns a Finding.
+        consume: The training loop, as a function that takes the loader. If None (the default), the
+            loop is `for batch in loader: pass`. A loop that measures the failure returns a Finding.
     """
 
     loader: DataLoader[Any]
@@ -36,7 +36,7 @@ class Case:
 
 
 class MakeCase(Protocol):
-    """A function that builds a Case. It takes at least these keyword arguments."""
+    """A function that builds a Case, and takes at least these keyword arguments."""
 
     def __call__(self, *, workers: int = 2, start_method: str = "fork") -> Case: ...
 

@@ -34,7 +34,7 @@ class PerProcess(Generic[T]):
         self._handle: T | None = None
 
     def get(self) -> T:
-        """Return this process's handle, and open it if this process hasn't yet."""
+        """Return this process's handle. The first call in a process opens the handle."""
         if self._handle is None or self._opened_by != os.getpid():
             self._handle = self._open()
             self._opened_by = os.getpid()
