@@ -6,9 +6,9 @@ unexpectedly`, before the first batch.
 
 Mechanism: to pickle a generator, torch makes a tensor of its state. Tensors for another process go
 through shared memory, so the pickle holds only a file descriptor, which the new process has to
-open. But torch makes this tensor only for the pickle, and frees it and closes its descriptor as
-soon as the pickle is written. So the worker gets a number that refers to nothing, or to another
-file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
+open. But torch makes this tensor only for the pickle, so it frees the tensor and closes the
+descriptor as soon as the pickle is written. So the worker gets a number that refers to nothing, or
+to another file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
 Fix: keep the seed, and make the generator where you use it. A generator for each sample, seeded
 with seed and index, gives the same numbers with any number of workers, and never repeats them. A

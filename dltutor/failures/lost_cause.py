@@ -7,8 +7,8 @@ Mechanism: under fork and spawn, a worker is a child of the main process, so Lin
 the worker dies (SIGCHLD). torch then puts the signal or the exit code into the error. Under
 forkserver, the default on Linux from Python 3.14 on, the worker is a child of the server, and
 nothing tells main. While torch waits for a batch, it checks every 5 s that the workers are alive.
-If a worker isn't, torch raises an error that says only that the queue was empty. The same happens
-to a loop in any thread except the main one.
+If a worker isn't, torch raises an error that names only an empty queue as the cause. The same
+happens to a loop in any thread except the main one.
 
 Fix: multiprocessing still knows the exit code. Remember the workers when the loop starts
 (`multiprocessing.active_children()`), and on such an error read the `exitcode` of each. A negative

@@ -1,8 +1,8 @@
 """Prefetched batches fill shared memory before your loop has used the first one.
 
 Symptom: `/dev/shm` fills up, or memory runs out, as soon as the loop starts, and sooner with every
-worker. A larger `prefetch_factor` or `batch_size` needs more. No process has grown, because the
-memory counts as shared, and `htop` has no column for it.
+worker. A larger `prefetch_factor` or `batch_size` takes up more memory. No process has grown,
+because the memory counts as shared, and `htop` has no column for it.
 
 NOTE [ The Budget ]
 

@@ -7,9 +7,9 @@ NOTE [ The Price of a Tensor ]
 
 A tensor travels in three parts: a message with its shape and its stride, a segment of shared memory
 that the worker makes, and a descriptor for it. To get the descriptor, main connects to the worker's
-socket, asks, and gets an answer. That takes a few tenths of a millisecond, even if the tensor has
-only one number. With three tensors in a batch, you don't notice. With 128 sentences, each its own
-tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested dicts of
+socket, asks, and gets an answer. That takes a few tenths of a millisecond for any tensor, from one
+number to a million. With three tensors in a batch, you don't notice. With 128 sentences, each its
+own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested dicts of
 tensors, and lists of boxes.
 
 Fix: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
