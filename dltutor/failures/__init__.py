@@ -1,4 +1,4 @@
-"""The catalog of failure modes: one module for each, with a broken case and a fixed one."""
+"""The catalog of failure modes. Each has its own module, with a broken case and a fixed one."""
 
 from __future__ import annotations
 
@@ -23,63 +23,63 @@ from dltutor.failures.tools import (
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
 NAMES: Final[tuple[str, ...]] = (
-    # 01 Corrupt images
+    # Lesson 01: Corrupt images
     "corrupt_images",
     "none_in_batch",
-    # 02 Transforms that raise
+    # Lesson 02: Transforms that raise
     "lost_exception_type",
     "unpicklable_exception",
     "unpicklable_batch",
     "silent_stop",
     "ragged_batch",
-    # 03 "exited unexpectedly"
+    # Lesson 03: "exited unexpectedly"
     "dead_worker",
     "misleading_exit",
     "leftover_iterator",
     "lost_cause",
-    # 04 Global state
+    # Lesson 04: Global state
     "global_state",
     "stale_epoch",
     "mutated_in_place",
     "reused_buffer",
-    # 05 Inherited handles
+    # Lesson 05: Inherited handles
     "shared_file_offset",
     "shared_connection",
     "lazy_but_touched",
-    # 06 Unpicklable handles and start methods
+    # Lesson 06: Unpicklable handles and start methods
     "unpicklable_handle",
     "main_only_class",
     "missing_main_guard",
     "global_only_in_parent",
     "generator_attribute",
     "children_of_workers",
-    # 07 The loop that never starts
+    # Lesson 07: The loop that never starts
     "held_lock",
     "lost_thread",
     "openmp_after_fork",
     "plot_in_thread",
-    # 08 Seeing memory
+    # Lesson 08: Seeing memory
     "prefetch_budget",
     "view_of_a_giant",
-    # 09 Copy-on-read
+    # Lesson 09: Copy-on-read
     "copy_on_read",
     "gc_dirties_pages",
-    # 10 Leaking loaders
+    # Lesson 10: Leaking loaders
     "growing_cache",
     "kept_batches",
     "reference_cycle",
     "heap_growth",
-    # 11 Shared memory and open files run out
+    # Lesson 11: Shared memory and open files run out
     "shm_exhausted",
     "too_many_open_files",
     "orphaned_segments",
-    # 12 Silently the same
+    # Lesson 12: Silently the same
     "repeated_randomness",
     "repeated_stream",
     "lost_tail",
     "wrong_length",
     "ranks",
-    # 13 How many workers?
+    # Lesson 13: How many workers?
     "tiny_tensors",
     "cheap_samples",
     "loader_per_step",

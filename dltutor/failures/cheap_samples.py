@@ -4,10 +4,9 @@ Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any d
 cost next to nothing. Each epoch begins with a pause.
 
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
-tensor, so starting the workers, sending them indices, and sending batches back is all the work
-there is, besides collating row by row. Without workers, nothing has to be sent. And a dataset that
-takes a list of indices makes a whole batch with one indexing operation, instead of collating its
-rows one by one.
+tensor, so most of the work is starting the workers, sending them indices, and sending batches back.
+Without workers, nothing has to be sent. And a dataset that takes a list of indices makes a whole
+batch with one indexing operation, instead of collating its rows one by one.
 
 Fix: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
 `sampler` with `batch_size=None`, so the dataset gets a list of indices, or give it a `__getitems__`
@@ -33,14 +32,14 @@ BATCH = 64
 
 
 def measurements() -> TensorDataset:
-    """Make 100000 rows of 16 numbers, each with a class."""
+    """Make a dataset of 100,000 rows, each with 16 numbers and a class."""
     random = torch.Generator().manual_seed(0)
     rows = torch.randn(LENGTH, 16, generator=random)
     return TensorDataset(rows, torch.randint(10, (LENGTH,), generator=random))
 
 
 def time_an_epoch(loader: DataLoader[Any]) -> Finding:
-    """Run the training loop for two epochs, and return the time of the faster one."""
+    """Run the training loop for two epochs, and return the milliseconds of the faster one."""
     seconds = []
     for _ in range(2):
         began = time.perf_counter()
@@ -51,13 +50,13 @@ def time_an_epoch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collate the rows one by one, in workers."""
+    """Build a case whose workers collate the rows one by one."""
     loader = load(measurements(), workers, start_method, batch_size=BATCH)
     return Case(loader, consume=time_an_epoch)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Index once for each batch, in main, and ignore both arguments."""
+    """Build a case that indexes once for each batch, in main, whatever the arguments are."""
     dataset = measurements()
     batches = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)
     return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)

@@ -5,7 +5,7 @@ AssertionError in DataLoader worker process 0`. With `num_workers=0`, the same c
 
 Mechanism: torch starts its workers as daemons, so that they end with main even if main doesn't
 clean up. Python doesn't let a daemon start processes, because nothing would end them after the
-daemon ends. So inside a worker there's no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no
+daemon ends. So a worker can't use a `multiprocessing.Pool`, a `ProcessPoolExecutor`, or a
 DataLoader with workers. Often a library starts the processes. `subprocess` isn't affected.
 
 Fix: let the loader's workers be the only ones. Process each sample step by step, and use more
@@ -31,12 +31,12 @@ DOCUMENTS: Final = [
 
 
 def count_letters(page: str) -> int:
-    """Count a page's letters, instead of real work such as recognizing the page's text."""
+    """Count a page's letters, in place of real work such as recognizing the page's text."""
     return sum(letter.isalpha() for letter in page)
 
 
 class Documents(Dataset[torch.Tensor]):
-    """Documents, whose pages are processed in parallel."""
+    """A dataset of documents, which processes a document's pages in parallel."""
 
     def __init__(self, documents: list[list[str]]) -> None:
         self.documents = documents
@@ -50,19 +50,19 @@ class Documents(Dataset[torch.Tensor]):
 
 
 class PageByPage(Documents):
-    """Documents, each processed by one worker of the loader."""
+    """A dataset of documents, which processes a document's pages one by one."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor([count_letters(page) for page in self.documents[index]])
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Have each worker start a pool."""
+    """Build a case in which each worker starts a pool."""
     return Case(load(Documents(DOCUMENTS), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Let the loader's workers be the only ones."""
+    """Build a case in which only the loader starts processes."""
     return Case(load(PageByPage(DOCUMENTS), workers, start_method))
 
 

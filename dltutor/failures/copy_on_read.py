@@ -1,16 +1,16 @@
 """The workers only read a list of file names, but each gets its own copy, page by page.
 
-Symptom: memory grows during each epoch, in every worker, until each has as much as main. Then you
+Symptom: memory grows during each epoch, in every worker, until each uses as much as main. Then you
 get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list of names,
 dicts, or tuples that your code never writes to. `htop` shows the full size for each worker from the
-start, because it counts shared pages (RES). Only the private part (USS) grows.
+start, because it also counts shared pages (RES). Only the private part (USS) grows.
 
 NOTE [ Reading Is Writing ]
 
-A forked worker shares main's pages until one of them writes. Each Python object begins with a count
-of the references to it, and any code that reads the object raises and lowers this count. That's a
-write, so Linux copies the page. A page of 4096 bytes holds about fifty short strings, so in
-shuffled order, the first few percent of the samples copy nearly all pages.
+A forked worker shares main's pages until main or the worker writes to a page. Each Python object
+begins with a count of the references to it, and any code that reads the object raises and lowers
+this count. That's a write, so Linux copies the page. A page of 4096 bytes holds about fifty short
+strings, so in shuffled order, the first few percent of the samples copy nearly all pages.
 
 The kind of container makes no difference, because the counts are in the objects. A numpy array of
 dtype `object` grows like the list, and so does a pandas column of strings, unless Arrow stores it
@@ -18,12 +18,12 @@ dtype `object` grows like the list, and so does a pandas column of strings, unle
 main pickles the list, and each worker has its private copy before the first sample. A torch tensor
 isn't copied even then.
 
-Fix: store the data without Python objects. All strings joined in one array of bytes, with an
+Fix: store the data without Python objects. One array of bytes that holds all strings, with an
 array of offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all
 strings are of similar length (`fixed_width`). A torch tensor is shared under every start method
 (`tensor`), and so are an Arrow table and a block of `multiprocessing.shared_memory`
 (`shared_memory`). Python removes that block when its creator exits, or when an unrelated process
-exits that had attached to it without `track=False` (Python 3.13). A file with `mmap` has no such
+that attached to it without `track=False` (Python 3.13) exits. A file with `mmap` has no such
 owner, and all ranks share it. `gc.freeze()` doesn't help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
@@ -48,7 +48,7 @@ def read_all(loader: DataLoader[str]) -> Finding:
     """Run one epoch.
 
     Returns:
-        The MB private to each worker at the last batch.
+        The MB private to the average worker at the last batch.
     """
     gauge = Gauge()
     private = 0.0
@@ -59,12 +59,12 @@ def read_all(loader: DataLoader[str]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: ListedAs = "list") -> Case:
-    """Keep the captions as Python objects."""
+    """Build a case with captions as Python objects, in the container that `kind` names."""
     return _case(LISTED[kind](shared_captions()), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: StoredAs = "packed") -> Case:
-    """Keep the captions as bytes."""
+    """Build a case with captions as bytes, in the form that `kind` names."""
     return _case(STORED[kind](shared_captions()), workers, start_method)
 
 

@@ -1,4 +1,4 @@
-"""A few image files are broken, and the epoch dies on the first of them.
+"""A few image files are broken, and the first one that the loader reads ends the epoch.
 
 Symptom: `OSError: image file is truncated`, `PIL.UnidentifiedImageError: cannot identify image
 file`, `FileNotFoundError`, or a shape error, under `Caught ... in DataLoader worker process N`,
@@ -6,11 +6,11 @@ in the middle of the epoch.
 
 NOTE [ What One Bad File Does ]
 
-A worker that raises doesn't die. It catches the exception, sends its type and its traceback as a
-string to the main process, and waits for the next batch. Main then raises an exception of the same
-type. So the message is complete, but the new exception has lost the attributes of the old one:
-`errno` and `filename` are None. Unless the message names the file, nothing does, and nothing names
-the index.
+A worker that raises doesn't die. The worker catches the exception, sends the type and the traceback
+(as a string) to the main process, and waits for the next batch. Main then raises an exception of
+the same type. So the message is complete, but the new exception has lost the attributes of the old
+one: `errno` and `filename` are None. Unless the message names the file, nothing does, and nothing
+names the index.
 
 Pillow opens a file by reading its header, and reads the pixels later. So a file that was cut short
 opens without complaint and fails in `convert`, `resize`, or `numpy.asarray`. Gray, palette, and
@@ -60,9 +60,9 @@ class Images(Dataset[Sample]):
 
 
 def load_on_white(file: Path) -> torch.Tensor:
-    """Load one image on white, small, with three channels. Raise an error if the file is bad."""
+    """Load an image as a (3, 64, 64) tensor, on white. Raise an error if the file is bad."""
     with Image.open(file) as image:
-        if image.mode[0] in "IF":  # convert would clip the modes I;16, I, and F at 255
+        if image.mode[0] in "IF":  # in I;16, I, and F, convert would clip values at 255
             raise ValueError(f"mode {image.mode}: more than 8 bits")
         small = image.convert("RGBA").resize((SIDE, SIDE))
     white = Image.new("RGBA", small.size, "white")
@@ -71,7 +71,7 @@ def load_on_white(file: Path) -> torch.Tensor:
 
 
 class VerifiedImages(Images):
-    """The same images, each checked once, except the bad ones.
+    """A dataset that checks every image file once, and leaves out the bad ones.
 
     Attributes:
         quarantined: The path of each bad file -> why the file can't be used.
@@ -83,7 +83,7 @@ class VerifiedImages(Images):
         for path, _ in self.listed:
             try:
                 self.load(path)
-            except Exception as error:  # Pillow can also raise SyntaxError or ValueError
+            except Exception as error:  # a bad file can make Pillow raise even a SyntaxError
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
@@ -107,12 +107,12 @@ def shared_images() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load the images without checking them first."""
+    """Build a case that loads the images without checking them first."""
     return Case(load(Images(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Check every image once, and load the good ones."""
+    """Build a case that checks every image once, and loads only the good ones."""
     return Case(load(VerifiedImages(shared_images()), workers, start_method, batch_size=8))
 
 

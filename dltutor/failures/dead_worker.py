@@ -10,8 +10,8 @@ NOTE [ What The Signal Says ]
 `Killed` is SIGKILL, which no program can catch: it comes from the OOM killer, a container's memory
 limit, a batch system, or a person. `Segmentation fault` and `Aborted` come from native code: a
 decoder that met a bad file, or a library that doesn't survive a fork. A positive exit code means
-that something called `exit`, either a native library or `sys.exit` (see `misleading_exit`), or that
-an exception reached the top of the process, with its traceback on stderr. `Bus error` means that
+that a native library called `exit`, that your code called `sys.exit` (see `misleading_exit`), or
+that an exception reached the top of the process, with a traceback on stderr. `Bus error` means that
 memory behind a mapped file wasn't there, because `/dev/shm` was full or a file was cut short.
 
 Linux tells the main process with SIGCHLD that a worker died, and torch's handler raises wherever
@@ -21,12 +21,12 @@ a batch, and what killed the worker is lost (see `lost_cause`). If tensors from 
 on their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
 (see `misleading_exit`). Nothing names the sample.
 
-Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the
-cgroup's `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the
-sample, have each worker write every index to a file before it decodes, because the file stays
-whatever kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the
-line. Decode each file once in its own process, where it can't do any harm, set aside the ones that
-kill it, and report them upstream.
+Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the cgroup's
+`memory.events`, which is `memory.oom_control` under version 1), and use less. To name the sample,
+have each worker write every index to a file before it decodes, because the file stays whatever
+kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line.
+Decode each file once in a separate process, set aside the files that kill the process, and report
+them upstream.
 
 Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
 mmsegmentation#2085.
@@ -55,9 +55,9 @@ How = Literal["killed", "segfault", "abort", "exit"]
 #: The number of the frame that ends any process that decodes it.
 BAD: Final = 9
 
-# What native code can do to its process when a frame is shorter than its header promises.
+# What native code can do to its process if a frame is shorter than the frame's header promises.
 ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
-    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # like the OOM killer
+    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # the OOM killer's signal
     "segfault": lambda length: ctypes.string_at(0),
     "abort": lambda length: os.abort(),
     "exit": lambda length: os._exit(length % 256),  # so that lesson 03 can choose the exit code
@@ -65,7 +65,7 @@ ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
 
 
 def decode(data: bytes, how: How) -> np.ndarray:
-    """Decode a frame like a native library that trusts the header."""
+    """Decode a frame, and end this process as `how` says if the header promises too many bytes."""
     (length,) = struct.unpack_from("<I", data)
     if length > len(data) - 4:
         ACCIDENTS[how](length)
@@ -73,7 +73,7 @@ def decode(data: bytes, how: How) -> np.ndarray:
 
 
 class Frames(Dataset[np.ndarray]):
-    """Frames of a film, each in its own file, which stay arrays until they're on the device."""
+    """A dataset of a film's frames, each in its own file. A sample is a numpy array."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         self.paths = list(paths)
@@ -87,10 +87,10 @@ class Frames(Dataset[np.ndarray]):
 
 
 class VerifiedFrames(Frames):
-    """The same frames, except the ones that kill the process that decodes them.
+    """A dataset of a film's frames, except frames whose decoding ends the process.
 
     Attributes:
-        quarantined: The name of each file set aside -> what killed the process.
+        quarantined: The name of each file left out -> the signal or exit code of the process.
     """
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
@@ -107,7 +107,7 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
     """Call a function in a separate process.
 
     Returns:
-        The exit code of the process: 0 if the function returned, -N if signal N killed it.
+        The exit code of the process: 0 if the function returned, -N if signal N ended the process.
     """
     process = multiprocessing.get_context("fork").Process(target=_quietly, args=(function, *args))
     process.start()
@@ -122,13 +122,13 @@ def _quietly(function: Callable[..., object], *args: object) -> None:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode a film with one bad frame, which ends its worker as `how` says (see ACCIDENTS)."""
+    """Build a case with one bad frame, which ends its worker as `how` says (see ACCIDENTS)."""
     frames = Frames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode each frame first in a separate process."""
+    """Build a case that tries each frame in a separate process, and leaves out the bad one."""
     frames = VerifiedFrames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 

@@ -1,15 +1,15 @@
 """A garbage collection in a forked worker copies pages that the worker never uses.
 
 Symptom: each worker's private memory jumps although it never touches the data that main has loaded.
-With `gc.collect()` in `__getitem__`, which people often recommend against growth, memory jumps at
-the worker's first sample, and loading becomes many times slower.
+With `gc.collect()` in `__getitem__`, which is common advice when memory grows, memory jumps at the
+worker's first sample, and loading becomes many times slower.
 
-Mechanism: a forked worker shares every page with main until one of them writes to it. One full
-collection writes into a header of each object that the collector tracks: lists, dicts, and
-instances of classes, but not strings and numbers, and up to Python 3.13 not a dict that holds only
-strings and numbers. So each worker gets a copy of every page with such an object. Under spawn and
-forkserver, there's nothing to copy, because the objects came through a pipe and are private from
-the start.
+Mechanism: a forked worker shares every page with main until main or the worker writes to that page.
+One full collection writes into a header of each object that the collector tracks: lists, dicts, and
+instances of classes, but not strings and numbers. Up to Python 3.13, the collector doesn't track a
+dict that holds only strings and numbers. So each worker gets a copy of every page with such an
+object. Under spawn and forkserver, there's nothing to copy, because the objects came through a pipe
+and are private from the start.
 
 Fix: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
@@ -35,7 +35,7 @@ from dltutor.failures.tools.gauge import Gauge
 
 
 class Boxes(Dataset[torch.Tensor]):
-    """The size of each box. The dataset has annotations for the report after the epoch."""
+    """A dataset with the size of each box, and annotations for the report after the epoch."""
 
     def __init__(self, count: int = 100_000) -> None:
         self.annotations = [
@@ -54,7 +54,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Keep workers that main forks in this block from collecting objects that exist already."""
+    """Keep workers that main forks in this block from collecting objects that already exist."""
     gc.freeze()
     try:
         yield
@@ -63,13 +63,13 @@ def frozen_heap() -> Iterator[None]:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and measure each worker's private memory."""
+    """Run one epoch, and measure the private memory of the average worker."""
     gauge = Gauge()
     return _private(gauge, iter(loader))
 
 
 def train_frozen(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, with workers that inherit a frozen heap."""
+    """Run one epoch with workers that inherit a frozen heap, and measure their private memory."""
     gauge = Gauge()
     with frozen_heap():
         iterator = iter(loader)
@@ -82,12 +82,12 @@ def _private(gauge: Gauge, iterator: Iterator[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collect garbage in the workers."""
+    """Build a case whose workers collect garbage."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collect garbage in workers that inherit a frozen heap."""
+    """Build a case whose workers collect garbage, but inherit a frozen heap."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train_frozen)
 
 

@@ -1,4 +1,4 @@
-"""The dataset has a torch.Generator, and the worker dies unpickling it.
+"""The dataset has a torch.Generator, and the worker dies when it unpickles the generator.
 
 Symptom: `RuntimeError: unable to resize file <filename not specified> to the right size: Invalid
 argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4711) exited
@@ -6,9 +6,9 @@ unexpectedly`, before the first batch.
 
 Mechanism: to pickle a generator, torch makes a tensor of its state. Tensors for another process go
 through shared memory, so the pickle holds only a file descriptor, which the new process has to
-open. But torch makes this tensor only for the pickle, and frees it and closes its descriptor as
-soon as the pickle is written. So the worker gets a number that refers to nothing, or to another
-file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
+open. But torch makes this tensor only for the pickle, so it frees the tensor and closes the
+descriptor as soon as the pickle is written. So the worker gets a number that refers to nothing, or
+to another file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
 Fix: keep the seed, and make the generator where you use it. A generator for each sample, seeded
 with seed and index, gives the same numbers with any number of workers, and never repeats them. A
@@ -28,7 +28,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Noisy(Dataset[torch.Tensor]):
-    """Measurements with noise added."""
+    """A dataset of measurements with added noise."""
 
     def __init__(self, measured: torch.Tensor, seed: int) -> None:
         self.measured = measured
@@ -43,7 +43,7 @@ class Noisy(Dataset[torch.Tensor]):
 
 
 class SeededNoisy(Noisy):
-    """The same measurements, with noise that depends only on the seed and the sample."""
+    """A dataset of measurements with noise that depends only on the seed and the sample."""
 
     def __init__(self, measured: torch.Tensor, seed: int) -> None:
         self.measured = measured
@@ -59,12 +59,12 @@ MEASURED: Final = (16, 8)  # samples, and numbers in each sample
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Keep a generator in the dataset."""
+    """Build a case whose dataset keeps a generator."""
     return Case(load(Noisy(torch.zeros(MEASURED), seed=14), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Keep only the seed in the dataset."""
+    """Build a case whose dataset keeps only the generator's seed."""
     return Case(load(SeededNoisy(torch.zeros(MEASURED), seed=14), workers, start_method))
 
 
@@ -83,7 +83,7 @@ FAILURE: Final = Failure(
     fix="Keep the seed in the dataset, and make a generator for each sample.",
     broken=broken,
     fixed=fixed,
-    # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.
+    # Under forkserver, workers write to the server's stderr, so only the exit code is certain.
     sign=Says(
         "worker died", ("unable to resize file <filename not specified>", "ended with exit code 1")
     ),

@@ -32,13 +32,13 @@ EMBEDDINGS: torch.Tensor | None = None
 
 
 def load_embeddings(path: Path) -> None:
-    """Load the table once, for all datasets in this process."""
+    """Load the table of embeddings from a file, for all datasets in this process."""
     global EMBEDDINGS
     EMBEDDINGS = torch.load(path)
 
 
 class Words(Dataset[torch.Tensor]):
-    """The embedding of each word."""
+    """A dataset with the embedding of each word."""
 
     def __init__(self, words: list[int]) -> None:
         self.words = words
@@ -51,7 +51,7 @@ class Words(Dataset[torch.Tensor]):
 
 
 class WordsWithEmbeddings(Words):
-    """The embedding of each word, from a table that is part of the dataset."""
+    """A dataset with the embedding of each word, and with the table of all embeddings."""
 
     def __init__(self, words: list[int], embeddings: torch.Tensor) -> None:
         super().__init__(words)
@@ -65,13 +65,13 @@ WORDS: Final = [number * 7 % 32 for number in range(16)]
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Fill the global in main."""
+    """Build a case in which main fills a global table of embeddings."""
     load_embeddings(embeddings_file())
     return Case(load(Words(WORDS), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Pass the table to the dataset."""
+    """Build a case whose dataset holds the table of embeddings."""
     dataset = WordsWithEmbeddings(WORDS, torch.load(embeddings_file()))
     return Case(load(dataset, workers, start_method))
 

@@ -6,15 +6,15 @@ correctly, so a test of the dataset alone finds nothing.
 Mechanism: a worker is a process with its own copy of every module, every global variable, and the
 dataset. `replaced += 1` in W0 changes W0's copy. There's no race and no error. There are three
 counters, one for each process, and you print the one that no process changed. Attributes of the
-dataset (`self.replaced += 1`) behave the same. Fresh workers start from the main process's value in
-each epoch, so nothing adds up in the workers either.
+dataset (`self.replaced += 1`) behave the same way. Fresh workers start from the main process's
+value in each epoch, so nothing adds up in the workers either.
 
-Fix: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
-up in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot
-for each process needs no lock, because no other process writes to the same slot, but the tensor has
-to be large enough for all workers. A `multiprocessing.Value` is one number for all processes. It
-has to come from the start method's own context, and you have to take its lock for each count,
-because `+= 1` reads and then writes, so counts get lost without the lock.
+Fix: send the fact with the sample, as one more field of what `__getitem__` returns, and add it up
+in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot for
+each process needs no lock, because each process writes only to its own slot. The tensor has to be
+large enough for all workers. A `multiprocessing.Value` is one number for all processes. The Value
+has to come from the start method's own context. Take the Value's lock for each count, because
+`+= 1` reads and then writes, so counts get lost without the lock.
 
 Seen in: pytorch#97326 (about the other direction, from main to the workers: see `stale_epoch`).
 """
@@ -35,7 +35,7 @@ replaced = 0
 
 
 class Readings(Dataset[torch.Tensor]):
-    """Sensor readings. The dataset replaces each missing one with the mean, and counts it."""
+    """A dataset of sensor readings that replaces missing ones with the mean, and counts them."""
 
     def __init__(self) -> None:
         self.values = torch.arange(float(LENGTH))
@@ -57,7 +57,7 @@ class Readings(Dataset[torch.Tensor]):
 
 
 class ReadingsWithSlots(Readings):
-    """Readings, with a slot for each process in a tensor that all of them share."""
+    """A dataset of readings that counts missing ones in a tensor with a slot for each process."""
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class ReadingsWithSlots(Readings):
 
 
 class ReadingsWithValue(Readings):
-    """Readings, with one count for all processes, protected by its lock."""
+    """A dataset of readings that counts missing ones in a `multiprocessing.Value`, under a lock."""
 
     def __init__(self, start_method: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ReadingsWithValue(Readings):
 
 
 def report(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and read the global counter in main."""
+    """Run one epoch, and compare main's copy of the global counter with the expected count."""
     global replaced
     replaced = 0
     for _ in loader:
@@ -91,7 +91,7 @@ def report(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and add up the counts of all processes."""
+    """Run one epoch, add up the slots of all processes, and compare with the expected count."""
     dataset: Any = loader.dataset
     dataset.replaced.zero_()
     for _ in loader:
@@ -100,12 +100,12 @@ def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Count in a global variable."""
+    """Build a case that counts missing readings in a global variable."""
     return Case(load(Readings(), workers, start_method, batch_size=8), report)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Count in a shared tensor, with a slot for each process."""
+    """Build a case that counts missing readings in a shared tensor, with a slot per process."""
     return Case(load(ReadingsWithSlots(workers), workers, start_method, batch_size=8), report_slots)
 
 

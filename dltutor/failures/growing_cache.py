@@ -1,4 +1,4 @@
-"""A dataset keeps what it has read, and every worker ends up holding all of it.
+"""A dataset caches every sample, and every worker ends up holding all of the samples.
 
 Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in every worker, until
 each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster
@@ -6,9 +6,8 @@ either, because the workers and their caches end with each epoch.
 
 Mechanism: a worker has its own dataset, so it has its own `self.cache`. With `shuffle=True`, the
 samples go to different workers in every epoch. After the first epoch, two workers hold half of the
-data each, then three quarters each, and soon twice the dataset is in memory, or `num_workers`
-times. What one worker has read doesn't help the other. `functools.lru_cache` without a `maxsize`
-does the same.
+data each, then three quarters each, and soon memory holds `num_workers` copies of the dataset. What
+one worker has read doesn't help the other. `functools.lru_cache` without a `maxsize` does the same.
 
 Fix: don't use a cache in the workers. Linux keeps the files that were read in its page cache,
 once for all processes, and gives that memory back when something else needs it. If decoding is the
@@ -65,17 +64,17 @@ class CachedRecordings(Recordings):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run three epochs, and measure how much each worker grew."""
+    """Run three epochs, and measure how much the average worker grew."""
     return Finding(growth(loader, EPOCHS), f"MB that each worker grew by in {EPOCHS} epochs")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Cache every recording."""
+    """Build a case whose dataset caches every recording."""
     return _case(CachedRecordings(_paths()), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Cache nothing."""
+    """Build a case whose dataset caches nothing."""
     return _case(Recordings(_paths()), workers, start_method)
 
 

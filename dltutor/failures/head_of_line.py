@@ -1,4 +1,4 @@
-"""One slow sample holds up every batch behind it, even the ones that are ready.
+"""One slow sample holds up every batch behind it, even batches that are ready.
 
 Symptom: now and then the loop stalls, then gets many batches at once. In between, most workers are
 idle.
@@ -34,11 +34,11 @@ from dltutor.failures.tools import Case, Costs, Failure, Finding, load, own_fold
 
 LENGTH = 32
 BATCH = 2
-LONG = 3  # the second sample of the second batch, which is W1's first batch
+LONG = 3  # the index of the long text, which is in W1's first batch
 
 
 class Texts(Dataset[torch.Tensor]):
-    """The number of different words in each text of a folder."""
+    """A dataset with the number of different words in each text of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = sorted(folder.glob("*.txt"))
@@ -56,7 +56,7 @@ class Texts(Dataset[torch.Tensor]):
 
 @cache
 def shared_texts() -> Path:
-    """Write 31 letters of a few kB and a book of 18 MB, once per process. Return their folder."""
+    """Write 31 letters of 3 kB and a book of 18 MB, once per process, and return their folder."""
     folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):
@@ -68,7 +68,7 @@ def shared_texts() -> Path:
 
 
 def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Time half of the second epoch, because the first one includes the start of the workers."""
+    """Time half of the second epoch, because the first epoch includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
@@ -79,12 +79,12 @@ def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deliver the batches in order."""
+    """Build a case that delivers the batches in order."""
     return _case(workers, start_method, in_order=True)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deliver each batch when it's ready."""
+    """Build a case that delivers each batch when it's ready."""
     return _case(workers, start_method, in_order=False)
 
 

@@ -4,7 +4,8 @@ Symptom: each worker's memory grows with every sample although nothing is kept: 
 no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
 levels off after each worker has sent 128 tensors, at many times the size of a sample, but with
 large samples the machine runs out of memory first. `gc.collect()` doesn't help, smaller batches
-make it worse, and on another machine, or in another container, the same program stays flat.
+make the growth worse, and on another machine, or in another container, the same program's memory
+stays flat.
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 
@@ -23,7 +24,7 @@ holes merge, and glibc uses them from then on. Measured with glibc 2.36 and torc
 MB. Without workers, nothing is sent, so nothing grows. A forked worker first uses up the memory
 that main has freed, so if main was busy, the worker grows later.
 
-Holes that a worker's heap has from the start can hide the growth, too. We made holes of up to 96 kB
+Holes that a worker's heap has from the start can also hide the growth. We made holes of up to 96 kB
 on purpose. With samples of 1.2 MB, 8 of 20 runs hardly grew if recordings were 80 kB, and all 20
 grew if they were 400 kB. With samples of 1.5 MB and recordings of 800 kB, 5 of 20 didn't grow. So
 sizes alone don't decide it.
@@ -55,14 +56,14 @@ from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import growth
 
-_LENGTH: Final = 200_000  # numbers in a recording, so a file is 400 kB (see the note)
+_LENGTH: Final = 200_000  # int16 numbers in a recording, which make a file of 400 kB (see the note)
 _FRAME: Final = 256
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """Recordings, cut into overlapping frames that are scaled to the same loudness."""
+    """A dataset of recordings, cut into overlapping frames that are scaled to the same loudness."""
 
-    step = 64  # numbers from one frame to the next, so a sample is 3 MB
+    step = 64  # numbers between the starts of two frames. With 64, a sample is 3 MB.
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
@@ -80,23 +81,23 @@ class Recordings(Dataset[torch.Tensor]):
 def return_freed_memory(worker_id: int) -> None:
     """Make the worker's C library return large blocks to Linux when they're freed."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc has mallopt, but few others do
+    if hasattr(libc, "mallopt"):  # glibc has mallopt, but few other C libraries do
         libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: larger blocks get their own mapping
         libc.mallopt(-1, 65536)  # M_TRIM_THRESHOLD: return free memory at the end of the heap
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and measure how much each worker grew."""
+    """Run one epoch, and measure how much the average worker grew."""
     return Finding(growth(loader), "MB that each worker grew by")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Use the C library with its defaults."""
+    """Build a case that leaves the C library's settings at their defaults."""
     return Case(load(Recordings(_paths()), workers, start_method, batch_size=1), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Tell the C library to return memory."""
+    """Build a case whose workers tell the C library to return freed memory."""
     loader = load(
         Recordings(_paths()),
         workers,
@@ -112,7 +113,7 @@ def _paths() -> tuple[str, ...]:
 
 
 def reuses_memory() -> str | None:
-    """Return why the heap doesn't grow on this machine, or None if it does."""
+    """Return why the heap doesn't grow on this machine, or None if the heap grows."""
     library = c_library()
     name, _, version = library.partition(" ")
     if name != "glibc":
@@ -126,10 +127,10 @@ def reuses_memory() -> str | None:
 
 
 def c_library() -> str:
-    """Return the C library and its version, such as "glibc 2.36"."""
+    """Return the C library's name and version ("glibc 2.36"), or a phrase if they're unknown."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
-    except (AttributeError, OSError, ValueError):  # with musl, or on macOS
+    except (AttributeError, OSError, ValueError):  # confstr fails with musl and on macOS
         return "of another kind"
 
 

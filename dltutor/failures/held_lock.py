@@ -1,20 +1,20 @@
-"""A thread of main holds a lock when main forks the workers, and no worker can ever take that lock.
+"""A thread in main holds a lock when main forks the workers, and no worker can ever take that lock.
 
-Symptom: the epoch doesn't start, without an error, and no core is busy. A stack dump of a worker
-(`py-spy dump`, `faulthandler`) shows your own line innermost, which takes a lock. No dump shows
-`acquire`, because a lock is written in C and has no frame. The first epoch may pass and a later one
-may hang, because the hang depends on what a thread does at the moment of the fork.
+Symptom: the epoch doesn't start, without an error, and no core is busy. In a stack dump of a worker
+(`py-spy dump`, `faulthandler`), the innermost line is a line of yours that takes a lock. No dump
+shows `acquire`, because a lock is written in C and has no frame. The first epoch may pass and a
+later one may hang, because the hang depends on what a thread does at the moment of the fork.
 
 NOTE [ A Lock Without An Owner ]
 
 fork copies all of main's memory, but only the thread that called fork. A lock is memory, so if
-another thread holds the lock at that moment, the copy is held, too. The thread that would release
+another thread holds the lock at that moment, the copy is also held. The thread that would release
 the copy doesn't exist in the worker, so no thread can. In main, that thread releases the lock a
 little later, as always, so main never shows what's wrong.
 
-The thread doesn't have to be yours. It may belong to a library that saves, reports, prefetches, or
-talks to a cloud store. Python takes care of its own locks: `logging`, `threading`, and the standard
-streams make new ones in the child (`os.register_at_fork`).
+The thread doesn't have to be yours. A library may have started the thread to save, report,
+prefetch, or talk to a cloud store. Python takes care of its own locks: `logging`, `threading`, and
+the standard streams make new ones in the child (`os.register_at_fork`).
 
 Fix: a new lock alone isn't enough, because the thread may have left what the lock guards half
 changed. Keep the guarded data whole at every moment (build a new value, then assign it). Or make
@@ -63,7 +63,7 @@ CACHE = Cache()
 
 
 class Sentences(Dataset[torch.Tensor]):
-    """Sentences as numbers. The cache saves the work in the second epoch."""
+    """A dataset of sentences as numbers. A cache keeps the numbers for later epochs."""
 
     def __init__(self, sentences: list[str]) -> None:
         self.sentences = sentences
@@ -87,7 +87,7 @@ def own_cache(worker_id: int) -> None:
 class SlowDisk(io.BytesIO):
     """A file whose writes last until main has forked the workers.
 
-    With a large cache, writing sometimes takes that long by itself.
+    In practice, writing a large cache sometimes takes that long.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class SlowDisk(io.BytesIO):
 
 
 def train(loader: DataLoader[Any]) -> None:
-    """Start an epoch while a thread saves the cache from the previous epoch."""
+    """Run an epoch whose workers start while a thread saves the cache."""
     disk = SlowDisk()
     saver = threading.Thread(target=CACHE.save, args=(disk,))
     saver.start()
@@ -121,12 +121,12 @@ SENTENCES: Final = [f"sentence {number:02}" for number in range(16)]
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Let the workers use main's cache."""
+    """Build a case whose workers use the cache that they inherit from main."""
     return Case(load(Sentences(SENTENCES), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Give each worker a cache of its own."""
+    """Build a case that gives each worker a cache of its own."""
     loader = load(Sentences(SENTENCES), workers, start_method, worker_init_fn=own_cache)
     return Case(loader, train)
 

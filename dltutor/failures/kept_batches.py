@@ -2,9 +2,9 @@
 
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps only
 one image or one number from each batch. The workers don't grow. Shared memory grows, and once no
-worker maps it, it counts as main's private memory, too. So does the number of open descriptors, by
-one for each tensor that the loop keeps. The run ends with `No space left on device`, `Too many open
-files`, or the OOM killer.
+worker maps that memory, it also counts as main's private memory. The number of open descriptors
+grows by one for each tensor that the loop keeps. The run ends with `No space left on device`,
+`Too many open files`, or the OOM killer.
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
 `labels[0]` are views: they share the storage of the batch, and torch can't free the storage while
@@ -30,7 +30,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class Images(Dataset[Sample]):
-    """Images of noise, in ten classes."""
+    """A dataset of noise images in ten classes."""
 
     def __len__(self) -> int:
         return 320
@@ -50,7 +50,7 @@ def keep_views(loader: DataLoader[Sample]) -> Finding:
 
 
 def keep_copies(loader: DataLoader[Sample]) -> Finding:
-    """Keep a copy of each batch's first image, and the first label as a number."""
+    """Keep a copy of each batch's first image, and each batch's first label as a number."""
     gauge = Gauge()
     examples = []
     for images, labels in loader:
@@ -63,12 +63,12 @@ def _held(gauge: Gauge, kept: int) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Keep views of each batch."""
+    """Build a case whose loop keeps views of each batch."""
     return Case(load(Images(), workers, start_method, batch_size=16), keep_views)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Keep copies of the image and the label."""
+    """Build a case whose loop keeps copies of an image and a label from each batch."""
     return Case(load(Images(), workers, start_method, batch_size=16), keep_copies)
 
 

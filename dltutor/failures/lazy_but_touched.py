@@ -3,9 +3,9 @@
 Symptom: wrong samples, silently, although the file is opened in __getitem__.
 
 Mechanism: "open it on first use" means that every worker opens its own file, as long as the first
-use is in a worker. `dataset[0]` in the main process opens the file there, whether your code does
-that to print a shape, draw a sample, or measure a mean, or the dataset's own `__init__` does. The
-workers find `self.file` set, don't open their own, and read at one shared position (see
+use is in a worker. `dataset[0]` in the main process opens the file there. Your code may do that to
+print a shape, draw a sample, or measure a mean, and the dataset's own `__init__` may do it as well.
+The workers find `self.file` set, don't open their own, and read at one shared position (see
 `shared_file_offset`). Remove the line that prints the shape, and the samples are right. Under
 `spawn` and `forkserver`, the same line ends the loader at the start: `TypeError: cannot pickle
 '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
-    """Records in a file that the dataset opens for the first sample."""
+    """A dataset of records that opens its file when a process asks for the first sample."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class LazyRecords(Dataset[torch.Tensor]):
 
 
 class OwnRecords(LazyRecords):
-    """The same records, but a process that finds another process's file opens its own."""
+    """A dataset of records that opens its own file in each process that asks for a sample."""
 
     opened_by: int | None = None
 
@@ -72,12 +72,12 @@ class OwnRecords(LazyRecords):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
-    """Open the file on first use, and look at one sample before the first epoch."""
+    """Build a case that opens the file on first use. If `touched`, main uses the dataset first."""
     return _case(LazyRecords(shared_records()), workers, start_method, touched)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
-    """Open the file on first use in each process."""
+    """Build a case that opens the file in each process, even if main has opened it (`touched`)."""
     return _case(OwnRecords(shared_records()), workers, start_method, touched)
 
 

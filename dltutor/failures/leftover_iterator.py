@@ -13,11 +13,11 @@ iterator. No reference count falls to zero, so the iterator and its workers live
 garbage collector happens to run. The collector then closes the queues before the iterator can use
 them to tell the workers to exit, so main waits 5 s for each worker and terminates it.
 
-If the program forks before that (for the next loader's workers, for example), the child inherits
-the iterator. When the child's collector frees it, the iterator checks workers that aren't the
-child's own: `can only test a child process`. This is noise, printed from `__del__`, and it does no
-harm to the data. Any unfinished iterator that is garbage at a fork causes it. tqdm often gets the
-blame, because it's one of the things that hold an iterator.
+If the program forks before the collector runs (for the next loader's workers, for example), the
+child inherits the iterator. When the child's collector frees it, the iterator checks workers that
+aren't the child's own: `can only test a child process`. This is noise, printed from `__del__`, and
+it does no harm to the data. Any unfinished iterator that is garbage at a fork causes it. tqdm often
+gets the blame, because it's one of the things that hold an iterator.
 
 Fix: in the worker, catch what may go wrong with a sample (as the fixed case does), so that the
 loop ends by itself. If you have to catch a worker's error in the loop, log it and drop its
@@ -46,7 +46,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class Readings(Dataset[Sample]):
-    """Readings and their labels."""
+    """A dataset of readings and their labels."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -60,7 +60,7 @@ class Readings(Dataset[Sample]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch that a bad value may end early, and count the workers still alive afterward."""
+    """Run an epoch that a bad value may end early, and count the workers still alive after it."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -71,7 +71,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_let_go(loader: DataLoader[Any]) -> Finding:
-    """Run the same epoch, but drop the traceback of the error that it catches."""
+    """Run an epoch, drop the traceback of an error that ends it, and count the live workers."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -87,12 +87,12 @@ def _alive(others: set[Any], of: int) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch the worker's error in the loop, and continue."""
+    """Build a case whose loop is inside a `try` that catches a worker's error."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch the error in the worker."""
+    """Build a case whose dataset catches the error in the worker."""
     dataset = Tolerant(Readings(_paths()), ValueError)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train_and_let_go)
 

@@ -38,7 +38,7 @@ def new_iterator_each_step(loader: DataLoader[Any]) -> Finding:
 
 
 def one_iterator(loader: DataLoader[Any]) -> Finding:
-    """Time the same steps, all with one iterator."""
+    """Time a few training steps, all with one iterator."""
     batches = endless(loader)
     return _time_steps(lambda: next(batches))
 
@@ -50,7 +50,7 @@ def endless(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def _time_steps(step: Callable[[], object]) -> Finding:
-    # Leave out the first step, because it starts the workers in both cases.
+    # Leave out the first step's time, because that step starts the workers in both cases.
     seconds = []
     for _ in range(STEPS):
         began = time.perf_counter()
@@ -60,12 +60,12 @@ def _time_steps(step: Callable[[], object]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Begin a new epoch in every step."""
+    """Build a case that begins a new epoch in every step."""
     return Case(_loader(workers, start_method), new_iterator_each_step)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Begin a new epoch only when one has ended."""
+    """Build a case that begins a new epoch only when the previous one has ended."""
     return Case(_loader(workers, start_method), one_iterator)
 
 

@@ -4,18 +4,18 @@ Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, ab
 worker died, below a bare `_queue.Empty`, with no signal and no exit code.
 
 Mechanism: under fork and spawn, a worker is a child of the main process, so Linux tells main when
-the worker dies (SIGCHLD), and torch puts the signal or the exit code into the error. Under
+the worker dies (SIGCHLD). torch then puts the signal or the exit code into the error. Under
 forkserver, the default on Linux from Python 3.14 on, the worker is a child of the server, and
-nothing tells main. While torch waits for a batch, it checks every 5 s whether the workers are
-alive, and raises an error that holds only what ended the wait, an empty queue. The same happens to
-a loop in any thread except the main one.
+nothing tells main. While torch waits for a batch, it checks every 5 s that the workers are alive.
+If a worker isn't, torch raises an error that names only an empty queue as the cause. The same
+happens to a loop in any thread except the main one.
 
 Fix: multiprocessing still knows the exit code. Remember the workers when the loop starts
 (`multiprocessing.active_children()`), and on such an error read the `exitcode` of each. A negative
 number is minus the signal: -9 is SIGKILL.
 
-Seen in: measured here, on torch 2.13. We found no public report of it, but MC-GAN#19 shows the same
-bare `_queue.Empty` on Windows.
+Seen in: measured here, on torch 2.13. We found no public report, but MC-GAN#19 shows the same bare
+`_queue.Empty` on Windows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Waves(Dataset[Any]):
-    """Pieces of a sine wave."""
+    """A dataset of pieces of a sine wave."""
 
     def __len__(self) -> int:
         return 64
@@ -44,7 +44,7 @@ class Waves(Dataset[Any]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch that loses a worker, and see whether the error says what killed it."""
+    """Run an epoch in which a worker dies, and report whether the error says why."""
     named = False
     try:
         for _ in lose_a_worker(loader, []):
@@ -56,7 +56,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
-    """Run the same epoch, and read from the worker's exit code what killed it."""
+    """Run an epoch in which a worker dies, and report whether the worker's exit code says why."""
     named = False
     workers: list[BaseProcess] = []
     try:
@@ -68,12 +68,12 @@ def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
 
 
 def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterator[Any]:
-    """Iterate a loader, append its workers to the list, and kill one after the first batch."""
+    """Iterate a loader, append its workers to `workers`, and kill one after the first batch."""
     others = set(active_children())
     batches = iter(loader)
     workers += sorted(set(active_children()) - others, key=lambda worker: worker.pid or 0)
     yield next(batches)
-    os.kill(workers[0].pid or 0, signal.SIGKILL)  # like the OOM killer
+    os.kill(workers[0].pid or 0, signal.SIGKILL)  # the OOM killer's signal
     yield from batches
 
 
@@ -82,12 +82,12 @@ def _unnamed(named: bool) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Look for the cause in the error."""
+    """Build a case whose loop looks in torch's error for what killed a worker."""
     return Case(load(Waves(), workers, start_method, collate_fn=np.stack), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Look for the cause in the workers' exit codes."""
+    """Build a case whose loop looks in the exit codes for what killed a worker."""
     loader = load(Waves(), workers, start_method, collate_fn=np.stack)
     return Case(loader, train_and_ask_the_workers)
 

@@ -1,7 +1,7 @@
 """An exception with two arguments arrives as a RuntimeError, and `except MyError` doesn't match.
 
 Symptom: `RuntimeError: Caught MyError in DataLoader worker process 0.`, although the loop is inside
-`try: ... except MyError:`. With `num_workers=0`, the same `except` catches it.
+`try: ... except MyError:`. With `num_workers=0`, the same `except` catches the exception.
 
 NOTE [ How Main Rebuilds An Exception ]
 
@@ -45,7 +45,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class BadReading(Exception):
-    """A reading that lacks a field."""
+    """The error for a reading that lacks a field."""
 
     def __init__(self, path: Path, missing: str) -> None:
         super().__init__(f"{path.name} has no {missing}")
@@ -54,7 +54,7 @@ class BadReading(Exception):
 
 
 class Readings(Dataset[Sample]):
-    """Readings and their labels."""
+    """A dataset of readings and their labels."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -71,7 +71,7 @@ class Readings(Dataset[Sample]):
 
 
 def train(loader: DataLoader[Any]) -> str:
-    """Run an epoch that ends early if a reading is bad, and return how it ended."""
+    """Run an epoch that ends early if a reading is bad, and return how the epoch ended."""
     try:
         for _ in loader:
             pass
@@ -81,12 +81,12 @@ def train(loader: DataLoader[Any]) -> str:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise an exception with two arguments in a worker. The loop has an `except` for that type."""
+    """Build a case whose dataset raises an exception that takes two arguments."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch the exception in the worker, and return the reason with the batch."""
+    """Build a case that catches the exception in the worker and sends its reason with the batch."""
     dataset = Tolerant(Readings(_paths()), BadReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train)
 

@@ -3,11 +3,11 @@
 Symptom: an IterableDataset with drop_last=True loses samples with workers that it does not lose
 without. With a small dataset, the loop may not run a single step.
 
-Mechanism: the workers batch an IterableDataset. Each one fills batches from its own part of the
-stream, and each one drops what's left over, so you lose up to `workers * (batch_size - 1)` samples
-instead of `batch_size - 1`. Of 48 samples in batches of 16, you lose none without workers, 16 with
-two, and all 48 with four, because no worker has 16. The main process batches a map-style dataset,
-and drops once.
+Mechanism: the workers batch an IterableDataset. Each worker fills batches from its own part of the
+stream, and drops the samples that don't fill a batch. So you lose up to
+`workers * (batch_size - 1)` samples instead of `batch_size - 1`. Of 48 samples in batches of 16,
+you lose none without workers, 16 with two, and all 48 with four, because no worker gets 16. The
+main process batches a map-style dataset, and drops one short batch.
 
 Fix: deal out whole batches instead of samples: let the dataset build them, and give the loader
 `batch_size=None`. Then the order doesn't depend on the number of workers either. This costs a pass
@@ -45,7 +45,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 class BatchedStream(Stream):
-    """The same stream in whole batches. Each of n workers takes every n-th batch."""
+    """A stream of whole batches. Each of n workers takes every n-th batch."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         worker = get_worker_info()
@@ -59,18 +59,18 @@ class BatchedStream(Stream):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the lost samples. The stream has only whole batches."""
+    """Run an epoch of 48 samples, which are three whole batches, and count the lost samples."""
     seen = {number for batch in loader for number in batch.tolist()}
     return Finding(LENGTH - len(seen), f"of {LENGTH} samples lost")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out samples, and let each worker drop its last, short batch."""
+    """Build a case that deals out samples, so each worker drops its last, short batch."""
     return Case(load(Stream(), workers, start_method, batch_size=BATCH, drop_last=True), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out whole batches."""
+    """Build a case that deals out whole batches."""
     return Case(load(BatchedStream(), workers, start_method, batch_size=None), train)
 
 

@@ -2,20 +2,20 @@
 
 Symptom: the epoch doesn't start, without an error: a worker waits in `future.result()` (of an
 executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` is C and has no
-frame, so the innermost line is the one that calls it. From a queue, the first samples still arrive,
-the same ones from every worker, and then no more.
+frame, so the innermost line is the one that calls it. If the thread fills a queue, the first
+samples still arrive, the same ones from every worker, and then no more.
 
 Mechanism: fork copies main's memory, but only the thread that called fork. The executor in the
-worker is a copy that thinks its thread is there. It puts the work into its queue and doesn't start
-another thread, so nothing takes the work out. A thread that fills a queue is missing, too: every
-worker has a copy of what was in the queue, and nothing follows. Under spawn and forkserver, such a
-dataset can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14
-on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
+worker is a copy that thinks its thread is there. The copy puts the work into its queue and doesn't
+start another thread, so nothing takes the work out. A thread that fills a queue is missing as well:
+every worker has a copy of what was in the queue, and nothing follows. Under spawn and forkserver,
+such a dataset can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python
+3.14 on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
 error instead of a hang (see `unpicklable_handle`).
 
 Fix: make executors and threads once in each process that uses them, and leave them out of the
-pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread, so make the client in the worker,
-too, or don't fork.
+pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread, so also make the client in the
+worker, or don't fork.
 
 Seen in: s3fs#369, gcsfs#379, Samudra#660.
 """
@@ -57,7 +57,7 @@ class Pairs(Dataset[torch.Tensor]):
 
 
 class OwnThreadPairs(Pairs):
-    """The same pairs, with an executor that each process makes for itself."""
+    """A dataset of images and their masks, with an executor that each process makes for itself."""
 
     def __init__(self, folder: Path) -> None:
         self.images = sorted(folder.glob("*.image"))
@@ -66,17 +66,17 @@ class OwnThreadPairs(Pairs):
 
     @property
     def thread(self) -> ThreadPoolExecutor:  # type: ignore[override]  # an attribute in Pairs
-        """The executor of this process."""
+        """This process's executor."""
         return self.executor.get()
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Make the thread in main."""
+    """Build a case whose dataset starts its thread in main."""
     return Case(load(Pairs(pairs_folder()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Make the thread in each process that uses it."""
+    """Build a case whose dataset starts a thread in each process that uses one."""
     return Case(load(OwnThreadPairs(pairs_folder()), workers, start_method))
 
 

@@ -1,8 +1,9 @@
 """The dataset's class was defined in a notebook cell, and the worker has no such class.
 
-Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` before the first
-batch, and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on
-<module '__main__' (built-in)>`. In a notebook, that stderr may end up in the server's terminal.
+Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` before the first batch,
+and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on <module
+'__main__' (built-in)>`. In a notebook, the workers' stderr may end up in the Jupyter server's
+terminal.
 
 Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
 that's `__main__.Squares`. Main can write that name, so nothing fails where main starts the worker.
@@ -30,7 +31,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Squares(Dataset[torch.Tensor]):
-    """The square numbers."""
+    """A dataset of square numbers."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -43,7 +44,7 @@ class Squares(Dataset[torch.Tensor]):
 
 
 def define_in_cell(source: str, name: str) -> Any:
-    """Run source code as a notebook cell does, and return the class with this name."""
+    """Run source code in `__main__`, as a notebook cell does, and return the class `name`."""
     cell: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Dataset": Dataset}
     exec(source, cell)
     setattr(sys.modules["__main__"], name, cell[name])
@@ -51,13 +52,13 @@ def define_in_cell(source: str, name: str) -> Any:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Define the class in `__main__`, as a cell does."""
+    """Build a case whose dataset's class is defined in `__main__`, as in a notebook cell."""
     from_cell = define_in_cell(inspect.getsource(Squares), "Squares")
     return Case(load(from_cell(16), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Import the same class from a module."""
+    """Build a case whose dataset's class is imported from a module."""
     return Case(load(Squares(16), workers, start_method))
 
 
@@ -76,7 +77,7 @@ FAILURE: Final = Failure(
     fix="Put the class, the transform, or the collate_fn into a file and import it.",
     broken=broken,
     fixed=fixed,
-    # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.
+    # Under forkserver, workers write to the server's stderr, so only the exit code is certain.
     sign=Says(
         "worker died",
         ("AttributeError: Can't get attribute 'Squares' on <module '__m", "ended with exit code 1"),

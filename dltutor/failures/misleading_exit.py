@@ -19,9 +19,9 @@ You can tell this from a file that's really missing, because there's no "Caught 
 DataLoader worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
 
 Fix: look at stderr for the worker's last words. Turn the exit into an error where your code
-calls `sys.exit`. If the call isn't in your code, catch SystemExit in the dataset and raise
-something with the sample's name. If you see the same errors after a worker died in another way (see
-`dead_worker`), look for what killed it first.
+calls `sys.exit`. If the call isn't in your code, catch SystemExit in the dataset, and raise an
+error that names the sample. If you see the same errors after a worker died in another way (see
+`dead_worker`), first look for what killed the worker.
 
 Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the same errors,
 after workers died in other ways).
@@ -55,7 +55,7 @@ def read(path: Path) -> Any:
 
 
 class Readings(Dataset[Sample]):
-    """Readings, each with the responses of a bank of filters."""
+    """A dataset of readings, each with the responses of a bank of filters."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -71,11 +71,11 @@ class Readings(Dataset[Sample]):
 
 
 class UnreadableReading(ValueError):
-    """A file that isn't a reading."""
+    """The error for a file that isn't a reading."""
 
 
 class RaisingReadings(Readings):
-    """The same readings, with an exit turned into an error that names the sample."""
+    """A dataset of readings that turns an exit into an error with the sample's index."""
 
     def __getitem__(self, index: int) -> Sample:
         try:
@@ -90,12 +90,12 @@ def keep(samples: list[Sample]) -> list[Sample]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Call a function that exits."""
+    """Build a case whose dataset calls a function that exits."""
     return Case(load(Readings(_paths()), workers, start_method, batch_size=2, collate_fn=keep))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Turn the exit into an error, and return the reason with the batch."""
+    """Build a case that turns an exit into an error, and returns the reason with the batch."""
     dataset = Tolerant(RaisingReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, batch_size=2, collate_fn=collate_tolerant))
 

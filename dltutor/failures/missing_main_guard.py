@@ -9,9 +9,9 @@ NOTE [ Your Script Is Run Again ]
 A worker started by spawn or forkserver is a new interpreter. To be able to unpickle what the script
 defines, the worker first runs the script, as a module named `__mp_main__`. Everything at the
 script's top level happens again: the imports, loading the data, and the loop, which asks for
-workers of its own. multiprocessing refuses to start these, the worker dies with exit code 1, and
-main sees a worker that's gone. The message is right, but it's the worker's, not main's. What's
-below `if __name__ == "__main__":` doesn't run again.
+workers of its own. Python's multiprocessing refuses to start these, so the worker dies with exit
+code 1. The message is right, but it's the worker's, not main's. What's below
+`if __name__ == "__main__":` doesn't run again.
 
 Under fork, nothing runs again, so you don't miss the guard until the script meets macOS, Windows,
 or Python 3.14. A notebook has no file to run again, but it has the problem in `main_only_class`.
@@ -65,12 +65,12 @@ if __name__ == "__main__":
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Iterate the loader of a script that has no guard."""
+    """Build a case whose workers find a main script without a `__main__` guard."""
     return _case(script(UNGUARDED, start_method), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Iterate the loader of a script that has the guard."""
+    """Build a case whose workers find a main script with a `__main__` guard."""
     return _case(script(GUARDED, start_method), workers, start_method)
 
 
@@ -79,8 +79,8 @@ def script(text: str, start_method: str) -> Path:
     """Write a script, once per process, to a file that Python removes at exit, and return its path.
 
     Args:
-        text: UNGUARDED or GUARDED.
-        start_method: How the script starts its workers.
+        text: The script's template, UNGUARDED or GUARDED.
+        start_method: "fork", "spawn", or "forkserver", for the loader in the script.
     """
     path = own_folder() / "train.py"
     path.write_text(text.format(method=start_method))
@@ -89,7 +89,7 @@ def script(text: str, start_method: str) -> Path:
 
 @contextmanager
 def started_as(path: Path) -> Iterator[None]:
-    """Make the workers that start in this block think that main was started as `python PATH`.
+    """Make workers that start in this block behave as if main had been started as `python PATH`.
 
     The workers then run the script, although main didn't.
     """
@@ -104,7 +104,7 @@ def started_as(path: Path) -> Iterator[None]:
 
 
 def _case(path: Path, workers: int, start_method: str) -> Case:
-    # Make the script's loader in this process, so that `observe` can see it.
+    # Make the same loader as the script, but in this process, so that `observe` can see it.
     loader = load(TensorDataset(torch.arange(16)), workers, start_method)
     return Case(loader, partial(_run, path))
 
@@ -130,7 +130,7 @@ FAILURE: Final = Failure(
     ),
     broken=broken,
     fixed=fixed,
-    # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.
+    # Under forkserver, workers write to the server's stderr, so only the exit code is certain.
     sign=Says(
         "worker died",
         (

@@ -9,7 +9,7 @@ If `self.data` is an array or a tensor, `x = self.data[i]` is a view, not a copy
 mean`, `x.clamp_()`, and a transform with `inplace=True` write through the view into the dataset.
 The effect depends on which process has the dataset, and for how long:
 
-- Without workers, it's the main process's own dataset, and each epoch scales it again (2, 4, 8).
+- Without workers, the main process uses its own dataset, and each epoch scales it again (2, 4, 8).
 - Each fresh worker has a copy, which is gone after the epoch (2, 2, 2). The bug is there, but you
   don't see it until you set `num_workers=0` to debug something else.
 - Each persistent worker has a copy, and keeps it (2, 4, 8). With shuffling, each sample gets a
@@ -35,7 +35,7 @@ LENGTH, WIDTH, EPOCHS = 32, 8, 2
 
 
 class Spectra(Dataset[torch.Tensor]):
-    """Spectra in memory, scaled to the detector's gain."""
+    """A dataset of spectra in memory, scaled by the detector's gain."""
 
     gain = 2
 
@@ -53,14 +53,14 @@ class Spectra(Dataset[torch.Tensor]):
 
 
 class UntouchedSpectra(Spectra):
-    """The same spectra, scaled into a new array."""
+    """A dataset of spectra that writes each scaled spectrum into a new array."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.as_tensor(self.data[index] * self.gain)
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run two epochs, and count the samples that aren't twice the stored ones."""
+    """Run two epochs, and count the samples that don't equal twice the original spectrum."""
     wanted = Spectra.gain * torch.arange(1.0, LENGTH + 1)
     wrong = 0
     for _ in range(EPOCHS):
@@ -70,12 +70,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Scale the stored array."""
+    """Build a case whose dataset scales the stored array in place."""
     return Case(load(Spectra(), workers, start_method, persistent_workers=persistent), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Scale a copy."""
+    """Build a case whose dataset scales a copy of the stored array."""
     loader = load(UntouchedSpectra(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 

@@ -6,11 +6,11 @@ Symptom: the outer loop ends after its first batch, without an error or a messag
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
 iterator and returns it again. So both loops hold the same object. The inner loop resets the
 iterator, uses it up, and ends. When the outer loop asks for the next batch, there are none left.
-The inner loop rarely looks like one: it may be a validation on the training loader in the middle of
-an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
+The inner loop is easy to overlook: a validation on the training loader in the middle of an epoch,
+statistics for a normalization, or `next(iter(loader))` for an image to log.
 
-Fix: use a separate loader for each loop. They may share the dataset, and each has its own
-workers.
+Fix: use a separate loader for each loop. The loaders may share the dataset, and each loader has its
+own workers.
 
 Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators). We found no
 public report of the nested loop itself, and measured it here.
@@ -29,7 +29,7 @@ BATCHES = 4
 
 
 def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
-    """Compare every batch with every batch, and count the missing blocks of the matrix."""
+    """Multiply each batch of `rows` by each batch of `columns`, and count the missing products."""
     blocks = []
     for (row,) in rows:
         for (column,) in columns:
@@ -38,22 +38,22 @@ def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
 
 
 def with_itself(loader: DataLoader[Any]) -> Finding:
-    """Run both loops over one loader."""
+    """Run both loops of `compare` over one loader."""
     return compare(loader, loader)
 
 
 def with_another(loader: DataLoader[Any]) -> Finding:
-    """Run the loops over two loaders."""
+    """Run the two loops of `compare` over two loaders."""
     return compare(loader, _loader(loader.num_workers, loader.multiprocessing_context))
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Loop over a loader inside a loop over the same loader."""
+    """Build a case that loops over a loader inside a loop over the same loader."""
     return Case(_loader(workers, start_method), with_itself)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Loop over a second loader inside the first loop."""
+    """Build a case that loops over a second loader inside a loop over the first."""
     return Case(_loader(workers, start_method), with_another)
 
 

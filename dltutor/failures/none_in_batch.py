@@ -29,7 +29,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class SkippingImages(Images):
-    """Images, with (None, None) for each one that doesn't load."""
+    """A dataset of images that returns (None, None) for an image that doesn't load."""
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -39,7 +39,7 @@ class SkippingImages(Images):
 
 
 class ImagesOrNone(VerifiedImages):
-    """Images, or None for each one that doesn't load, for a collate function that drops None."""
+    """A dataset of images that returns None for a bad image, which `collate_present` drops."""
 
     def __init__(self, root: Any) -> None:
         Images.__init__(self, root)  # VerifiedImages would check every file before the epoch
@@ -63,12 +63,12 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return None for a bad image, and leave the loop to skip that image."""
+    """Build a case whose dataset returns None for a bad image, for the loop to skip."""
     return Case(load(SkippingImages(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Drop and count the missing samples in `collate_fn`."""
+    """Build a case whose `collate_fn` drops and counts the missing samples."""
     dataset = ImagesOrNone(shared_images())
     return Case(load(dataset, workers, start_method, batch_size=8, collate_fn=collate_present))
 

@@ -6,7 +6,7 @@ worker.
 
 Mechanism: torch splits one large operation among OpenMP threads. GNU's library (libgomp, in the
 wheels from PyPI) keeps those threads for the next operation. fork copies the list of the threads,
-but not the threads, so at its first parallel operation the worker hands work to threads that don't
+but not the threads. So at its first parallel operation, the worker hands work to threads that don't
 exist, and waits for them. That's why torch sets each worker to one thread. `torch.set_num_threads`
 in a `worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV
 built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, nothing
@@ -34,7 +34,7 @@ THREADS: Final = 2
 
 
 class Standardized(Dataset[torch.Tensor]):
-    """Images with their mean subtracted, divided by their deviation, and made smaller."""
+    """A dataset of images, each made smaller and standardized by the mean and deviation of all."""
 
     def __init__(self, images: torch.Tensor) -> None:
         self.images = images
@@ -57,17 +57,17 @@ IMAGES: Final = (8, 256, 256)
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Let each worker use two threads."""
+    """Build a case that lets each worker use two threads."""
     return Case(load(_measured(), workers, start_method, worker_init_fn=use_threads))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave each worker with its one thread."""
+    """Build a case that leaves each worker with the one thread that torch gives it."""
     return Case(load(_measured(), workers, start_method))
 
 
 def _measured() -> Standardized:
-    # Main computes with several threads, as it does by default on several cores.
+    # Compute in main with several threads, as torch does by default if there are several cores.
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:
@@ -77,7 +77,7 @@ def _measured() -> Standardized:
 
 
 def absent() -> str | None:
-    """Return why torch doesn't compute with GNU's OpenMP here, or None if it does."""
+    """Return why torch doesn't compute with GNU's OpenMP here, or None if torch does."""
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return "torch computes without OpenMP here"
     # Look at the files that are mapped, because conda's libgomp.so.1 is a link to LLVM's library.

@@ -6,7 +6,8 @@ later, another run fails with `No space left on device`, although it did nothing
 NOTE [ Who Cleans Up ]
 
 With the sharing strategy `file_descriptor`, the default on Linux, a segment loses its name as soon
-as it's made. Linux frees it when no process has it open anymore, however the processes ended.
+as it's made. Linux frees the segment when no process has it open anymore, however the processes
+ended.
 
 With `file_system`, the worker sends the name, so the name has to stay, and something has to unlink
 it later. torch starts a process for that, `torch_shm_manager`, which notices when the processes it
@@ -19,7 +20,7 @@ The managers lead their own sessions. So a signal to the process group of the ru
 Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
 
 Fix: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or raise
-the limit. If it has to be `file_system`, look into `/dev/shm` before a run and remove what no
+the limit. If you need `file_system`, look into `/dev/shm` before a run, and remove files that no
 process owns. The number after `torch_` is the pid of the process that made the file.
 
 Seen in: pytorch#17499, pytorch-lightning#2352, pytorch#30225 (`could not unlink the shared memory
@@ -46,13 +47,13 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
-PATIENCE = 5.0  # seconds to wait for killed processes to end
+PATIENCE = 5.0  # the most seconds to wait for killed processes to end
 
 Init = Callable[[int], None]
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """The numbers from 0, in 5 batches of 8."""
+    """A dataset of the numbers from 0 to 39, for 5 batches of 8."""
 
     def __len__(self) -> int:
         return 8 * BATCHES
@@ -67,12 +68,12 @@ def share_by_name(worker: int) -> None:
 
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
-    """Make the loader for the run, or for the Case that kills the run."""
+    """Make the loader that `train` uses in the run, or that the Case passes to `kill_a_run`."""
     return load(Numbers(), workers, start_method, batch_size=8, worker_init_fn=init)
 
 
 def train(workers: int, start_method: str, strategy: str) -> None:
-    """Run as the process that gets killed: take all batches, report that on stdout, and wait."""
+    """Take all batches, report that on stdout, and wait for `kill_a_run` to kill this process."""
     init = share_by_name if strategy == "file_system" else None
     if init is not None:
         init(0)
@@ -83,11 +84,11 @@ def train(workers: int, start_method: str, strategy: str) -> None:
 
 
 def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
-    """Start `train` in its own interpreter, kill all its processes, and count the segments left.
+    """Run `train` in its own interpreter, kill the run's processes, and count the segments left.
 
     Args:
         loader: A loader with the number of workers and the start method for the run.
-        strategy: The sharing strategy.
+        strategy: The sharing strategy of the run, "file_system" or "file_descriptor".
     """
     context = loader.multiprocessing_context
     method = context.get_start_method() if context is not None else ""
@@ -98,7 +99,7 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
             env=os.environ | {"TMPDIR": folder},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # Python's resource tracker complains there
+            stderr=subprocess.DEVNULL,  # hides complaints from Python's resource tracker
         )
         with run:
             assert run.stdout is not None
@@ -117,7 +118,7 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
         The segments that the processes had open, as `segments_of` returns them.
     """
     processes = of_run(folder)
-    # Kill the managers first, because we can't kill everything in the same instant as Linux can.
+    # Kill the managers first, or they'd clean up when the processes that they serve are gone.
     # Spare Python's resource tracker, because it exits by itself and removes only semaphores.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
     held = {name: file for each in processes for name, file in segments_of(each.pid).items()}
@@ -139,13 +140,13 @@ def of_run(folder: str) -> list[psutil.Process]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Kill a run that shares its batches by name."""
+    """Build a case that kills a run that shares its batches by name."""
     loader = make_loader(workers, start_method, share_by_name)
     return Case(loader, consume=partial(kill_a_run, strategy="file_system"))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Kill a run that shares its batches by descriptor."""
+    """Build a case that kills a run that shares its batches by descriptor."""
     loader = make_loader(workers, start_method, None)
     return Case(loader, consume=partial(kill_a_run, strategy="file_descriptor"))
 

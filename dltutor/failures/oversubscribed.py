@@ -7,15 +7,15 @@ NOTE [ Threads Times Workers ]
 
 Two workers with a thread for each of two cores make four threads for two cores. OpenMP, which torch
 computes with, splits every operation among its threads, and the threads that are done wait for the
-last one. For some milliseconds, they wait by spinning, which means that they check again and again,
-at full speed. That's fastest while every thread has its own core. When there are too few cores, the
+last one. For some milliseconds, these threads spin, which means that they check again and again, at
+full speed. That's fastest while every thread has its own core. When there are too few cores, the
 threads that wait use up the very time that the last one needs.
 
 torch knows this, so it gives each worker one thread, whatever main has. What undoes that is a
 `torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with its own threads.
 OpenBLAS (under numpy) and OpenCV start a thread for each core in each worker. In a container,
-`os.cpu_count()` is also the wrong number, because it counts the machine's cores and not the ones
-that the container may use.
+`os.cpu_count()` is also the wrong number, because it counts all of the machine's cores, even if the
+container may use only a few.
 
 Fix: keep workers times threads at or below the number of cores. Leave the workers with torch's
 one thread, and tell the other libraries: set `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1`
@@ -43,7 +43,7 @@ ROUNDS = 4
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """Images whose brightness and contrast change in steps.
+    """A dataset of images that changes an image's brightness and contrast in steps.
 
     The images are large and the steps few, because Linux counts CPU time in hundredths of a second,
     and computing has to take many of them. With small images and many steps, most of the time would
@@ -69,8 +69,8 @@ def use_every_core(worker: int) -> None:
 def count_threads(loader: DataLoader[Any]) -> Finding:
     """Run two epochs, and count the threads that computed in the second one.
 
-    The first epoch includes the start of the workers, where importing torch keeps one thread busy
-    for longer than everything else.
+    The first epoch doesn't count, because a worker that is starting may import torch, which keeps
+    one thread busy for longer than everything else.
     """
     for _ in loader:
         pass
@@ -94,17 +94,17 @@ def _seconds_by_thread() -> dict[int, dict[int, float]]:
 
 def _computing(before: dict[int, float], after: dict[int, float]) -> int:
     spent = [seconds - before.get(thread, 0) for thread, seconds in after.items()]
-    # Leave out the threads that send a worker's batches, which use almost no CPU.
+    # Leave out the threads that only send a worker's batches, because they use almost no CPU.
     return sum(seconds >= 0.25 * max(spent) for seconds in spent)
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Give each worker a thread for each core."""
+    """Build a case that gives each worker a thread for each core."""
     return _case(workers, start_method, worker_init_fn=use_every_core)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave each worker with its one thread."""
+    """Build a case that leaves each worker with the one thread that torch gives it."""
     return _case(workers, start_method)
 
 
@@ -114,7 +114,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def one_core() -> str | None:
-    """Return a message if there's only one core, which makes both cases the same, or None."""
+    """Return why this machine can't show the failure (it has one core), or None if it can."""
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 

@@ -1,4 +1,4 @@
-"""A thread of main draws a figure while main forks the workers, and the workers draw too.
+"""A thread in main draws a figure while main forks the workers, and the workers also draw.
 
 Symptom: the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`,
 and below that, in `matplotlib/figure.py`, at `with self._render_lock`.
@@ -7,7 +7,7 @@ Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for
 process, and holds this lock while it draws a figure. A live chart redraws all the time, so the lock
 is held much of the time. A fork at such a moment copies the held lock into the worker, without the
 thread that would release it (`held_lock`). If the worker draws something for its sample, such as a
-spectrogram or a page of text, it waits forever.
+spectrogram or a page of text, the worker waits forever.
 
 Fix: draw in the main thread between batches, or draw the live chart in another process or in the
 browser. A dataset that renders doesn't have to use matplotlib: Pillow has no such lock. If you need
@@ -28,7 +28,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Curves(Dataset[torch.Tensor]):
-    """Images of curves, drawn in `__getitem__`."""
+    """A dataset of images of curves, which it draws in `__getitem__`."""
 
     def __init__(self, curves: torch.Tensor) -> None:
         self.curves = curves
@@ -105,23 +105,23 @@ def draw_between_batches(loader: DataLoader[Any]) -> None:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw the chart in a thread."""
+    """Build a case whose loop has a thread draw the chart."""
     return Case(_loader(workers, start_method), draw_in_thread)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw the chart in the main thread, between batches."""
+    """Build a case whose loop draws the chart in the main thread, between batches."""
     return Case(_loader(workers, start_method), draw_between_batches)
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    new_axes(1, 1)  # imports matplotlib, which may look for fonts for seconds the first time
+    new_axes(1, 1)  # import matplotlib now, because its first search for fonts may take seconds
     curves = torch.outer(torch.arange(1, 9), torch.linspace(0, 6, 64)).sin()
     return load(Curves(curves), workers, start_method)
 
 
 def absent() -> str | None:
-    """Return a message if this matplotlib draws without a lock, or None if it has one."""
+    """Return why matplotlib can't show the failure (it draws without a lock), or None if it can."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,8 +1,8 @@
 """Prefetched batches fill shared memory before your loop has used the first one.
 
 Symptom: `/dev/shm` fills up, or memory runs out, as soon as the loop starts, and sooner with every
-worker. A larger `prefetch_factor` or `batch_size` makes it worse. No process has grown, because the
-memory counts as shared, and `htop` has no column for it.
+worker. A larger `prefetch_factor` or `batch_size` takes up more memory. No process has grown,
+because the memory counts as shared, and `htop` has no column for it.
 
 NOTE [ The Budget ]
 
@@ -37,11 +37,11 @@ from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.tables import MB
 
-_LONGEST: Final = 10.0  # seconds to wait for the workers to prefetch
+_LONGEST: Final = 10.0  # the most seconds to wait for the workers to prefetch
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """Recordings as numbers between -1 and 1."""
+    """A dataset of recordings as numbers between -1 and 1."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
@@ -62,7 +62,7 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     gauge = Gauge()
     held = []
     for step, batch in enumerate(loader):
-        # Wait until the workers have prefetched all they may, which varies on a busy machine.
+        # Wait until the workers have prefetched all they may. This takes longer on a busy machine.
         until = time.monotonic() + (_LONGEST if step == 0 and loader.num_workers else 0)
         while gauge.shared() < budget(loader, batch.nbytes) / MB and time.monotonic() < until:
             time.sleep(0.02)
@@ -76,12 +76,12 @@ def budget(loader: DataLoader[Any], batch: int) -> int:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Prefetch 16 batches with each worker, to be on the safe side."""
+    """Build a case whose workers prefetch 16 batches each."""
     return Case(load(_recordings(), workers, start_method, prefetch_factor=16), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Prefetch two batches with each worker."""
+    """Build a case whose workers prefetch two batches each."""
     return Case(load(_recordings(), workers, start_method, prefetch_factor=2), train)
 
 

@@ -7,7 +7,7 @@ NOTE [ Two Messages For One Mistake ]
 
 Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker,
 `default_collate` first allocates shared memory for the batch, with as many elements as the samples
-have together, and then views it as `len(batch)` samples of the first one's shape. If the first
+have together, and then views it as `len(batch)` samples of the first sample's shape. If the first
 sample is larger than the average, that view needs more than the worker allocated, so the error is
 about storage and doesn't mention shapes. Otherwise, the view fits, and you get the message from
 `torch.stack`. With shuffling, the message changes from run to run.
@@ -35,7 +35,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class Clips(Dataset[Sample]):
-    """Sound clips of different lengths, and who speaks in each."""
+    """A dataset of sound clips of different lengths, each with the number of its speaker."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -52,7 +52,7 @@ def collate_clips(samples: list[Sample]) -> dict[str, torch.Tensor]:
     """Collate clips, padded with zeros to the longest one in the batch.
 
     Returns:
-        `sounds` (batch, longest), `lengths` (batch), `speakers` (batch).
+        A dict with `sounds`, of shape (batch, longest), and the `lengths` and `speakers`.
     """
     sounds, speakers = zip(*samples, strict=True)
     return {
@@ -63,18 +63,18 @@ def collate_clips(samples: list[Sample]) -> dict[str, torch.Tensor]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave clips of different lengths to the default collate function."""
+    """Build a case that leaves clips of different lengths to the default collate function."""
     return Case(load(Clips(_paths()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Pad the clips, and return their lengths, too."""
+    """Build a case that pads the clips, and also returns their lengths."""
     return Case(load(Clips(_paths()), workers, start_method, collate_fn=collate_clips))
 
 
 @cache
 def _paths() -> tuple[Path, ...]:
-    # The longest clip comes first, so that a worker raises the unfamiliar message.
+    # Put the longest clip first, so that a worker raises the error about resizing storage.
     folder = own_folder()
     rng = np.random.default_rng(2)
     paths = [folder / f"{number:02}.npy" for number in range(16)]

@@ -9,8 +9,8 @@ Each rank has its own sampler, and the samplers never exchange an index. Each sa
 indices with the seed `seed + epoch` and takes every n-th of them. So all samplers have to know the
 same epoch, and only the training loop can tell them. Without `set_epoch`, the samplers' epoch stays
 0, and every epoch has the order of the first one. (`DataLoader(shuffle=True)` on one rank draws a
-new seed itself, so the same script is right there.) The sampler runs in the main process, so
-persistent workers don't matter.
+new seed itself, so one rank gets new orders.) The sampler runs in the main process, so persistent
+workers don't matter.
 
 All ranks have to run the same number of steps, or a rank with more steps waits forever for the
 other ranks' gradients. So the samplers repeat the first indices until the number of indices is a
@@ -46,7 +46,7 @@ RANKS, LENGTH, EPOCHS = 2, 63, 2
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """Samples that are their own indices."""
+    """A dataset whose samples are their own indices."""
 
     def __len__(self) -> int:
         return LENGTH
@@ -56,7 +56,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 class Share(Sampler[int]):
-    """Every n-th index, without padding, so the ranks' shares may differ by one."""
+    """A sampler of every n-th index, without padding, so the ranks' shares may differ by one."""
 
     def __init__(self, rank: int) -> None:
         self.indices = range(rank, LENGTH, RANKS)
@@ -69,12 +69,12 @@ class Share(Sampler[int]):
 
 
 def train(loader: Loader) -> Orders:
-    """Run two epochs, and return the order of each."""
+    """Run two epochs, and return the order of the indices in each."""
     return [_epoch(loader) for _ in range(EPOCHS)]
 
 
 def train_reshuffled(loader: Loader) -> Orders:
-    """Run two epochs, tell the sampler about each, and return their orders."""
+    """Run two epochs with `set_epoch`, and return the order of the indices in each."""
     sampler: Any = loader.sampler
     orders = []
     for epoch in range(EPOCHS):
@@ -84,7 +84,7 @@ def train_reshuffled(loader: Loader) -> Orders:
 
 
 def evaluate(loader: Loader) -> Orders:
-    """Run one epoch, and return its order."""
+    """Run one epoch, and return a list with the order of its indices."""
     return [_epoch(loader)]
 
 
@@ -141,7 +141,7 @@ def _epoch(loader: Loader) -> list[int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
-    """Train without `set_epoch` ("order"), or evaluate with padding ("padding")."""
+    """Build a case that trains without `set_epoch` ("order") or evaluates with padding."""
     if kind == "padding":
         unshuffled = partial(_padded, shuffle=False)
         return _case(unshuffled, evaluate, counted_twice, workers, start_method)
@@ -149,7 +149,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order"
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
-    """Train with `set_epoch` ("order"), or evaluate without padding ("padding")."""
+    """Build a case that trains with `set_epoch` ("order") or evaluates without padding."""
     if kind == "padding":
         return _case(Share, evaluate, counted_twice, workers, start_method)
     return _case(_padded, train_reshuffled, same_order, workers, start_method)
@@ -186,5 +186,5 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS - 1),
-    deadline=60,  # up to four processes import torch
+    deadline=60,  # because up to four processes import torch
 )

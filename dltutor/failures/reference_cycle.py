@@ -1,18 +1,17 @@
-"""Samples that were used long ago stay in memory, because they refer to themselves.
+"""Samples that were used long ago stay in memory, because they're part of reference cycles.
 
-Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. If
-you're unlucky, it runs out before it falls. A `gc.collect()` in `__getitem__` stops the growth.
+Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again, and so
+on. If you're unlucky, memory runs out before it falls. A `gc.collect()` in `__getitem__` stops the
+growth.
 
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
 done, no reference count drops to zero, so the recording and its bytes stay until the cyclic garbage
 collector runs. The collector counts objects, not bytes: it runs after hundreds of new containers
-(700 by default), whether each one holds ten bytes or ten megabytes. Exceptions that you caught and
-kept, trees whose nodes know their parent, and callbacks that are bound methods of their owner make
-cycles, too.
+(700 by default), even if each one holds ten megabytes. Exceptions that you caught and kept, trees
+whose nodes know their parent, and callbacks that are bound methods of their owner also make cycles.
 
-Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the
-whole. This is the one case where `gc.collect()` helps, but for each sample, it walks over all
-objects.
+Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the whole.
+This is the one case where `gc.collect()` helps, but each call walks over all objects.
 
 Seen in: measured here. We found no public report.
 """
@@ -31,7 +30,7 @@ from dltutor.failures.tools.gauge import growth
 
 
 class Channel:
-    """Every second number in a recording."""
+    """One of a recording's two channels, which consists of every second number."""
 
     def __init__(self, recording: Recording, number: int) -> None:
         self.recording = recording
@@ -51,7 +50,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """Every second number in a recording's bytes."""
+    """One of the two channels in a recording's bytes, which consists of every second number."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content
@@ -63,7 +62,7 @@ class ChannelOfBytes:
 
 
 class RecordingWithoutCycle:
-    """A file and its channels, which refer only to its bytes."""
+    """A file and its channels, which refer only to the file's bytes."""
 
     def __init__(self, path: str) -> None:
         self.content = Path(path).read_bytes()
@@ -71,7 +70,7 @@ class RecordingWithoutCycle:
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """The loudness of the channels of each recording."""
+    """A dataset with the loudness of each recording's channels."""
 
     made: type[Recording] | type[RecordingWithoutCycle] = Recording
 
@@ -87,23 +86,23 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 class RecordingsWithoutCycles(Recordings):
-    """The same loudness, from recordings that Python frees right after use."""
+    """A dataset with the channels' loudness, from recordings that Python frees right after use."""
 
     made = RecordingWithoutCycle
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and measure how much each worker grew."""
+    """Run one epoch, and measure how much the average worker grew."""
     return Finding(growth(loader), "MB that each worker grew by")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Use channels that refer to their recording."""
+    """Build a case whose channels refer to their recording."""
     return Case(load(Recordings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Use channels that refer only to the bytes."""
+    """Build a case whose channels refer only to the bytes of their recording."""
     return Case(load(RecordingsWithoutCycles(_paths()), workers, start_method), train)
 
 

@@ -8,9 +8,9 @@ NOTE [ Which Generators Torch Reseeds ]
 torch seeds three generators in each worker with a new seed for each epoch plus the worker's number:
 torch's global one, `random`'s, and since torch 1.9 numpy's. torch doesn't know about your own
 generators. If you make a `numpy.random.default_rng(0)`, `random.Random(0)`, or `torch.Generator` in
-`__init__` or at module level, every worker gets a copy with its state, so all workers start at the
-same position in the same sequence, whatever the start method. Fresh workers get a new copy from the
-main process, whose generator never moves, so the next epoch repeats, too. Persistent workers go on,
+`__init__` or at module level, every worker gets a copy with its state. So under any start method,
+all workers start at the same position in the same sequence. Fresh workers get a new copy from the
+main process, whose generator never moves, so the next epoch also repeats. Persistent workers go on,
 but still in lockstep.
 
 `worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm, because it replaces a
@@ -39,7 +39,7 @@ LENGTH, EPOCHS = 32, 2
 
 
 class NoisySignals(Dataset[torch.Tensor]):
-    """Signals with fresh noise, reproducible with a seed."""
+    """A dataset of signals with fresh noise, reproducible with a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.signals = np.zeros((LENGTH, 4))
@@ -56,7 +56,7 @@ class NoisySignals(Dataset[torch.Tensor]):
 
 
 class SeededSignals(NoisySignals):
-    """The same signals, with noise that depends only on seed, epoch, and index."""
+    """A dataset of signals with noise that depends only on seed, epoch, and index."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -82,12 +82,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw from a generator made in `__init__`."""
+    """Build a case that draws from a generator made in `__init__`."""
     return Case(load(NoisySignals(), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw from a generator seeded with seed, epoch, and index."""
+    """Build a case that draws from a generator seeded with seed, epoch, and index."""
     return Case(load(SeededSignals(), workers, start_method, batch_size=8), train)
 
 

@@ -6,9 +6,10 @@ reported to be`.
 
 Mechanism: with a map-style dataset, the main process deals the indices out. An IterableDataset has
 no indices, so each worker gets a copy of the dataset and iterates all of it. torch's warning
-doesn't help much. It appears only if the dataset has a `__len__` and something called
-`len(loader)`, and it compares the number of batches that arrived with the number of samples that
-`__len__` promised. So with at least as many samples in a batch as workers, torch stays silent.
+doesn't help much. The warning appears only if the dataset has a `__len__` and something (a progress
+bar) called `len(loader)`. torch then compares the number of batches that arrived with the number of
+samples that `__len__` promised. So with at least as many samples in a batch as workers, torch stays
+silent.
 
 Fix: call `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file if
 there are many (then each worker opens and reads only its own). On several machines, deal out by
@@ -34,7 +35,7 @@ LENGTH = 64
 
 
 class Events(IterableDataset[int]):
-    """Events from a log file that has one JSON object per line."""
+    """A stream of events from a log file that has one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +47,7 @@ class Events(IterableDataset[int]):
 
 
 class DealtEvents(Events):
-    """The same events. Each of n workers takes every n-th."""
+    """A stream of events from a log file. Each of n workers takes every n-th event."""
 
     def __iter__(self) -> Iterator[int]:
         worker = get_worker_info()
@@ -71,12 +72,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Read the whole log in every worker."""
+    """Build a case whose workers each read the whole log."""
     return Case(load(Events(shared_log()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out the lines of the log."""
+    """Build a case whose workers each read their own lines of the log."""
     return Case(load(DealtEvents(shared_log()), workers, start_method, batch_size=8), train)
 
 

@@ -9,8 +9,8 @@ NOTE [ When A Sample Is Finished ]
 A worker doesn't send a tensor when you yield it. The worker puts the tensor in a queue, and one of
 its threads pickles the tensor some time later. Pickling moves the tensor's memory, in place, to
 shared memory, so from then on the worker's buffer and what the main process receives are the same
-bytes. Meanwhile, the worker reads the next sample into these bytes. If it writes through a pointer
-that it took before (`file.readinto(frame.numpy())`), it may write into memory that's already freed.
+bytes. Meanwhile, the worker reads the next sample into these bytes. A worker that writes through a
+pointer from before (`file.readinto(frame.numpy())`) may write into memory that's already freed.
 Once in a few dozen runs, that ended the worker with SIGABRT: "free(): corrupted unsorted chunks".
 Pickling copies a numpy buffer, so with numpy only the race with the thread is left, and a few in
 hundreds of samples are wrong.
@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Frames(IterableDataset[torch.Tensor]):
-    """Raw frames of a recording, read into a buffer that each worker allocates once."""
+    """A stream of raw frames, read into a buffer that each worker allocates once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Frames(IterableDataset[torch.Tensor]):
 
 
 class ClonedFrames(Frames):
-    """The same frames, each in its own memory."""
+    """A stream of raw frames, each in its own memory."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         for frame in super().__iter__():
@@ -67,18 +67,18 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     """Run one epoch, and count the frames that hold wrong numbers at the end of their step."""
     wrong = 0
     for number, frame in enumerate(loader):
-        time.sleep(2 * PAUSE)  # a step as long as the workers take for their next frames
+        time.sleep(2 * PAUSE)  # a training step, in which the workers read their next frames
         wrong += bool((frame != number).any())
     return Finding(wrong, f"of {LENGTH} samples wrong")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Yield the buffer."""
+    """Build a case whose dataset yields the same buffer for every sample."""
     return Case(load(Frames(shared_records()), workers, start_method, batch_size=None), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Yield a copy of the buffer."""
+    """Build a case whose dataset yields a copy of its buffer for every sample."""
     return Case(load(ClonedFrames(shared_records()), workers, start_method, batch_size=None), train)
 
 

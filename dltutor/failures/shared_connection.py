@@ -13,8 +13,8 @@ because multiprocessing hands its descriptor on. So workers share a client that 
 under every start method. A client that holds a lock, a buffered file, or TLS raises a `TypeError`.
 
 Fix: keep the address in the dataset, and connect in the process that asks. Leave the connection
-out of the pickle. Well-kept clients (redis-py) check the pid themselves, so read whether your
-client does. This costs one connection for each worker, so mind the server's limit.
+out of the pickle. Some clients (redis-py) check the pid themselves, so find out whether your client
+does. This fix costs one connection for each worker, so mind the server's limit.
 
 Seen in: redis-py#790 ("Request A's response returning as Request B's response"), phpredis#1642,
 QuickAnnotator#130 (PostgreSQL, in DataLoader workers).
@@ -35,7 +35,7 @@ LENGTH = 64
 
 
 class Embeddings(Dataset[torch.Tensor]):
-    """Embeddings, fetched one by one from a server."""
+    """A dataset of embeddings, which it fetches one by one from a server."""
 
     def __init__(self) -> None:
         self.store = Store(start_server(owner=self))
@@ -48,7 +48,7 @@ class Embeddings(Dataset[torch.Tensor]):
 
 
 class OwnConnectionEmbeddings(Embeddings):
-    """The same embeddings, with a connection for each process."""
+    """A dataset of embeddings, with a connection to the server for each process."""
 
     def __init__(self) -> None:
         self.connected = PerProcess(partial(Store, start_server(owner=self)))
@@ -58,12 +58,12 @@ class OwnConnectionEmbeddings(Embeddings):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Connect once, for all workers."""
+    """Build a case whose dataset connects to the server once, for all workers."""
     return Case(load(Embeddings(), workers, start_method, batch_size=2), count_wrong)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Connect in each worker."""
+    """Build a case whose dataset connects to the server in each worker."""
     return Case(load(OwnConnectionEmbeddings(), workers, start_method, batch_size=2), count_wrong)
 
 

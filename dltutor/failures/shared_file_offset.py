@@ -1,16 +1,16 @@
-"""Two workers read one open file, and each gets data that the other one asked for.
+"""Two workers read one open file, and each gets data that the other asked for.
 
-Symptom: wrong samples, silently, with more than one worker. With one worker or none, all are right.
-An intact zip archive raises `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
-file`, or `File name in directory ... and header ... differ`.
+Symptom: wrong samples, silently, with more than one worker. With one worker or none, all samples
+are right. An intact zip archive raises `zipfile.BadZipFile: Bad magic number for file header`, `Bad
+CRC-32 for file`, or `File name in directory ... and header ... differ`.
 
 NOTE [ One Position For All ]
 
 A file that was opened before a fork is one open file of the operating system, which keeps one read
 position for it. Each worker has its own Python file object with its own descriptor, but they all
 lead to this one position. W0 seeks to its record, W1 seeks to another before W0 reads, and then W0
-reads there. A lock inside `zipfile` or `tarfile` doesn't help, because fork copies it too, one for
-each process.
+reads there. A lock inside `zipfile` or `tarfile` doesn't help, because fork also copies the lock,
+one for each process.
 
 A zip archive has checksums, so it notices. A tar archive and a plain file don't, so the sample is
 whatever was at that position.
@@ -24,9 +24,9 @@ cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader
 
 Fix: open the file in the process that reads it, in `__getitem__` or `worker_init_fn`, not in
 `__init__` (and see `lazy_but_touched`). This costs one descriptor for each worker, and each worker
-reads an archive's table of contents once. For a plain file, `os.pread` is as good: it takes the
-position as an argument, so one descriptor serves all workers, but under `spawn` you still have to
-open it again.
+reads an archive's table of contents once. For a plain file, you can use `os.pread` instead, which
+takes the position as an argument, so one descriptor serves all workers. Under `spawn`, you still
+have to open the file again.
 
 Seen in: mxnet#10628, VisCy#417 (a zip store, 2026), pytorch#1919 and pytorch#11887 (with the HDF5
 of that time).
@@ -57,7 +57,7 @@ from dltutor.failures.tools import Case, Counts, Failure, PerProcess, load
 
 
 class PlainFile:
-    """Records of the same size, one after the other in a plain file."""
+    """A reader for records of the same size, one after the other in a plain file."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)
@@ -68,7 +68,7 @@ class PlainFile:
 
 
 class Zip:
-    """Records in a zip archive."""
+    """A reader for records in a zip archive."""
 
     def __init__(self, path: Path) -> None:
         self.zip = zipfile.ZipFile(open_slowly(path))
@@ -78,7 +78,7 @@ class Zip:
 
 
 class Tar:
-    """Records in a tar archive."""
+    """A reader for records in a tar archive."""
 
     def __init__(self, path: Path) -> None:
         self.tar = tarfile.TarFile(fileobj=open_slowly(path))
@@ -94,7 +94,7 @@ ARCHIVES: dict[Kind, Any] = {"file": PlainFile, "zip": Zip, "tar": Tar}
 
 
 class Records(Dataset[torch.Tensor]):
-    """Records in a file that stays open."""
+    """A dataset of records in a file that stays open."""
 
     def __init__(self, kind: Kind, path: Path) -> None:
         self.archive = ARCHIVES[kind](path)
@@ -107,7 +107,7 @@ class Records(Dataset[torch.Tensor]):
 
 
 class OwnRecords(Records):
-    """The same records, from a file that each process opens for itself."""
+    """A dataset of records in a file that each process opens for itself."""
 
     def __init__(self, kind: Kind, path: Path) -> None:
         self.opened = PerProcess(partial(ARCHIVES[kind], path))
@@ -117,7 +117,7 @@ class OwnRecords(Records):
 
 
 class PositionedRecords(Records):
-    """The same records in a plain file, read without `seek`. This works only under `fork`."""
+    """A dataset of records that forked workers read from one open file, without `seek`."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)
@@ -127,14 +127,14 @@ class PositionedRecords(Records):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
-    """Open the file once, for all workers."""
+    """Build a case that opens the file once, for all workers."""
     return Case(load(Records(kind, shared_records(kind)), workers, start_method), count_wrong)
 
 
 def fixed(
     *, workers: int = 2, start_method: str = "fork", kind: Kind = "file", positioned: bool = False
 ) -> Case:
-    """Open the file in each worker, or, with `positioned`, read a plain file with `os.pread`."""
+    """Build a case that opens the file in each worker, or uses `os.pread` if `positioned`."""
     path = shared_records(kind)
     dataset = PositionedRecords(path) if positioned else OwnRecords(kind, path)
     return Case(load(dataset, workers, start_method), count_wrong)

@@ -7,17 +7,17 @@ error encountered in worker. This might be caused by insufficient shared memory 
 
 NOTE [ Where Batches Travel ]
 
-A tensor doesn't go from worker to main through a pipe. Its bytes are in shared memory, a file in
-`/dev/shm` that both sides map, and the worker sends only a descriptor. `/dev/shm` is a file system
-in memory with its own size: half the machine's memory on most machines, 64 MB in a Docker
-container. It has to hold `num_workers * prefetch_factor` batches, the batch that your loop holds,
-and, for a moment, the next one.
+A tensor doesn't go from worker to main through a pipe. The tensor's bytes are in shared memory, a
+file in `/dev/shm` that both sides map, and the worker sends only a descriptor. `/dev/shm` is a file
+system in memory with its own size: half the machine's memory on most machines, 64 MB in a Docker
+container. `/dev/shm` has to hold `num_workers * prefetch_factor` batches, the batch that your loop
+holds, and, for a moment, the next one.
 
-`default_collate` in a worker builds the batch in shared memory from the start. When that fails, it
-fails in the thread that runs your code, so the exception arrives in main like any other. A collate
-function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the thread
-that feeds the queue moves the batch to shared memory later. When that fails, the traceback goes to
-the worker's stderr, the batch is lost, and main waits for it forever.
+`default_collate` in a worker builds the batch in shared memory from the start. If this step fails,
+it fails in the thread that runs your code, so the exception arrives in main like any other. A
+collate function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the
+thread that feeds the queue moves the batch to shared memory later. When that fails, the traceback
+goes to the worker's stderr, the batch is lost, and main waits for it forever.
 
 Until 2.9, torch made the file without reserving its pages. The first write into a page that wasn't
 available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reserves the pages
@@ -26,8 +26,8 @@ available ended the worker with SIGBUS, the "bus error". Since 2.10, torch reser
 Fix: in a container, make `/dev/shm` larger (`docker run --shm-size=8g`, or `--ipc=host`). The
 loader needs the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and
 let the loop turn them into floats, which are four times as large. Lower `prefetch_factor` before
-`batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but its
-bytes are pickled and copied through a pipe, which is several times slower for large batches.
+`batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but Python
+pickles the arrays and copies them through a pipe. For large batches, that's several times slower.
 
 Seen in: pytorch#5040, pytorch#2244, pytorch#16979, pytorch#108861; pytorch#176069 (the reason
 given in the new message may be wrong).
@@ -65,7 +65,7 @@ class Slices(Dataset[torch.Tensor]):
 
 
 class ByteSlices(Slices):
-    """The slices as they are in the file, with one byte per pixel."""
+    """A dataset of a scan's slices as they are in the file, with one byte per pixel."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.from_numpy(np.array(np.load(self.path, mmap_mode="r")[index]))
@@ -99,16 +99,17 @@ def shared_scan() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load batches of 16 MB, and prefetch four of them.
+    """Build a case that loads batches of 16 MB, and prefetches four of them.
 
-    If `collate` is "default", the loader raises. "list" hangs, and "numpy" needs no shared memory.
+    If `collate` is "default", main raises an error. With "list", the loop hangs. With "numpy", the
+    batches need no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Load the same slices as bytes, in smaller batches, and prefetch fewer of them."""
+    """Build a case that loads the slices as bytes, in batches of 4 MB, and prefetches two."""
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 1}
     return Case(load(ByteSlices(shared_scan()), workers, start_method, **options), normalize)
 

@@ -36,7 +36,7 @@ Sample = tuple[torch.Tensor, str]
 
 
 class LabeledReadings(Dataset[Sample]):
-    """Readings, with their labels from `labels.csv`."""
+    """A dataset of readings, with their labels from `labels.csv`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = list(paths)
@@ -54,10 +54,10 @@ class LabeledReadings(Dataset[Sample]):
 
 
 class VerifiedReadings(LabeledReadings):
-    """The readings that have a label.
+    """A dataset of the readings that have a label.
 
     Attributes:
-        unlabeled: The files without a label.
+        unlabeled: The paths of the readings without a label.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -80,12 +80,12 @@ def count_missed(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Look up a missing label with next()."""
+    """Build a case whose dataset looks up a missing label with `next()`."""
     return Case(load(LabeledReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Set aside the readings without a label before the epoch."""
+    """Build a case that sets aside the readings without a label before the epoch."""
     return Case(load(VerifiedReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 

@@ -29,7 +29,7 @@ CLIPS, EPOCHS, CROP = 16, 4, 32
 
 
 class Clips(Dataset[torch.Tensor]):
-    """Long recordings, cropped to a different stretch in each epoch."""
+    """A dataset of long recordings, cropped to a different stretch in each epoch."""
 
     def __init__(self) -> None:
         self.clips = torch.arange(CLIPS * 1000).reshape(CLIPS, 1000)
@@ -47,7 +47,7 @@ class Clips(Dataset[torch.Tensor]):
 
 
 class SharedEpochClips(Clips):
-    """The same clips, with the epoch in shared memory, where the workers see it."""
+    """A dataset of long recordings, with the epoch in shared memory, where the workers see it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,12 +70,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Set the epoch as an attribute of the dataset."""
+    """Build a case whose dataset keeps the epoch in an ordinary attribute."""
     return Case(load(Clips(), workers, start_method, persistent_workers=persistent), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Set the epoch in shared memory."""
+    """Build a case whose dataset keeps the epoch in shared memory."""
     loader = load(SharedEpochClips(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 

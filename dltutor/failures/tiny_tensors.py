@@ -7,10 +7,10 @@ NOTE [ The Price of a Tensor ]
 
 A tensor travels in three parts: a message with its shape and its stride, a segment of shared memory
 that the worker makes, and a descriptor for it. To get the descriptor, main connects to the worker's
-socket, asks, and gets an answer. That takes a few tenths of a millisecond, whether the tensor has
-one number or a million. With three tensors in a batch, you don't notice. With 128 sentences, each
-its own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested
-dicts of tensors, and lists of boxes.
+socket, asks, and gets an answer. That takes a few tenths of a millisecond for any tensor, from one
+number to a million. With three tensors in a batch, you don't notice. With 128 sentences, each its
+own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested dicts of
+tensors, and lists of boxes.
 
 Fix: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
 take that as it is (`torch.nn.EmbeddingBag`, nested tensors). Otherwise, `torch.tensor_split` gives
@@ -34,7 +34,7 @@ BATCHES = 12
 
 
 def time_a_batch(loader: DataLoader[Any]) -> Finding:
-    """Time the second epoch, because the first one includes the start of the workers."""
+    """Time the average batch of the second epoch, because the first one starts the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
@@ -45,12 +45,12 @@ def time_a_batch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Send a tensor for each sentence."""
+    """Build a case whose workers send a tensor for each sentence."""
     return _case(workers, start_method, collate_fn=as_list)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Send one tensor for all sentences in a batch."""
+    """Build a case whose workers send one tensor for all sentences in a batch."""
     return _case(workers, start_method, collate_fn=packed)
 
 

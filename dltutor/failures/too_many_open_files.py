@@ -17,9 +17,9 @@ One batch alone can be too much: a collate function that returns a list of 500 t
 descriptors on both sides. Then it's the worker that fails, in the thread that feeds its queue. The
 traceback goes to stderr, the batch is lost, and main waits forever.
 
-Fix: keep a copy, `labels.clone()`, or what you want to know about the labels
-(`labels.tolist()`), because a copy is in ordinary memory. Send few tensors: all sentences of a
-batch in one, with offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
+Fix: keep a copy, `labels.clone()`, or what you want to know about the labels (`labels.tolist()`),
+because a copy is in ordinary memory. Send few tensors, such as one with all sentences of a batch,
+and one with their offsets. If that isn't enough, raise the limit (`ulimit -n`). Try the advice in
 the message, the sharing strategy `file_system`, last (see `orphaned_segments`).
 
 Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older message).
@@ -55,7 +55,7 @@ def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
-    """Send a list of tensors for each batch, to a loop that keeps the labels.
+    """Build a case whose batches are lists of tensors, for a loop that keeps the labels.
 
     With a `batch_size` of 4, the loop keeps too many batches. With 200, one batch has too many
     tensors.
@@ -65,7 +65,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
-    """Send three tensors for each batch, to a loop that keeps copies."""
+    """Build a case whose batches are three tensors each, for a loop that keeps copies."""
     options = {"batch_size": batch_size, "collate_fn": packed}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes_of_copies)
 

@@ -6,10 +6,10 @@ serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessin
 _feed`.
 
 Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it. If
-that fails, the thread prints a traceback and drops the batch. By then the worker has moved on. It's
-alive, so the main process sees no reason to stop waiting. Without workers nothing is pickled, and
-the same loop works. The default collate function rejects such objects, but your own function may
-let them through, and so does `batch_size=None`.
+that fails, the thread prints a traceback and drops the batch. By then, the worker has moved on. The
+worker is alive, so the main process sees no reason to stop waiting. Without workers nothing is
+pickled, and the same loop works. The default collate function rejects such objects, but your own
+function may let them through, and so does `batch_size=None`.
 
 Fix: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
 view into a list, and `detach()` what a model made. Test a batch in the main process, where that
@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 
 class Measurements(Dataset[Any]):
-    """Rows from a database, each with a tensor of its values."""
+    """A dataset of rows from a database, each with a tensor of its values."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +55,7 @@ class Measurements(Dataset[Any]):
 
 
 class PlainMeasurements(Measurements):
-    """The same measurements, with each row as a dict."""
+    """A dataset of rows from a database, with each row as a dict."""
 
     def __getitem__(self, index: int) -> Any:
         values, row = super().__getitem__(index)
@@ -63,19 +63,19 @@ class PlainMeasurements(Measurements):
 
 
 def collate_with_rows(samples: list[Any]) -> Any:
-    """Stack the tensors, and return the rows next to them."""
+    """Stack the tensors of a batch, and return them together with the rows."""
     values, rows = zip(*samples, strict=True)
     return torch.stack(values), rows
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return rows as the database driver makes them."""
+    """Build a case whose batches hold rows as the database driver makes them."""
     dataset = Measurements(_database())
     return Case(load(dataset, workers, start_method, collate_fn=collate_with_rows))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return the rows as dicts."""
+    """Build a case whose batches hold the rows as dicts."""
     dataset = PlainMeasurements(_database())
     return Case(load(dataset, workers, start_method, collate_fn=collate_with_rows))
 

@@ -34,7 +34,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 def parse(text: str) -> Sample:
-    """Parse one reading."""
+    """Parse a reading from JSON, or raise an `Unreadable` error."""
 
     class Unreadable(ValueError):
         pass
@@ -47,7 +47,7 @@ def parse(text: str) -> Sample:
 
 
 class Readings(Dataset[Sample]):
-    """Readings and their labels."""
+    """A dataset of readings and their labels."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -60,11 +60,11 @@ class Readings(Dataset[Sample]):
 
 
 class UnreadableReading(ValueError):
-    """A file that isn't a reading. Every process finds this class by its name."""
+    """The error for a file that isn't a reading. Every process finds this class by its name."""
 
 
 class NamedReadings(Readings):
-    """The same readings, with errors that can be pickled and that name the file."""
+    """A dataset of readings whose errors can be pickled and name the file."""
 
     def __getitem__(self, index: int) -> Sample:
         try:
@@ -74,12 +74,12 @@ class NamedReadings(Readings):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise an exception whose class is defined inside a function."""
+    """Build a case that raises an exception whose class is defined inside a function."""
     return Case(load(Readings(_paths()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise an exception whose class is at module level, and return its message with the batch."""
+    """Build a case with the exception class at module level, and with its message in the batch."""
     dataset = Tolerant(NamedReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant))
 

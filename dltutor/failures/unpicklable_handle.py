@@ -1,8 +1,8 @@
 """The dataset holds an object that belongs to main's process, and main can't send it to a worker.
 
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
-`'sqlite3.Connection'`. For a lambda, it's `AttributeError: Can't pickle local object`. Main raises
-the error before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
+`'sqlite3.Connection'`. A lambda causes `AttributeError: Can't pickle local object`. Main raises the
+error before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
 `Got pickle error when attempting to start a worker Process`. On Windows, the worker starts first,
 and its own error appears below main's: `EOFError: Ran out of input`.
 
@@ -14,15 +14,15 @@ started.
 
 Mechanism: under fork, a worker is a copy of main, and whatever the dataset holds is there, so
 nothing is pickled and nothing complains. Under spawn and forkserver, a worker is a new interpreter.
-The dataset travels to it as a pickle, and anything that means something only inside one process (an
-open file, a lock, a generator, a connection) can't be pickled. So the same script works on Linux up
-to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
-the default.
+The dataset travels to the worker as a pickle, and anything that means something only inside one
+process (an open file, a lock, a generator, a connection) can't be pickled. So the same script works
+on Linux up to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where
+forkserver is the default.
 
-Fix: keep what says how to get the handle (a path, a query, a named function instead of a
-lambda), and open the handle in each process that uses it. Drop the handle in `__getstate__`, so
-that a dataset that was used before the epoch can travel, too. Keep the process id next to the
-handle, so that a forked worker also opens its own (see `lazy_but_touched`).
+Fix: keep what says how to get the handle (a path, a query, a named function instead of a lambda),
+and open the handle in each process that uses it. Drop the handle in `__getstate__`, so that main
+can also pickle a dataset that it has already used. Keep the process id next to the handle, so that
+a forked worker also opens its own (see `lazy_but_touched`).
 
 Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
 """
@@ -64,16 +64,16 @@ class Records(Dataset[torch.Tensor]):
 
 
 class OwnRecords(Records):
-    """The same records. Each process opens the file for itself and never pickles it."""
+    """A dataset of records. Each process opens the file for itself and never pickles it."""
 
-    opened: tuple[int, Any] | None = None  # the file, after the pid of the process that opened it
+    opened: tuple[int, Any] | None = None  # the opening process's pid, and the file
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def handle(self) -> Any:
-        """The open file of this process."""
+        """This process's open file."""
         if self.opened is None or self.opened[0] != os.getpid():
             self.opened = (os.getpid(), self.open())
         return self.opened[1]
@@ -87,12 +87,12 @@ class OwnRecords(Records):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Open the file in main, and keep it in the dataset."""
+    """Build a case whose dataset opens the file in main, and keeps it open."""
     return Case(load(Records(records_folder()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Open the file in each process that uses it."""
+    """Build a case whose dataset opens the file in each process that uses it."""
     return Case(load(OwnRecords(records_folder()), workers, start_method))
 
 
@@ -135,7 +135,7 @@ FAILURE: Final = Failure(
         "raised",
         (
             "TypeError: cannot pickle '_io.BufferedReader' object",
-            "TypeError: cannot pickle 'BufferedReader' instances",  # Python 3.12 and later
+            "TypeError: cannot pickle 'BufferedReader' instances",  # the wording since Python 3.12
         ),
     ),
     start_methods=("spawn", "forkserver"),

@@ -1,7 +1,7 @@
 """A sample is a small part of a large tensor, and the worker sends the whole tensor.
 
 Symptom: `/dev/shm` fills up although every sample is small: each has a few thousand numbers and
-takes up megabytes. It happens only without collation (`batch_size=None`, or a `collate_fn` that
+takes up megabytes. This happens only without collation (`batch_size=None`, or a `collate_fn` that
 makes a list), and only with workers.
 
 Mechanism: slicing a tensor makes a view: the same storage, another shape. A worker moves the
@@ -31,7 +31,7 @@ WINDOW = 4_000  # numbers in an excerpt
 
 
 class Excerpts(Dataset[torch.Tensor]):
-    """The middle of each recording."""
+    """A dataset with the middle of each recording."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
@@ -46,7 +46,7 @@ class Excerpts(Dataset[torch.Tensor]):
 
 
 class CopiedExcerpts(Excerpts):
-    """The same excerpts, copied out of their recordings."""
+    """A dataset with a copy of the middle of each recording."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return super().__getitem__(index).clone()
@@ -60,12 +60,12 @@ def collect(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return a slice."""
+    """Build a case whose dataset returns slices."""
     return Case(load(Excerpts(_paths()), workers, start_method, batch_size=None), collect)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return a copy of the slice."""
+    """Build a case whose dataset returns copies of slices."""
     return Case(load(CopiedExcerpts(_paths()), workers, start_method, batch_size=None), collect)
 
 

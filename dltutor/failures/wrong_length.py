@@ -5,10 +5,10 @@ Symptom: samples at the end are never used, silently. Or, if `__len__` is too la
 
 Mechanism: the loader asks a map-style dataset for two things: its length, and samples by index. The
 sampler draws from `range(len(dataset))` and believes that number. If the number is too small,
-nothing fails, the epoch is only shorter, and you never notice. If it's too large, the loader asks
-for samples that aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that
-ends early and is too short to be stacked unless it's alone in its batch, or, with `index % n`,
-silently a sample that was already there.
+nothing fails, the epoch is only shorter, and you never notice. If the number is too large, the
+loader asks for samples that aren't there. Then `__getitem__` may raise an IndexError, return a
+slice that is too short to be stacked with others, or, with `index % n`, silently return a sample
+for the second time.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if
@@ -32,7 +32,7 @@ WINDOWS, WIDTH, STRIDE = 64, 32, 16
 
 
 class Windows(Dataset[torch.Tensor]):
-    """Windows of a recording, each overlapping the previous one by half."""
+    """A dataset of a recording's windows, each overlapping the previous one by half."""
 
     def __init__(self, recording: torch.Tensor) -> None:
         self.recording = recording
@@ -46,14 +46,14 @@ class Windows(Dataset[torch.Tensor]):
 
 
 class CountedWindows(Windows):
-    """The same windows, with the right length."""
+    """A dataset of a recording's windows, with the right length."""
 
     def __len__(self) -> int:
         return len(self.windows)
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the windows that never arrived, by their first number."""
+    """Run one epoch, and count the windows whose first number never arrived."""
     seen = {int(window[0]) for batch in loader for window in batch}
     missing = set(range(0, WINDOWS * STRIDE, STRIDE)) - seen
     return Finding(len(missing), f"of {WINDOWS} samples never seen")
@@ -65,12 +65,12 @@ def recording() -> torch.Tensor:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return a length that ignores the overlap."""
+    """Build a case whose dataset's length ignores that the windows overlap."""
     return Case(load(Windows(recording()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return the number of windows that exist."""
+    """Build a case whose dataset's length is the number of windows that exist."""
     return Case(load(CountedWindows(recording()), workers, start_method, batch_size=8), train)
 
 

@@ -1,1 +1,1 @@
-"""Data for the failure modes to load: files and records, made on the spot."""
+"""Make the data that the failure modes load, such as images, records, and captions."""

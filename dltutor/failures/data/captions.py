@@ -1,4 +1,4 @@
-"""Captions of images, kept as Python objects or as bytes, for `copy_on_read` and lesson 09."""
+"""Keep image captions as Python objects or as bytes, for `copy_on_read` and lesson 09."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dltutor.failures.tools import own_folder
 
 @cache
 def shared_captions(count: int = 300_000) -> Path:
-    """Write captions, once per process, to a file that Python removes at exit. Return its path."""
+    """Write `count` captions to a file, once per process, and return the file's path."""
     path = own_folder() / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
@@ -28,7 +28,7 @@ def shared_captions(count: int = 300_000) -> Path:
 
 
 class Captions(Dataset[str]):
-    """The captions in a file, one on each line."""
+    """A dataset that reads captions from a file, one on each line, and keeps them in a list."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = Path(path).read_text().splitlines()
@@ -41,20 +41,20 @@ class Captions(Dataset[str]):
 
 
 class OtherCaptions(Captions):
-    """The captions in something other than a list."""
+    """A base class for datasets that keep captions in something other than a list."""
 
     captions: Any
 
 
 class CaptionTuple(OtherCaptions):
-    """The captions in a tuple."""
+    """A dataset that keeps captions in a tuple."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = tuple(Path(path).read_text().splitlines())
 
 
 class CaptionDicts(OtherCaptions):
-    """The captions as dicts."""
+    """A dataset that keeps captions in a list of dicts."""
 
     def __init__(self, path: str | Path) -> None:
         lines = Path(path).read_text().splitlines()
@@ -65,14 +65,14 @@ class CaptionDicts(OtherCaptions):
 
 
 class CaptionObjects(OtherCaptions):
-    """The captions in a numpy array of dtype `object`."""
+    """A dataset that keeps captions in a numpy array of dtype `object`."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines(), dtype=object)
 
 
 class CaptionFrame(OtherCaptions):
-    """The captions in a column of a pandas table."""
+    """A dataset that keeps captions in a column of a pandas table."""
 
     def __init__(self, path: str | Path) -> None:
         import pandas as pd  # type: ignore[import-untyped, unused-ignore]  # untyped or absent
@@ -85,7 +85,7 @@ class CaptionFrame(OtherCaptions):
 
 
 class PackedCaptions(Dataset[str]):
-    """The captions as one array of bytes. Caption i ends where caption i + 1 begins."""
+    """A dataset of captions in one array of bytes. Caption i ends where caption i + 1 begins."""
 
     def __init__(self, path: str | Path) -> None:
         self.text, self.offsets = pack(Path(path).read_text().splitlines())
@@ -99,7 +99,7 @@ class PackedCaptions(Dataset[str]):
 
 
 class CaptionLengths(Captions):
-    """The length of each caption. The captions themselves are for the report after the epoch."""
+    """A dataset with the length of each caption, and the captions for a report after the epoch."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -110,7 +110,7 @@ class CaptionLengths(Captions):
 
 
 class FixedWidthCaptions(OtherCaptions):
-    """The captions in a numpy array of bytes, all as wide as the longest."""
+    """A dataset that keeps captions in a numpy array of bytes, all as wide as the longest."""
 
     def __init__(self, path: str | Path) -> None:
         lines = Path(path).read_text().splitlines()
@@ -121,7 +121,7 @@ class FixedWidthCaptions(OtherCaptions):
 
 
 class TensorCaptions(PackedCaptions):
-    """The packed captions in tensors, which spawned workers share, too."""
+    """A dataset that keeps packed captions in tensors, which even spawned workers share."""
 
     text: Any
     offsets: Any
@@ -137,11 +137,11 @@ class TensorCaptions(PackedCaptions):
 
 
 class SharedCaptions(Dataset[str]):
-    """The packed captions in named shared memory, which main creates and the workers attach to.
+    """A dataset of packed captions in a named block of shared memory, which workers attach to.
 
     The process that made the block unlinks it when the dataset is freed or the process exits. If
     that process is killed, Python's resource tracker unlinks the block. An unrelated process must
-    attach with `track=False` (Python 3.13), or its own tracker removes the block when it exits.
+    attach with `track=False` (Python 3.13), or the process's own tracker unlinks the block at exit.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -157,7 +157,7 @@ class SharedCaptions(Dataset[str]):
         return self.length
 
     def __getitem__(self, index: int) -> str:
-        # Keep nothing that points into the buffer, because close() would raise an error.
+        # Keep nothing that points into the buffer, because close() would then raise an error.
         start, stop = struct.unpack_from("qq", self._buffer(), 8 * index)
         return bytes(self._buffer()[self.text_at + start : self.text_at + stop]).decode()
 
@@ -177,7 +177,7 @@ class SharedCaptions(Dataset[str]):
 
 
 def close_memory(memory: SharedMemory, unlinked_by: int | None) -> None:
-    """Detach shared memory, and unlink it if this process has the pid `unlinked_by`."""
+    """Detach from shared memory, and unlink it if this process has the pid `unlinked_by`."""
     memory.close()
     if os.getpid() == unlinked_by:  # false in a forked worker, which inherits this finalizer
         memory.unlink()

@@ -1,4 +1,4 @@
-"""Fill a small folder with images, and make a few of the files broken."""
+"""Fill a small folder with images, a few of which are broken."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def make_images(
     With `spoiled`, one of the listed files doesn't exist, as if it had been deleted.
 
     Args:
-        folder: The folder to fill, created if it's missing. If None (the default), it's a new
-            temporary folder that Python removes at exit.
+        folder: The folder to fill, created if it's missing. If None (the default), the images go
+            to a new temporary folder that Python removes at exit.
         per_class: The number of healthy images in each class (default 16).
         spoiled: Whether to add one file of each kind in `SPOILERS` (default True).
         seed: The same seed gives the same files, byte for byte (default 14).
 
     Returns:
-        The folder.
+        The path of the folder.
 
     Raises:
         ValueError: `per_class` is below 1.
@@ -117,14 +117,14 @@ def _bomb(path: Path, image: Image.Image) -> None:
 
 
 def _in_a_palette(path: Path, image: Image.Image) -> None:
-    # The colors are in random order in the palette, so an index doesn't tell you the brightness.
+    # Put the colors in the palette in random order, so an index doesn't tell you the brightness.
     indexed = image.quantize(256)
     order = np.random.default_rng(0).permutation(256)
     indexed.remap_palette([int(index) for index in order]).save(path)
 
 
 def _cut_out(path: Path, image: Image.Image) -> None:
-    # Keep only the shape. Make transparent pixels black, because most programs do.
+    # Keep only the shape. Make transparent pixels black, as most programs do.
     shape = image.convert("L").point([255 if gray < 128 else 0 for gray in range(256)])
     cut = Image.composite(image, Image.new("RGB", image.size), shape)
     cut.putalpha(shape)

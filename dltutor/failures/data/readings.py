@@ -1,4 +1,4 @@
-"""Make small folders of measurements: sensor readings as JSON, sound recordings as `.npy`."""
+"""Make small folders of sensor readings (JSON files) and of sound recordings (`.npy` files)."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ from dltutor.failures.tools import Finding, own_folder
 
 Kind = Literal["file", "zip", "tar"]
 
-LENGTH: Final = 64  # records that the cases read, which is half of the file
+LENGTH: Final = 64  # how many records the cases read, which is half of the file
 SIZE: Final = 16_384  # bytes in a record, which is more than a file object's buffer holds
-PAUSE: Final = 0.004  # seconds that the disk takes for a read
+PAUSE: Final = 0.004  # seconds that the slow disk takes for a read
 
 
 class SlowDisk(io.RawIOBase):
@@ -84,12 +84,12 @@ def shared_records(kind: Kind = "file") -> Path:
 
 
 def decode(record: bytes) -> torch.Tensor:
-    """Return the numbers in a record, which all equal the record's own number if it's intact."""
+    """Return the numbers in a record. In an intact record, they all equal the record's number."""
     return torch.from_numpy(np.frombuffer(record, dtype="<i4").copy())
 
 
 def count_wrong(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the records that aren't the expected ones."""
+    """Run one epoch, and count the records that are wrong or missing."""
     wrong = seen = 0
     for batch in loader:
         wanted = torch.arange(seen, seen + len(batch))

@@ -1,9 +1,9 @@
-"""Scans, one of them far longer than the others, and a dataset that unpacks all of each scan.
+"""Make scans, one of them far longer than the others, for a dataset that unpacks whole scans.
 
-This isn't a failure mode. Lesson 03 uses it to make the OOM killer kill a worker, so run it in
-`confine`. All scans except one have the usual length, so memory doesn't grow from sample to sample,
-and no curve warns you. The worker that loads the long scan takes half a gigabyte within a second or
-two, and Linux kills it. The fix is to choose the slices before unpacking them.
+This isn't a failure mode. Lesson 03 uses these cases to make the OOM killer kill a worker, so run
+them in `confine`. All scans except one have the usual length, so memory doesn't grow from sample to
+sample, and no chart warns you. The worker that loads the long scan takes half a gigabyte within a
+second or two, and Linux kills it. The fix is to choose the slices before unpacking them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from torch.utils.data import Dataset
 from dltutor.failures.tools import Case, load, own_folder
 
 SIDE: Final = 1024  # pixels on each side. With one byte per pixel, a slice is 1 MB.
-WANTED: Final = 4  # slices of each scan in a sample
-COUNT: Final = 12  # scans
+WANTED: Final = 4  # slices from each scan in a sample
+COUNT: Final = 12  # the number of scans
 USUAL: Final = 12  # slices in a usual scan
 LONG: Final = 700  # slices in the long scan
 THE_LONG_ONE: Final = 8  # the number of the long scan
 
 
 def unpack(packed: bytes) -> np.ndarray:
-    """Unpack one slice."""
+    """Unpack a slice, and return its pixels in an array of shape (1024, 1024)."""
     return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(SIDE, SIDE)
 
 
@@ -54,7 +54,7 @@ class Scans(Dataset[list[np.ndarray]]):
 
 
 class ThinScans(Scans):
-    """The same thumbnails, from a dataset that unpacks only the slices it uses."""
+    """A dataset with thumbnails of four slices from each scan, which unpacks only those four."""
 
     def __getitem__(self, index: int) -> list[np.ndarray]:
         slices = [unpack(packed) for packed in evenly(read_scan(self.paths[index]))]
@@ -67,13 +67,13 @@ def evenly(slices: list[Any]) -> list[Any]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Unpack every slice, which is safe only in `confine`."""
+    """Build a case that unpacks every slice. The case is safe only in `confine`."""
     scans = Scans(scan_paths())
     return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Unpack only the slices that are used."""
+    """Build a case that unpacks only the slices that its dataset uses."""
     scans = ThinScans(scan_paths())
     return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 

@@ -1,4 +1,4 @@
-"""Sentences of different lengths, as word numbers, for batches of many small tensors."""
+"""Make sentences of different lengths, as word numbers, for batches of many small tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = 4
 
 
 class Sentences(Dataset[Sample]):
-    """Sentences of 1 to 20 words, each with its class.
+    """A dataset of sentences of 1 to 20 words, each with a class.
 
     Args:
         length: The number of sentences.
@@ -40,15 +40,15 @@ class Sentences(Dataset[Sample]):
 
 
 def as_list(samples: Sequence[Sample]) -> Listed:
-    """Collate a batch as one tensor per sentence, and one for the classes."""
+    """Collate a batch into one tensor per sentence, and one tensor for all classes."""
     return [words for words, _ in samples], torch.tensor([label for _, label in samples])
 
 
 def packed(samples: Sequence[Sample]) -> Packed:
     """Collate a batch as all words in one tensor, the offset of each sentence, and the classes.
 
-    `torch.nn.EmbeddingBag` takes the first two as they are. `torch.tensor_split(words,
-    offsets[1:])` returns the sentences without copying them.
+    `torch.nn.EmbeddingBag` takes the words and offsets as they are, and
+    `torch.tensor_split(words, offsets[1:])` returns the sentences without copying them.
     """
     sentences = [words for words, _ in samples]
     lengths = torch.tensor([0, *map(len, sentences[:-1])])

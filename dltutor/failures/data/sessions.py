@@ -1,4 +1,4 @@
-"""A database server in threads of this process, which records which process asked what.
+"""Run a database server in threads of this process, and record which process asked what.
 
 Unlike a client of `store`, a client here ends its session with a goodbye message, as most database
 clients do.
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 ROWS: Final = 40
-LATE: Final = 0.02  # seconds for which a process leaves its own answer in the socket
+LATE: Final = 0.02  # the most seconds that a process leaves its answer for another process to read
 _QUESTION: Final = struct.Struct("<2q")  # the question, and the pid of the process that asks
 _ROW: Final = struct.Struct("<4q")
 _COUNT, _HELLO, _GOODBYE = -1, -2, -3
@@ -39,7 +39,7 @@ class Connection:
         self._say(_HELLO)
 
     def count(self) -> int:
-        """Ask the server for the number of rows."""
+        """Ask the server how many rows it has."""
         return self._ask(_COUNT)[0]
 
     def ask(self, number: int) -> list[int]:

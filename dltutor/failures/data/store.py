@@ -17,7 +17,7 @@ import weakref
 from typing import Any, Final
 
 WIDTH: Final = 16  # numbers in an embedding
-LATENCY: Final = 0.002  # seconds before an answer, as in a network, so every run loses the race
+LATENCY: Final = 0.002  # seconds before an answer, so that another worker has time to ask
 
 _QUESTION = struct.Struct("<q")
 _ANSWER = struct.Struct(f"<{WIDTH}f")
@@ -79,7 +79,7 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # the client was killed in the middle of a question
+        pass  # ignore clients that are killed in the middle of a question
 
 
 def _serve() -> None:

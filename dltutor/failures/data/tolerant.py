@@ -1,4 +1,4 @@
-"""A dataset that returns each sample, or the reason why it couldn't be loaded."""
+"""Define a dataset that returns each sample, or the reason why the sample couldn't be loaded."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Missing:
     """A sample that couldn't be loaded.
 
     Args:
-        reason: The index, and the type and message of the error.
+        reason: The sample's index, and the error's type and message.
     """
 
     reason: str
 
 
 class Tolerant(Dataset[Any]):
-    """The samples of a dataset, with a Missing for each sample that raises.
+    """A dataset with another dataset's samples, and a Missing for each one that fails to load.
 
     The reason travels as a string, because some exceptions can't be pickled and others can't be
     unpickled in the main process.
 
     Args:
-        dataset: The dataset that may raise.
-        errors: The exceptions that a bad sample may raise. Any other exception is a bug, so the
-            dataset raises it.
+        dataset: The dataset whose samples may fail to load.
+        errors: The types of exception that a bad sample may cause. Any other exception is a bug,
+            so the dataset raises that exception.
     """
 
     def __init__(self, dataset: Any, *errors: type[BaseException]) -> None:

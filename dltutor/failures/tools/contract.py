@@ -1,4 +1,4 @@
-"""The contract of a failure mode: a Failure with a broken and a fixed Case.
+"""Define what makes up a failure mode: a Failure with a broken and a fixed Case.
 
 `load` makes the DataLoader that most of the cases use.
 """
@@ -23,12 +23,12 @@ Consume = Callable[["DataLoader[Any]"], object]
 
 @dataclass(frozen=True)
 class Case:
-    """A real loader and, if the failure shows in the training loop, that loop.
+    """A loader, and the training loop if that's where the failure shows.
 
     Args:
         loader: The DataLoader, ready to iterate.
-        consume: The training loop, as a function that takes the loader. If None (the default), it's
-            `for batch in loader: pass`. A loop that measures the failure returns a Finding.
+        consume: The training loop, as a function that takes the loader. If None (the default), the
+            loop is `for batch in loader: pass`. A loop that measures the failure returns a Finding.
     """
 
     loader: DataLoader[Any]
@@ -36,13 +36,13 @@ class Case:
 
 
 class MakeCase(Protocol):
-    """A function that builds a Case. It takes at least these keyword arguments."""
+    """A function that builds a Case, and takes at least these keyword arguments."""
 
     def __call__(self, *, workers: int = 2, start_method: str = "fork") -> Case: ...
 
 
 def never() -> str | None:
-    """Return None, because every machine shows the failure."""
+    """Return None, which means that this machine shows the failure."""
     return None
 
 
@@ -79,14 +79,14 @@ class Failure(Facts):
 
 
 def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any) -> DataLoader[Any]:
-    """Make a DataLoader with batches of 4 and the given start method.
+    """Make a DataLoader with batches of 4, unless `options` has another `batch_size`.
 
     Args:
-        dataset: The dataset to load.
+        dataset: A map-style or iterable dataset.
         workers: The number of workers, or 0 to load in main.
         start_method: "fork", "spawn", or "forkserver", which matters only with workers.
-        options: More arguments for the DataLoader, such as another `batch_size`. Without workers,
-            `load` drops `prefetch_factor` and `persistent_workers`, because torch rejects them.
+        options: More arguments for the DataLoader. Without workers, `load` drops
+            `prefetch_factor` and `persistent_workers`, because torch rejects them.
     """
     from torch.utils.data import DataLoader
 

@@ -53,7 +53,7 @@ def read_facts(name: str) -> Facts:
     """Read the facts of one failure mode from the source of its module.
 
     Args:
-        name: The name of the failure mode and its module.
+        name: The name of the failure mode and its module, such as `corrupt_images`.
 
     Raises:
         ValueError: The module doesn't end with `FAILURE = Failure(...)`, or a fact in it isn't

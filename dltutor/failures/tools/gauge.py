@@ -20,12 +20,12 @@ from torch.utils.data import DataLoader
 
 from dltutor.tables import MB
 
-_LONGEST_WAIT: Final = 10.0  # seconds that a reading waits for the workers to become idle
+_LONGEST_WAIT: Final = 10.0  # the most seconds that a reading waits for idle workers
 _Reading = TypeVar("_Reading")
 
 
 class _Starting:
-    """A stand-in for a worker that starts, so that torch pickles tensors by descriptor."""
+    """A stand-in for a worker that main spawns, so that torch pickles tensors by descriptor."""
 
     def DupFd(self, fd: int) -> int:
         return fd
@@ -36,7 +36,7 @@ class _Starting:
 
 @contextmanager
 def as_for_spawned() -> Iterator[None]:
-    """Make this block pickle objects as main does for a worker that is being spawned."""
+    """Pickle objects in this block the way main pickles them for a worker that it spawns."""
     context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has what pickling needs
     try:
         yield
@@ -45,16 +45,16 @@ def as_for_spawned() -> Iterator[None]:
 
 
 def sent_to_spawned(dataset: object) -> int:
-    """Return the bytes that main sends a spawned worker for a dataset, except those in /dev/shm."""
+    """Return how many bytes main sends a spawned worker for a dataset, without shared memory."""
     with as_for_spawned():
         return len(ForkingPickler.dumps(dataset))
 
 
 class Gauge:
-    """A gauge for the memory of workers that start after it, and of the batches that they send."""
+    """A gauge for the memory of workers that start after the gauge exists, and of their batches."""
 
     def __init__(self) -> None:
-        gc.collect()  # so that no worker starts close to a collection (see `gc_dirties_pages`)
+        gc.collect()  # so that no collection is almost due in a new worker (see `gc_dirties_pages`)
         self._others = set(multiprocessing.active_children())
         self._segments = self._held()
 
@@ -74,7 +74,7 @@ class Gauge:
         return [_when_idle([worker], partial(_uss, worker)) / MB for worker in workers]
 
     def shared(self) -> float:
-        """Return the MB of tensors in shared memory, whether main has fetched them or not.
+        """Return the MB of the workers' tensors in shared memory, fetched by main or not.
 
         We measure when all workers are idle, because a busy worker may still hold a batch that main
         has already fetched.
@@ -118,7 +118,7 @@ def _work_done(pid: int) -> list[str] | None:
     # running now, return None.
     try:
         threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
-    except OSError:  # a thread ended since we listed it
+    except OSError:  # a thread has ended since we listed it
         return None
     return None if any(re.search("State:\t[RD]", thread) for thread in threads) else threads
 
@@ -129,16 +129,15 @@ def _uss(pid: int) -> int:
 
 
 def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
-    """Run some epochs, and measure how much the workers grow.
+    """Run `epochs` epochs, and measure how much the workers grow.
 
     Returns:
-        The most MB by which the average worker grew, counted from the moment all of them had
-        delivered their first batch, because a spawned worker may still be importing torch when
-        another one delivers.
+        The most MB by which the average worker grew after all workers had delivered a batch.
+        Until then, a spawned worker may still be importing torch.
     """
     gauge = Gauge()
     private = [gauge.private() for _ in range(epochs) for _batch in loader]
-    # Start when each worker has delivered a batch. Batches arrive round-robin.
+    # Batches arrive round-robin, so each worker has delivered one after `num_workers` batches.
     started = private[max(loader.num_workers - 1, 0) :]
     return max(started) - started[0]
 

@@ -21,7 +21,7 @@ def own_folder() -> Path:
 
 
 class PerProcess(Generic[T]):
-    """A handle that each process opens the first time it asks for the handle, and never shares.
+    """A handle that each process opens for itself, when the process first asks for it.
 
     Args:
         open: A function that opens the handle. Under `spawn` and `forkserver`, `open` has to be
@@ -34,7 +34,7 @@ class PerProcess(Generic[T]):
         self._handle: T | None = None
 
     def get(self) -> T:
-        """Return this process's handle."""
+        """Return this process's handle. The first call in a process opens the handle."""
         if self._handle is None or self._opened_by != os.getpid():
             self._handle = self._open()
             self._opened_by = os.getpid()

@@ -1,4 +1,4 @@
-"""Signs that a loader goes wrong: a message, a count, or a cost.
+"""Define the signs that a loader goes wrong: a message, a count, or a cost.
 
 A Sign compares a run of the broken case with a run of the fixed one. Each run is an Observation, or
 anything with the same fields.
@@ -32,8 +32,8 @@ class Finding:
     """A number that a loop measured about its own run. A lower number is better.
 
     Args:
-        value: The number.
-        what: What the number counts, with its unit: "of 64 samples wrong", "ms for a batch".
+        value: The measured number, in the unit that `what` gives.
+        what: What the number counts, such as "of 64 samples wrong" or "ms for a batch".
     """
 
     value: float
@@ -46,19 +46,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Says:
-    """A message as a sign. The broken run ends with this message, and the fixed run finishes.
+    """A message as a sign. The broken run ends with the message, and the fixed run finishes.
 
     Args:
         end: How the broken run ends: "raised", "worker died", "main died", or "hung".
-        texts: Messages. One has to appear in an exception in the chain (as `Type: message`), on a
-            worker's stderr, in how a worker ended, or in a frame of a worker's stack.
+        texts: Messages, of which one has to appear in an exception in the chain (written as
+            `Type: message`), on a worker's stderr, in how a worker ended, or in a worker's stack.
     """
 
     end: str
     texts: tuple[str, ...]
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Return whether the broken run ended with such a message, and the fixed run finished."""
+        """Return whether the broken run ended as this sign says, and the fixed run finished."""
         said = _messages(broken)
         return (
             broken.end == self.end
@@ -67,37 +67,37 @@ class Says:
         )
 
     def told(self, seen: Seen) -> str:
-        """Return how the run ended, and the first of the messages that appeared in it."""
+        """Return how the run ended, and the first message in `texts` that appeared in the run."""
         said = _messages(seen)
         return next((f"{seen.end}: {text}" for text in self.texts if text in said), seen.end)
 
 
 class _Measured:
-    """A sign that compares the Findings of both loops."""
+    """A sign that compares the Findings from the loops of the broken and the fixed run."""
 
     def told(self, seen: Seen) -> str:
-        """Return the loop's Finding, or if there is none, how the run ended."""
+        """Return the loop's Finding as a string, or how the run ended if there's no Finding."""
         return str(seen.result) if isinstance(seen.result, Finding) else seen.end
 
 
 @dataclass(frozen=True)
 class Counts(_Measured):
-    """A count as a sign. The broken run's loop finds things wrong, and the fixed run's finds none.
+    """A count as a sign. The broken run's loop counts errors, and the fixed run's counts none.
 
     Args:
-        least: The fewest things that must be wrong in the broken run (default 1).
+        least: The fewest errors that the broken run's loop must count (default 1).
     """
 
     least: int = 1
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Return whether enough went wrong in the broken run, and nothing in the fixed one."""
+        """Return whether the broken run has `least` or more errors, and the fixed run has none."""
         return _value(broken) >= self.least and _value(fixed) == 0
 
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A cost as a sign. The broken run takes several times the memory, time, or messages.
+    """A cost as a sign, such as memory or time. The broken run costs several times as much.
 
     Args:
         times: The smallest ratio of the broken run's cost to the fixed run's.
