@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A dataset that lists file names. A forked worker that reads a name copies the name's page."""
+    """A dataset that lists file names. A forked worker that reads a name copies its page."""
 
     def __init__(self, megabytes: int) -> None:
         # A name takes up 464 bytes, and its slot in the list another 8.

@@ -166,7 +166,7 @@ def _one_core() -> Iterator[Path | None]:
 
 
 def main() -> int:
-    """Measure the notebooks that the command line names. Return 0 if all pass in little memory."""
+    """Measure the named notebooks, or all. Return 0 if each runs within MOST_PSS and MOST_SHM."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     help_text = "lesson numbers, such as 01 (default: all, and write benchmarks/notebooks.md)"
     parser.add_argument("lessons", nargs="*", help=help_text)

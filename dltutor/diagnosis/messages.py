@@ -34,7 +34,7 @@ _SHOWN: Final = 160  # the most characters to show of the words that matched
 
 @dataclass(frozen=True)
 class Message:
-    """A message that a failure mode leaves in a log. messages.toml explains the fields."""
+    """A message in a log, and the failure mode that it shows. messages.toml explains the fields."""
 
     text: str
     source: str
@@ -164,7 +164,8 @@ def _lower(part: re.Match[str]) -> str:
     return part[0] if part[0].startswith("\\") else part[0].lower()  # so that \S doesn't become \s
 
 
-# Match what ends a run of plain letters: a class, a sign, a group, or an optional part.
+# Match what ends a run of literal characters: a character class, a special character such as `+`,
+# a group, or an optional character.
 _NOT_PLAIN: Final = re.compile(
     r"(?:\n|\\.|\.)(?:[?*+]|\{[^}]*\})?\??|(?:\0..\0|.)(?:[?*]|\{[^}]*\})\??|[+^$]"
 )

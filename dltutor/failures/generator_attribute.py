@@ -43,7 +43,7 @@ class Noisy(Dataset[torch.Tensor]):
 
 
 class SeededNoisy(Noisy):
-    """A dataset of measurements with noise that depends only on the seed and the sample."""
+    """A dataset of measurements with noise that depends only on the seed and the sample's index."""
 
     def __init__(self, measured: torch.Tensor, seed: int) -> None:
         self.measured = measured

@@ -72,7 +72,7 @@ class ByteSlices(Slices):
 
 
 def as_arrays(samples: list[torch.Tensor]) -> np.ndarray[Any, Any]:
-    """The batch as a numpy array, which does not go through `/dev/shm`."""
+    """Stack the samples into a numpy array, which doesn't go through `/dev/shm`."""
     return np.stack([sample.numpy() for sample in samples])
 
 

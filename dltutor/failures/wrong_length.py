@@ -5,14 +5,15 @@ Symptom: samples at the end are never used, silently. Or, if `__len__` is too la
 
 Mechanism: the loader asks a map-style dataset for two things: its length, and samples by index. The
 sampler draws from `range(len(dataset))` and believes that number. If the number is too small,
-nothing fails, the epoch is only shorter, and you never notice. If the number is too large, the
+nothing fails, the epoch ends early, and you never notice. If the number is too large, the
 loader asks for samples that aren't there. Then `__getitem__` may raise an IndexError, return a
 slice that is too short to be stacked with others, or, with `index % n`, silently return a sample
 for the second time.
 
 A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
 schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if
-something called `len(loader)` and more batches arrive than `__len__` promised samples.
+something called `len(loader)`, and only once the number of batches exceeds the number of samples
+that `__len__` promised.
 
 Fix: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be

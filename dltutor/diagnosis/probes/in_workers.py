@@ -1,7 +1,7 @@
 """Which sample was the worker drawing when it raised an error or died?
 
 Run the loader with forked workers that record each index before they draw its sample. The doctor
-asks this if no sample fails without workers.
+asks this if a worker failed, but no sample fails without workers.
 """
 
 from __future__ import annotations

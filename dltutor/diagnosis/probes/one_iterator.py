@@ -60,7 +60,7 @@ def _leaves_early(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Measure the seconds per step, except the first, with new iterators and with one iterator."""
+    """Measure the seconds per step, from the second on, with new iterators and with one."""
     subject.change(method="fork")  # with other start methods, new iterators are even slower
     loader = subject.inner
     # Keep persistent workers, because the loader reuses them for each new iterator.

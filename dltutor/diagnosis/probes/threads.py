@@ -42,7 +42,7 @@ class Threads:
         cores: How many cores this process may use.
         computing: How many threads in each worker computed at least a fifth as long as the busiest.
         alone: The counts in `computing` once each worker is kept to one thread.
-        paces: Seconds per batch in each turn, as [as it is, kept to one thread].
+        paces: Seconds per batch in pairs: [unchanged loader, workers kept to one thread each].
     """
 
     cores: int

@@ -153,7 +153,7 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
     if not parts.persistent or samples is None or samples.random or samples.joined:
         return
     if fetched is None or fetched.together:
-        return  # the seed may decide only which samples are padded together
+        return  # perhaps the seed only decides which samples are padded together
     if evidence.alone is None or once is None or again is None or not all(run.drawn[:2]):
         return
     # The same seed must repeat the samples, because a sample that holds a pid differs in every run.

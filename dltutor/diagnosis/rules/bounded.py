@@ -61,7 +61,9 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = 20.0  # MB copied; 28 in the course's case, and 15 with a few thousand strings
+_MATTERS: Final = (
+    20.0  # MB copied per worker; 28 in the course's case, a harmless 15 for some thousand strings
+)
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
@@ -175,7 +177,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
 
 
 def _keeps_growing(evidence: Evidence) -> bool:
-    # Return False if the loop keeps a few batches and then no more, because it may have a buffer.
+    # Return False if the loop only keeps the first few batches, because it may have a buffer.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
     earlier = [count for at, count in counts if at <= 0.7 * batches]

@@ -107,7 +107,7 @@ def hint(exercise: str) -> Note:
 
 
 def hints_given(exercise: str) -> int:
-    """Return how often you've asked for an exercise's hints since the notebook started."""
+    """Return how many times you've asked for an exercise's hints since the notebook started."""
     return _hints_given[exercise]
 
 

@@ -128,7 +128,7 @@ def lesson_images() -> Path:
 
 
 class StartImages(Images):
-    """The notebook's starter for "01.fix", which puts no file into `quarantined`."""
+    """The notebook's starter for "01.fix", which doesn't put any file into `quarantined`."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)

@@ -1,7 +1,7 @@
 """Grade "08.fix": the samples that workers send to main are small, and main can unpack them.
 
-The check keeps all samples from an epoch and measures their sizes. Main unpacks the samples with a
-second dataset, which didn't make any of them.
+The check keeps all samples from an epoch and measures their sizes. Main unpacks the samples with
+its own copy of the dataset, which hasn't made any of them if there are workers.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note
 
 
 def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
-    """Show what loaders with full queues hold in shared memory, next to the prediction."""
+    """Show how much shared memory loaders with full queues hold, next to the prediction."""
     if no_proc():
         return _LINUX
     rows = []

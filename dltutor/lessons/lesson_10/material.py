@@ -39,7 +39,7 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "fds"),
 )
 _LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies (see `Job.loader`)
-# Cleared while an observed run waits for a reading of every process's memory after batch 2.
+# Cleared by `observe_memory` until the memory of every process has been read after batch 2.
 _all_read = threading.Event()
 _all_read.set()
 

@@ -153,7 +153,8 @@ def read_after_close(table: Callable[[Any], Any]) -> Note:
 
 def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
     faulthandler.disable()  # because we expect a crash here
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # also hides the resource tracker's warnings
+    # Hide what the crash and the resource tracker print.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None  # this process gets its own tracker, which removes the block
     blocks = Blocks()

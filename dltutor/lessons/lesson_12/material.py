@@ -17,7 +17,7 @@ from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.tables import Table
 
-#: What the table calls each generator, in the order in which `_Draws` draws from them.
+#: What the table calls the generators, in the order in which `_Draws` draws from them.
 GENERATORS: Final = (
     "np.random.normal()",
     "random.random()",

@@ -142,7 +142,7 @@ def _problem(folder: Path, got: list[Any]) -> Fault | None:
 
 
 def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> Fault | None:
-    # Return the first mistake in the positions and the brightness.
+    # Return the first mistake in the positions, the brightness, or the mirroring, or None.
     kept = max(
         sum(one[tint][:2] == other[tint][:2] for tint in one) / len(one)
         for one, other in pairwise(epochs)

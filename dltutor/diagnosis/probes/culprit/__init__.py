@@ -89,7 +89,7 @@ class Culprit:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a run ended badly, and no sample kills the process that draws it."""
+    """Return whether a run failed or fell short, unless a single sample crashes or hangs."""
     if evidence.samples and evidence.samples.ended in ("died", "hung"):
         return False
     run, batches = evidence.run, evidence.parts.batches

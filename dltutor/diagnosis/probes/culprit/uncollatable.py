@@ -23,7 +23,7 @@ def blame(
         collate: The collate function, which raises for these samples.
         samples: The samples of one batch.
         indices: The index of each sample in the dataset.
-        whole: A sample from another batch that holds no None, or None if there isn't one.
+        whole: A sample without None from another batch, or None if there isn't one.
 
     Returns:
         The reason ("none", "ragged", or "" for another one), and the samples to blame, in words.

@@ -43,7 +43,7 @@ _TRANSPARENT: Final = (
     partial,
 )
 _MOST: Final = 200  # the most parts of one thing to try one by one
-_LONGEST: Final = 2.0  # seconds to pickle a thing or take it apart
+_LONGEST: Final = 2.0  # the most seconds to pickle a thing or take it apart
 
 
 class _Weightless(ForkingPickler):
