@@ -70,7 +70,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Diagnose the loader, and print the diagnosis.
 
     Returns:
-        The exit code: 0 without findings, 1 with findings, 2 if the loader couldn't be run.
+        The exit code: 0 without findings, 1 with findings, 2 if the loader couldn't be run or the
+        page couldn't be written.
     """
     from dltutor.diagnosis.errors import CannotRun
     from dltutor.diagnosis.report import page

@@ -47,8 +47,8 @@ def diagnose(
             process. If forks prove nothing, cloudpickle sends the function to a new interpreter.
         consume: Your training loop, a function that takes the loader and iterates it (default: a
             plain loop). Without yours, problems in your loop, such as kept batches, don't show.
-        epochs: How many times `consume` runs (default 1). If workers are persistent, `consume` runs
-            at least twice, because some failures only show in a second epoch.
+        epochs: How many times the loop runs (default 1). A plain loop, or one with persistent
+            workers, runs at least twice, because some failures only show in a second epoch.
         deadline: Seconds for all experiments (default 30). The report lists unanswered questions.
 
     Returns:

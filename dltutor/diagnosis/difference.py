@@ -85,7 +85,7 @@ def results_differ(run: Measures, alone: Measures) -> bool:
 
 
 def same_input(run: Measures, alone: Measures, reordered: Measures | None = None) -> bool:
-    """Return whether the loop got the same samples in both runs, so its results can be compared.
+    """Return whether two runs have the same first epoch, so the loop's results can be compared.
 
     Args:
         run: The run with workers.

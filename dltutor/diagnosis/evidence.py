@@ -59,7 +59,7 @@ class Evidence:
     nothing_kept: Measures | None = None
     more_files: Measures | None = None
 
-    # Times of the loader as it is and with one thing changed, measured in turns.
+    # Times of the loader as it is and with one thing changed, measured alternately.
     sending: Paces | None = None
     workerless: Paces | None = None
     one_iterator: Paces | None = None

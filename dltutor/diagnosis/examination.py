@@ -115,10 +115,11 @@ class Examination:
     def examine(self) -> Evidence:
         """Run each experiment that can show something, as long as there's time.
 
-        If forks of this process prove nothing, run the experiments in a new interpreter.
+        If forks of this process prove nothing, and a function that can be pickled makes the loader,
+        run the experiments in a new interpreter.
 
         Raises:
-            CannotRun: The loader can't be made.
+            CannotRun: The loader can't be made, or the first experiment or new interpreter failed.
         """
         if self.function is not None and not self.fresh:
             if not fork_doubts.in_use():

@@ -71,7 +71,7 @@ def examined(sent: bytes, until: float) -> Any:
         The Evidence, a list of Tried, and a list of Untried.
 
     Raises:
-        CannotRun: The new interpreter couldn't make the loader, died, or didn't start in time.
+        CannotRun: The new interpreter couldn't make the loader, died, or took too long.
     """
 
     def work(begin: Callable[[], None]) -> dict[str, Any]:

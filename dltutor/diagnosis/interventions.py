@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _LONGEST: Final = 11.0  # the most seconds for a run without workers
-_TIMES: Final = 16  # how many times as many descriptors `more_files` allows
+_TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if it can
 
 
 def _always(evidence: Evidence) -> bool:
@@ -34,8 +34,9 @@ def _has_workers(evidence: Evidence) -> bool:
 
 
 def _differs(evidence: Evidence) -> bool:
-    # Return whether an epoch's samples or the loop's result differ with and without workers. If so,
-    # the doctor tries another seed, because samples that no seed changes shouldn't differ.
+    # Return whether an epoch's samples, their number, or the loop's result differ with and without
+    # workers. If so, the doctor tries another seed, because samples that no seed changes shouldn't
+    # differ.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -185,7 +186,7 @@ def _run(
         question: The question that the run answers.
         at_most: The most seconds that the experiment may take.
         needed: A function that takes the evidence so far, and returns whether to ask the question.
-        settings: Arguments for `Subject.change`. If empty, the loader stays as it is.
+        settings: Arguments for `Subject.change`. If empty, the loader's settings stay as they are.
         options: Functions that take the subject, and return arguments for `runner.run` that depend
             on the loader.
         prepare: A function that takes the subject before the run, and makes other changes.

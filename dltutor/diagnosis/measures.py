@@ -148,7 +148,7 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run's first pass finished, with all samples from the other run's."""
+        """Return whether this run finished its first pass, with every sample of the other's."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:

@@ -34,7 +34,7 @@ _SHOWN: Final = 160  # the most characters to show of the words that matched
 
 @dataclass(frozen=True)
 class Message:
-    """A message in a log, and the failure mode that it shows. messages.toml explains the fields."""
+    """A message to look for, and the failure modes behind it. messages.toml explains the fields."""
 
     text: str
     source: str
@@ -173,7 +173,7 @@ _NOT_PLAIN: Final = re.compile(
 
 @cache
 def anchor(text: str) -> str:
-    """Return the longest plain piece that every match of a pattern contains, in lower case."""
+    """Return the longest plain, lowercase piece that every match of a pattern contains, or ""."""
     flat = re.sub(r"\\[.()\[\]{}|*+?$^]", lambda sign: f"\0{ord(sign[0][1]):02x}\0", text)
     while flat != (flat := re.sub(r"\[[^\]]*\]|\([^()]*\)", "\n", flat)):
         pass  # each step removes the innermost groups

@@ -118,7 +118,7 @@ def attribute(target: str) -> Any:
         target: `FILE.py:NAME` or `package.module:NAME`.
 
     Raises:
-        NoLoader: There's no such name.
+        NoLoader: There's no such name, or importing the file or module failed.
     """
     return getattr(*_located(target))
 

@@ -49,7 +49,7 @@ class Diagnosis:
 
     @property
     def title(self) -> str:
-        """A line that names the loader and says what's wrong with it."""
+        """A line that names the dataset and says what's wrong with the loader."""
         workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
         method = f" by {self.parts.method}" if self.parts.method else ""
         count = len(self.findings)

@@ -57,7 +57,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Measure the loader, and print which number of workers to use.
 
     Returns:
-        The exit code: 0, 1 if measuring failed, or 2 if there's no loader or a count is too large.
+        The exit code: 0, 1 if importing took too long or measuring failed, or 2 if there's no
+        loader or a number is out of range.
     """
     from dltutor.observation.leftovers import nothing_left
     from dltutor.observation.throughput import CannotMeasure, how_many_workers

@@ -28,7 +28,7 @@ from dltutor.observation.foreign import (
 )
 
 _MANY: Final = 2000  # a container with this many elements is large
-_FOLLOWED: Final = 2000  # about how many elements of a container to find the pages of
+_FOLLOWED: Final = 2000  # look up the pages of about this many elements of a container
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
@@ -141,7 +141,7 @@ def _pages(thing: Any) -> array[int]:
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield all that some things reach, even through default arguments, classes, and modules."""
+    """Yield what some things reach, even through default arguments, classes, and your modules."""
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 

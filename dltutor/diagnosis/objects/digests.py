@@ -17,10 +17,10 @@ from dltutor.observation import foreign
 from dltutor.observation.foreign import attribute, attributes_of, is_a
 from dltutor.tables import MB
 
-_DEEP: Final = 12  # the most levels of nesting
-_MOST: Final = 5_000  # the most parts at one level
-_LEAVES: Final = 500_000  # the most parts at all levels
-_PICKLED: Final = 16 * MB  # the most bytes of a pickle
+_DEEP: Final = 12  # the most levels of nesting to follow
+_MOST: Final = 5_000  # the most elements of one collection to follow
+_LEAVES: Final = 500_000  # the most parts to hash in one thing
+_PICKLED: Final = 16 * MB  # after this many bytes, leave out the rest of a pickle
 
 
 def digest(thing: Any) -> str:
@@ -31,7 +31,7 @@ def digest(thing: Any) -> str:
 
 
 def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str, Any]]:
-    """Yield the innermost parts of nested lists, tuples, dicts, and dataclasses, by path."""
+    """Yield the innermost parts of a nested collection, each with its path."""
     parts = None if depth == 0 else parts_of(thing)
     if parts is None:
         yield path, thing
@@ -50,7 +50,7 @@ def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
 
 
 def shape(thing: Any) -> str:
-    """Describe the types and shapes of a sample's parts."""
+    """Describe the types and shapes of a sample's first six parts."""
     said = []
     for path, leaf in leaves(thing):
         size = attribute(leaf, "shape")
@@ -98,7 +98,7 @@ def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def size(thing: Any) -> int:
-    """Return the number of bytes in a thing's tensors, arrays, and strings."""
+    """Return about how many bytes a thing's parts take up, counting 8 for other types."""
     total = 0
     for _, leaf in leaves(thing):
         if is_a(leaf, (str, bytes)):

@@ -17,7 +17,7 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Return the objects at which names start: the loader's parts, and your modules' globals."""
+    """Return what names start from: the loader's parts, your globals, and matplotlib's Figure."""
     roots: list[Found] = []
     if subject is not None:
         roots += [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]

@@ -1,7 +1,7 @@
 """Walk through everything that some objects hold, the nearest first, with the path to each.
 
-`search` is the walk itself. `walk` starts from a dataset and ends with the globals that the
-dataset's code uses. `near` in names.py also looks at classes, and `reached` in containers.py looks
+`search` is the walk itself. `walk` starts from a dataset and ends with the globals of the modules
+that define its code. `near` in names.py also looks at classes, and `reached` in containers.py looks
 at anything that your code can reach.
 """
 
@@ -123,7 +123,7 @@ def walk(
 
 
 def held(found: Found) -> list[Found]:
-    """Return an object's elements, attributes, and closures, and the arguments of a partial."""
+    """Return an object's elements, attributes, closure variables, and a partial's arguments."""
     path, thing = found.path, found.thing
     if is_a(thing, (*_WHOLE, type)):
         return []

@@ -27,7 +27,7 @@ SLOW: Final = 0.25  # a slow sample takes at least this many seconds
 TIMES: Final = 8  # a slow sample takes at least this many times as long as a typical one
 _SAMPLES: Final = 1000  # batches to search for the slow sample
 _BATCHES: Final = 8  # the fewest batches in a run that can show a difference
-_EACH: Final = 8  # batches per worker in a run, so that workers can't make them all ahead
+_EACH: Final = 8  # the fewest batches per worker in a run, so that workers can't load all ahead
 
 
 def slow(samples: Samples | None) -> bool:
@@ -40,7 +40,7 @@ def slow(samples: Samples | None) -> bool:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether one sample takes far longer than the others and batches arrive in order."""
+    """Return whether several workers send enough batches in order, and one sample is far slower."""
     if not evidence.run.well:
         return False
     parts = evidence.parts

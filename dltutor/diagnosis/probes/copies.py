@@ -46,7 +46,7 @@ class Copies:
         differ: How many batches come out differently if each sample is copied as soon as it's
             drawn, and each batch as soon as it's made.
         steady: Whether two runs with copies deliver the same batches.
-        path: The buffer that the dataset or the collate function reuses, or "" if none was found.
+        path: The path of the buffer that the dataset or collate function reuses, or "".
     """
 
     looked: int = 0

@@ -54,7 +54,7 @@ class Ending:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there are samples past `len(dataset)` or samples missing before it."""
+    """Return whether samples may exist past `len(dataset)`, or may be missing before it."""
     if evidence.samples is None or evidence.parts.stream:
         return False
     if not evidence.parts.length or (evidence.handles and evidence.handles.disturbed):

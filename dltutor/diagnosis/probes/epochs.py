@@ -39,7 +39,8 @@ class Epochs:
     Args:
         looked: How many samples were compared, all from epochs after the first.
         stale: How many compared samples differ between persistent workers and fresh workers.
-        arrived: How many compared samples are the same with fresh workers and without workers.
+        arrived: How many compared samples are the same with fresh workers and without workers, or
+            all of them for a stream.
         moved: How many compared samples from fresh workers differ from those in the first epoch.
         first: Whether the first epoch is the same with persistent and with fresh workers.
         by: What changes the dataset between epochs, "set_epoch" or "the loop".

@@ -51,7 +51,7 @@ class InWorkers:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether something goes wrong only with workers."""
+    """Return whether a worker died or raised, and no sample or batch fails without workers."""
     if not evidence.parts.workers:
         return False
     run, culprit = evidence.run, evidence.culprit

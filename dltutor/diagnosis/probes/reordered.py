@@ -1,7 +1,7 @@
 """Does a sample stay the same no matter what was drawn before it?
 
 Draw the first samples twice in the sampler's order and once from the last to the first, each time
-in a new fork and with the same random numbers.
+in a new fork and with the same random numbers. Also time ascending order, if that differs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Reordered:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether samples can be drawn one by one and are the same when drawn again."""
+    """Return whether samples can be drawn quickly, by index, and are the same when drawn again."""
     if evidence.parts.stream or evidence.samples is None:
         return False
     samples = evidence.samples
@@ -129,7 +129,7 @@ class _Drawn:
 
 def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: bool) -> _Drawn:
     before = _sizes(dataset) if look else {}
-    # Draw one sample before `Pins`, because a dataset may make its generators only then.
+    # Draw one sample before `Pins`, because a dataset may make its generators in its first draw.
     with suppress(Exception):
         dataset[next(iter(seeds))]
     pins = Pins(dataset)

@@ -1,9 +1,9 @@
 """How many random draws repeat in another worker or in the next epoch?
 
-Two workers draw the same indices, each index twice in a row, in two epochs. Samples that vary
-within a worker are random. If these samples are the same in the other worker, both workers drew the
-same random numbers. To find the generator that the numbers come from, let one generator at a time
-run freely, and start all others in the same state for each sample.
+Two workers (or the only one) draw the same indices, each index twice in a row, in two epochs.
+Samples that vary within a worker are random. If these samples are the same in the other worker,
+both workers drew the same random numbers. To find the generator that the numbers come from, let one
+generator at a time run freely, and start all others in the same state for each sample.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _drawn(
     mode = [""]  # the one source that runs freely for this sample, or "" if all do
 
     def joined(samples: Any) -> tuple[int, str]:
-        # If sources are reset, skip the user's collate function. It may also draw random numbers,
+        # If sources are reset, skip your collate function. It may also draw random numbers,
         # but sources are reset only while the dataset draws.
         with suppress(Exception):
             if not mode[0]:

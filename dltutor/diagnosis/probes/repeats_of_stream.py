@@ -1,8 +1,8 @@
 """How many of the stream's random draws repeat in another worker or in the next epoch?
 
 W0 runs three epochs, because a stream that only shuffles may have the same order twice by chance.
-Then two workers both get W0's number, so they have the same share of the stream. If that share is
-random, it shouldn't come out the same in both workers.
+Then all workers, at least two, get W0's number, so they have the same share of the stream. If that
+share is random, it shouldn't come out the same in two of them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 MANY: Final = 24  # the fewest tensors in a batch that make this question worth asking
-_BATCHES: Final = 6  # the fewest batches in an epoch
+_BATCHES: Final = 6  # the fewest batches in an epoch that's long enough to time
 
 
 class InOneMessage:
@@ -51,7 +51,7 @@ class _Pickler(pickle.Pickler):
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether workers send many tensors in each batch."""
+    """Return whether workers send many tensors per batch, in epochs long enough to time."""
     return (
         evidence.run.well
         and evidence.parts.workers > 0

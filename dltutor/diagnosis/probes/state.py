@@ -40,7 +40,7 @@ class State:
     """A comparison of what a training loop does with workers and without.
 
     Args:
-        steady: Whether two runs with workers have the same outcome, and so do two runs without.
+        steady: Whether the outcome is the same in both runs with workers, and in both without.
         same: Whether the outcome is the same with workers and without.
         content: Whether each epoch has the same samples, in any order, or the dataset is a stream.
         paths: Values that changed only without workers, each as [path, with workers, without].
@@ -64,7 +64,7 @@ class State:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a loop ends differently, or may print something else, without workers."""
+    """Return whether a loop may end, return, or print something else without workers."""
     if not evidence.parts.loop or evidence.parts.workers == 0:
         return False
     run, alone = evidence.run, evidence.alone

@@ -1,7 +1,7 @@
 """Does a sample stay the same when it's drawn twice in a row?
 
-Draw each sample in three new forks, right away, after other samples, and twice in a row, with the
-same random numbers. Count a sample only if drawing the sample itself is what changes it.
+Draw each sample right away, after other samples, and twice in a row, in a new fork each time and
+with the same random numbers. Count a sample only if drawing the sample itself is what changes it.
 """
 
 from __future__ import annotations

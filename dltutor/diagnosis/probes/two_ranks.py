@@ -2,7 +2,7 @@
 
 Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set the
 environment variables that `torchrun` sets, and form a process group, so every way to ask for the
-rank returns the right one. If the forks can't form a group, there's no answer.
+rank returns the right one. If the forks can't form a group, no samples are compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class TwoRanks:
         drawn: How many samples were compared.
         alike: How many samples were the same on both ranks, at the same position.
         different: How many distinct samples rank 0 drew.
-        made_for: Paths of numbers in the dataset whose names end in "rank" or "world_size".
+        made_for: Lowercase paths of numbers in the dataset or globals, if they end in "rank" or
+            "world_size".
         failed: The error that drawing as one of the ranks raised, or "" if both worked.
     """
 

@@ -1,7 +1,7 @@
 """Do the workers still run if they're forked while one of your threads holds a lock?
 
 The doctor asks this if the loader ran well, but another thread in your process held a lock that the
-dataset or its module refers to. The doctor waits until a thread holds the lock again, then forks.
+loader's parts or your modules refer to. The doctor forks once a thread holds the lock again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Would batches arrive sooner without workers?
 
 Alternate between the loader as it is and `num_workers=0`, and leave out the time that the workers
-take to start. If the workers aren't faster, run them once more to find the line that takes the
-time.
+take to start. If the workers gain too little, run them once more to find the line that takes
+the time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
 LONG: Final = 3000  # samples in a long epoch
-NO_GAIN: Final = 0.85  # workers gain too little if batches take this share of the time without them
-_SUSPECT: Final = 0.6  # measure again if batches took this share of the time without workers
+NO_GAIN: Final = 0.85  # share of the time without workers; if batches take more, the gain is small
+_SUSPECT: Final = 0.6  # share of the time without workers; if batches took more, measure again
 SLOWER: Final = 1.5  # workers do harm if batches take this many times as long as without them
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
 _COSTLY: Final = 0.0015  # seconds per sample; above this, sending hardly matters
@@ -37,7 +37,7 @@ _FEW: Final = 8  # the fewest batches to compare if samples are costly
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there are many very cheap samples, or workers weren't faster so far."""
+    """Return whether there are many very cheap samples, or workers gained too little so far."""
     if not evidence.run.well or not evidence.parts.workers:
         return False
     parts, samples, alone, run = evidence.parts, evidence.samples, evidence.alone, evidence.run

@@ -12,8 +12,8 @@ from dltutor.tables import MB, size
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
-_MUCH: Final = 64 * MB  # bytes that each worker has a copy of
-_ENOUGH: Final = 24  # samples from a worker; the first few take memory that later ones reuse
+_MUCH: Final = 64 * MB  # bytes; a smaller copy in each worker does no harm
+_ENOUGH: Final = 24  # the fewest samples from a worker; the first take memory that later ones reuse
 
 
 def held(evidence: Evidence) -> Iterator[Finding]:
@@ -70,13 +70,13 @@ def copied(evidence: Evidence) -> Iterator[Finding]:
 
 
 def grows(evidence: Evidence) -> Iterator[Finding]:
-    """Find worker memory that grows no matter what the doctor changes."""
+    """Find worker memory that grows even if garbage is collected and freed blocks are returned."""
     memory = evidence.memory
     if memory is None or memory.samples < _ENOUGH:
         return
     late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
     if min(late) < LATE:
-        return  # one of these changes stops the growth, so a failure mode explains it
+        return  # nothing grows, or a change stops the growth, so a failure mode explains it
     # If workers also grow when samples repeat, every sample takes memory, not only new ones.
     again = memory.late_repeated >= memory.late_as_it_is / 2
     by = "even with the same samples again and again" if again else "only with new samples"

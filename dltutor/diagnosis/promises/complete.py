@@ -49,7 +49,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
 
 
 def skipped(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that leaves an epoch early and goes on later, but misses samples with workers.
+    """Find a loop that leaves and resumes an epoch, but gets more or fewer samples with workers.
 
     Count the samples in runs with two seeds, so that neither random samples nor luck decides.
     """

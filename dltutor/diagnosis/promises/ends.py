@@ -1,4 +1,4 @@
-"""Find epochs that don't end, or that have no batches."""
+"""Find epochs that break off, don't end, or have no batches."""
 
 from __future__ import annotations
 

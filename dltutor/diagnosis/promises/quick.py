@@ -24,12 +24,12 @@ _SHARE: Final = 0.4  # share of the time between two batches that the sampler ta
 _REPEATED: Final = 1.6  # times the CPU seconds that a sample takes without workers
 _WAITED: Final = 0.4  # seconds that the loop waits in an epoch
 _ONE: Final = 0.3  # share of that waiting that a single sample may cause, at most
-# How much more of the time the average worker idles than the busiest one. With two workers, that's
-# a third if one of them has three times as much to do.
+# How much more of the time the average worker idles than the busiest one. If one of two workers has
+# three times as much to do as the other, that's a third, which is too much.
 _UNEVEN: Final = 0.3
 _SCATTERED: Final = 2.0  # a sample takes this many times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds that count if the sampler draws samples itself
-# Seconds by which the first batch is late. On a busy machine, forking two workers took 1.1 s.
+# Seconds by which the first batch is late. Forking two workers under load took a harmless 1.1 s.
 _LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds at the start of an epoch, for pickling or for the sampler
 
@@ -226,7 +226,7 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
 
 
 def slower(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that make the loader slower, or wait so much that the loader isn't faster."""
+    """Find workers that make the loader slower, or wait so much that it's hardly faster."""
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
         return

@@ -10,7 +10,7 @@ from dltutor.tables import MB
 
 
 def prefetch_budget(evidence: Evidence) -> Finding | None:
-    """Workers load a lot ahead of the loop, though two batches per worker are about as fast."""
+    """Workers load a lot ahead of the loop, though two batches per worker are fast enough."""
     ahead, parts = evidence.ahead, evidence.parts
     if ahead is None or ahead.held < 16 or ahead.held < 3 * ahead.held_by_two:
         return None
@@ -208,7 +208,7 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
 _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only start-up
 
 
-_MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off
+_MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off; less does no harm
 # A heap has leveled off if later epochs add less than this share of the first epoch's growth.
 _LEVELED: Final = 0.5
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
@@ -242,7 +242,7 @@ def heap_growth(evidence: Evidence) -> Finding | None:
 
 
 def shm_exhausted(evidence: Evidence) -> Finding | None:
-    """The run reported that shared memory ran out, and it gets further when it needs less."""
+    """The run reported that shared memory ran out, but a run that needs less gets through."""
     run, lighter, parts = evidence.run, evidence.lighter, evidence.parts
     ways = (
         ("one worker and one batch ahead", lighter),

@@ -37,7 +37,7 @@ def silent_stop(evidence: Evidence) -> Finding | None:
 
 
 def repeated_stream(evidence: Evidence) -> Finding | None:
-    """Each worker delivers the same samples as the others."""
+    """Workers of a stream deliver samples that other workers deliver, too."""
     shares = evidence.shares
     forked = evidence.forked
     if forked is not None and evidence.alone is not None and forked.covers(evidence.alone):

@@ -12,7 +12,7 @@ def raising(evidence: Evidence, *stages: str) -> Culprit | None:
 
     Args:
         evidence: The evidence from one examination.
-        stages: What may have raised it: "sample", "collate", "sampler" (default: the first two).
+        stages: What may have failed: "sample", "collate", "sampler" (default: the first two).
     """
     run, culprit = evidence.run, evidence.culprit
     if culprit is None or culprit.stage not in (stages or ("sample", "collate")):

@@ -36,7 +36,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
 
 
 def none_in_batch(evidence: Evidence) -> Finding | None:
-    """Collating works without the samples that are None, but not with them."""
+    """Samples are None and can't be collated, or whole batches are None and the loop fails."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if culprit is None or run.end != "raised":
         return None
@@ -109,7 +109,7 @@ def unpicklable_exception(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_batch(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and the doctor can make a batch but can't pickle it."""
+    """Main waits in vain, and the doctor or a worker's queue thread can't pickle a batch."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if not run.waited or culprit is None or not parts.workers:
         return None
@@ -145,7 +145,7 @@ def ragged_batch(evidence: Evidence) -> Finding | None:
 
 
 def dead_worker(evidence: Evidence) -> Finding | None:
-    """A worker died. If drawing a sample killed it, the finding names the sample."""
+    """A worker or main died. If drawing a sample kills a process, the finding names it."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
     gone = evidence.run.dead
     kills = samples is not None and samples.ended == "died" and samples.at >= 0
@@ -190,7 +190,7 @@ def _says_why(evidence: Evidence) -> bool:
 
 
 def misleading_exit(evidence: Evidence) -> Finding | None:
-    """A sample calls exit, so the worker ends, and the loop gets an error about something else."""
+    """A sample or batch raises SystemExit or KeyboardInterrupt, and the loop gets another error."""
     run, culprit = evidence.run, evidence.culprit
     if run.end not in ("worker died", "raised") or not evidence.parts.workers:
         return None
@@ -220,7 +220,7 @@ _EXITS = ("SystemExit", "KeyboardInterrupt")  # a worker catches an Exception, b
 
 
 def lost_cause(evidence: Evidence) -> Finding | None:
-    """A worker died under forkserver, and the loop's error doesn't say what killed it."""
+    """A worker died under forkserver, and the loop gets no error that says what killed it."""
     run, samples = evidence.run, evidence.samples
     gone = evidence.run.dead
     if evidence.parts.method != "forkserver" or not gone or run.asked:

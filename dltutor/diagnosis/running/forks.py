@@ -31,7 +31,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
         seconds: How many seconds the function may take.
 
     Raises:
-        NoAnswer: The function raised an exception, its process died, or it took longer.
+        NoAnswer: The function raised an exception, died, or took longer than `seconds`.
     """
     return in_forks([work], seconds)[0]
 
@@ -44,7 +44,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
         seconds: How many seconds the functions may take, all at once.
 
     Raises:
-        NoAnswer: A function raised an exception, its process died, or it took longer.
+        NoAnswer: A function raised an exception, died, or took longer than `seconds`.
     """
     until = time.monotonic() + seconds
     positions = own_files.positions()

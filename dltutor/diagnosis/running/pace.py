@@ -25,7 +25,7 @@ from dltutor.observation.time_limits import deadline as time_limit
 
 @dataclass(frozen=True)
 class Paces:
-    """How long the loader takes as it is and with one change, alternating.
+    """Times for the loader as it is and with one change, measured alternately.
 
     Args:
         as_is: How many seconds the unchanged loader takes, in each turn.
@@ -71,7 +71,7 @@ Timed = Callable[[], float | None]
 
 
 def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS) -> Paces:
-    """Time the loader several times, as it is and with a change, alternating.
+    """Time the loader alternately as it is and with a change, several times.
 
     Args:
         as_is: A function that times the unchanged loader and returns seconds, or None if it can't.

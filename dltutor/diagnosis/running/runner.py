@@ -48,13 +48,13 @@ def run(
     Args:
         subject: The loader, with its training loop.
         seconds: After how many seconds the run ends, at the next batch.
-        patience: Seconds that may pass without a batch. If None, they depend on the start method
-            and on how long samples take.
+        patience: Seconds that may pass without a batch, or more if samples are slow. If None, they
+            depend on the start method.
         content: Whether to take digests of what arrives.
         epochs: How many epochs to run. If None, run `subject.epochs`.
         own_loop: Whether to use a plain loop even if there's a training loop.
         copies: Whether to give the loop a copy of each batch.
-        set_epochs: Whether to tell the dataset and sampler the epoch, as a training loop does.
+        set_epochs: Whether a plain loop tells the dataset and sampler the epoch.
         seed: The seed for `Subject.seed`. If None, nothing is seeded.
     """
     if seed is not None:

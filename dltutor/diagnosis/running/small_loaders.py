@@ -16,7 +16,7 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
-_hung: list[Any] = []  # iterators to keep, because freeing them waits seconds for each worker
+_hung: list[Any] = []  # iterators to keep, because freeing one waits seconds for each worker
 
 
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:

@@ -150,7 +150,7 @@ class Subject:
 
     @property
     def dealer(self) -> Any:
-        """The object that deals out batches, or samples if there is no batching."""
+        """The object that deals out batches, or samples if there's no batching."""
         inner = self.inner
         return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
 

@@ -238,7 +238,7 @@ def idle_shares(
 
 
 def cores_of(pid: int) -> set[int]:
-    """Return the cores that a process (0 for this one) may use, or an empty set if unknown."""
+    """Return the cores that a process (0 for this one) may use, or an empty set outside Linux."""
     if sys.platform != "linux":
         return set()
     return os.sched_getaffinity(pid)

@@ -33,7 +33,7 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait until any lock is held or all are free, and return whether that happened in time."""
+    """Wait until a lock is held or, if not `held`, all are free. Return whether that happened."""
     until = time.monotonic() + WAITS
     while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:

@@ -104,7 +104,7 @@ def decoder_of(error: BaseException) -> str:
 
 
 def decoder_in(said: str) -> str:
-    """Return the library that couldn't decode an image, or "", from a traceback as a string."""
+    """Return the library that couldn't decode an image, according to a printed traceback, or ""."""
     if any(each.__name__ in said for each in _TYPES):
         return ""
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)

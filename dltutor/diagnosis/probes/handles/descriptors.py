@@ -36,7 +36,7 @@ _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in stru
 
 
 def descriptors() -> dict[int, str]:
-    """Return the kind of each open descriptor except standard streams and write-only files."""
+    """Return the kind of each open file, socket, or pipe, except stdio and write-only files."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):

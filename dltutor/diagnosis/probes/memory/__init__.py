@@ -94,7 +94,7 @@ class Memory:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a worker grew, or had a lot of private memory from the start."""
+    """Return whether a worker grew, a forked one held over 24 MB, or the run gave no answer."""
     if not evidence.parts.workers:
         return False
     run = evidence.run
@@ -299,7 +299,7 @@ def _later(curves: list[Curve], epoch: int) -> float:
 
 
 def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, float, int | None]]:
-    # Return the containers that gain elements with each new sample, in any worker.
+    # Return up to three containers that gain more than 0.2 elements per sample, in any worker.
     still = {path for curve in repeated for path, *_ in curve[-1].get("grown", ())}
     found: dict[str, tuple[str, str, float, int | None]] = {}
     for curve in new:

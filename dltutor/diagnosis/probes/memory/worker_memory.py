@@ -203,7 +203,7 @@ def fill_holes() -> None:
 
 
 def _fill(thing: Any) -> None:
-    # Add many elements, with new keys of the same type, and with a value from the container.
+    # Add many elements, with new keys and a value that the container already holds.
     if isinstance(thing, list):
         thing.extend([thing[-1]] * _FILLED)
         return

@@ -1,9 +1,9 @@
 """A thread in each forked worker that finds out what the worker waits for, and tries to free it.
 
 The worker starts this witness in its `worker_init_fn`. If the worker's main thread has been at one
-place inside a sample for a while, the witness looks through the thread's frames for a lock that's
+place in your code for a while, the witness looks through the thread's frames for a lock that's
 held, an executor without its threads, or a thread that main has and the worker doesn't. The witness
-releases the lock or starts the threads, and then checks whether the worker goes on.
+releases the lock, starts the threads, or supplies an answer, and checks whether the worker goes on.
 """
 
 from __future__ import annotations
