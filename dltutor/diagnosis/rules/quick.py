@@ -106,7 +106,7 @@ def head_of_line(evidence: Evidence) -> Finding | None:
 
 
 def oversubscribed(evidence: Evidence) -> Finding | None:
-    """Workers have more threads than there are cores, and one for each is about as fast or faster."""
+    """The workers' threads outnumber the cores, and one per worker is about as fast or faster."""
     parts, threads = evidence.parts, evidence.threads
     if threads is None or not threads.too_many or not threads.paces:
         return None
