@@ -54,8 +54,8 @@ def with_workers(evidence: Evidence) -> Difference | None:
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if the
     sampler deals out the same order in both runs. A sampler that shuffles does that only in the
-    first epoch. After that, its random numbers differ, because torch draws a seed per epoch for new
-    workers, but not for persistent ones.
+    first epoch. After that, its random numbers may differ, because torch draws a seed per epoch for
+    new workers, but not for persistent ones.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):

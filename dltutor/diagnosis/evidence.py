@@ -39,7 +39,7 @@ from dltutor.diagnosis.running.pace import Paces
 class Evidence:
     """The answers to the experiments' questions. A field is None if its question has no answer.
 
-    Each field is named after its experiment: a run in interventions.py, or a module in `probes`.
+    Each field's experiment is either a run in interventions.py or a module in `probes`.
     """
 
     parts: Parts

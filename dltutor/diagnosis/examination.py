@@ -39,7 +39,7 @@ MAKING: Final = 20.0  # the most seconds to make a loader in an ordinary examina
 STARTING: Final = 20.0  # extra seconds for an experiment whose workers import torch first
 MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of twice main's memory
 _LINE: Final = 160  # the most characters of a location to show
-_LEAST: Final = 1.0  # seconds that an experiment needs to start
+_LEAST: Final = 1.0  # the fewest seconds to give an experiment
 _SAME: Final = "the same problem got in the way"
 _NOT_RUN: Final = "not run"
 

@@ -21,8 +21,8 @@ class Measures:
         kind: The type of the exception that arrived in main.
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
-        said: The messages from all exceptions, and what was written to stderr.
-        named: The failure modes that `explain` finds in `said`, the most likely first.
+        said: The messages from all exceptions, and what was written to stderr, or the end of them.
+        named: The failure modes that `explain` finds in all these messages, the likeliest first.
         codes: The exit code of each worker.
         batches: How many batches reached the loop.
         passes: For each iteration of the loader, a digest of each batch.
@@ -41,7 +41,7 @@ class Measures:
         tensors: How many tensors a batch has, on average.
         batch_bytes: The bytes in the largest batch.
         storage_bytes: The most bytes in the storages that arrived with one batch.
-        private: Each worker's own memory in MB: [at its first batch, the most].
+        private: Each worker's own memory in MB: [when first measured, the most].
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.

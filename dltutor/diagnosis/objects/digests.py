@@ -98,7 +98,7 @@ def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def size(thing: Any) -> int:
-    """Return about how many bytes a thing's parts take up, counting 8 for other types."""
+    """Return about how many bytes a thing holds, counting 8 for a part of unknown size."""
     total = 0
     for _, leaf in leaves(thing):
         if is_a(leaf, (str, bytes)):

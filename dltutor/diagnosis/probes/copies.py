@@ -32,7 +32,7 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LOOKED: Final = 16  # batches to compare
+_LOOKED: Final = 16  # the most batches to compare
 _LATE: Final = 0.03  # seconds to delay each batch, both in its worker and in main
 _SHARE: Final = 0.3  # each of three runs gets this share of the experiment's time
 

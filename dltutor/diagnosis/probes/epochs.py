@@ -27,7 +27,7 @@ from dltutor.observation.foreign import is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_RUN: Final = 2.5  # seconds for each run
+_RUN: Final = 2.5  # the most seconds for each run
 
 Passes = tuple[tuple[str, ...], ...]
 

@@ -33,7 +33,7 @@ class Parts:
     Args:
         loader: The name of the loader's class.
         dataset: The name of the dataset's class.
-        where: The file and line of the dataset's `__getitem__` or `__iter__`.
+        where: The file and line of your dataset's `__getitem__` or `__iter__`, or "" if unknown.
         stream: Whether the dataset is an IterableDataset.
         workers: How many workers the loader starts.
         method: The workers' start method, or "" if there are no workers.

@@ -30,7 +30,7 @@ _SAMPLES: Final = 6
 _LEAST: Final = 4  # the fewest samples to compare
 _MOSTLY: Final = 0.5  # report only a call that takes more than this share of a sample's time
 _LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance
-_SECONDS: Final = 3.0  # seconds to draw the samples
+_SECONDS: Final = 3.0  # the most seconds to draw the samples
 
 _Site = tuple[str, int, str]  # the file, line, and function of the caller
 

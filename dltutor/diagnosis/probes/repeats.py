@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _INDICES: Final = 12
-_EPOCH: Final = 3.5  # seconds for each epoch
+_EPOCH: Final = 3.5  # the most seconds for each epoch
 _FEW: Final = 5  # with this many indices or fewer, there's no time to try each source
 
 Drawn = list[list[str]]  # the digests that each worker delivered, in order

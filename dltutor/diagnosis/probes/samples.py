@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _MOSTLY: Final = 0.5  # report a line only if it takes more than this share of the time
-_DRAWN: Final = 256  # samples to draw, at most
-_LOOKED: Final = 3.0  # seconds to draw samples
-_AGAIN: Final = 24  # samples to draw again
-_AGAIN_FOR: Final = 2.0  # seconds to draw samples again, at most
+_DRAWN: Final = 256  # the most samples to draw
+_LOOKED: Final = 3.0  # the most seconds to draw samples
+_AGAIN: Final = 24  # the most samples to draw again
+_AGAIN_FOR: Final = 2.0  # the most seconds to draw samples again
 _TIMES: Final = 4  # how often to draw each sample again
 _FEW: Final = 5  # a pool or a cache may leave this many things behind
-_SEEDED: Final = 4  # samples to draw, each with a different seed
+_SEEDED: Final = 4  # samples to draw twice, each time with a new seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
 _QUICKLY: Final = 0.3  # seconds; don't ask a slower sampler again
-_FAILED: Final = 40  # failed samples to record, at most
+_FAILED: Final = 40  # the most failed samples to record
 _ALIKE: Final = 3  # if more samples than this are equal, assume that it's intended
-_TRACED: Final = 8  # groups of equal samples to look at
+_TRACED: Final = 8  # the most groups of equal samples to look at
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Samples:
     """Measurements of the samples that main draws one by one, without workers.
 
     Args:
-        looked: How many samples were drawn.
+        looked: How many samples were drawn without an error.
         failed: The samples that raised, each as [index, type, message, line of your code].
         ended: What cut the drawing short ("died", "hung", or "time"), or "" if nothing did.
         at: The index that main was drawing when the process died or hung.

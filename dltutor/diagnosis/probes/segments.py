@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
-_READY: Final = 5.0  # seconds for the run to get its batches
-_GONE: Final = 2.0  # seconds for all killed processes to exit
+_READY: Final = 5.0  # the most seconds for the run to get its batches
+_GONE: Final = 2.0  # the most seconds for all killed processes to exit
 _MANAGER: Final = b"torch_shm_manager"
 
 

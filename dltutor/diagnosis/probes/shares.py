@@ -24,8 +24,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-LOOKED: Final = 48  # samples per worker to compare
-PASS: Final = 1.5  # seconds for one pass over the stream
+LOOKED: Final = 48  # the most samples per worker to compare
+PASS: Final = 1.5  # the most seconds for one pass over the stream
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from dltutor.observation.foreign import attributes_of, is_a
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_RUN: Final = 2.5  # seconds for each run
+_RUN: Final = 2.5  # the most seconds for each run
 
 #: A loop's outcome in words, its batches, and the dataset's values after the loop, by path.
 Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]

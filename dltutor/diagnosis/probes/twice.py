@@ -26,7 +26,7 @@ from dltutor.observation.foreign import is_a, number
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_TRIED: Final = 4  # samples to try
+_TRIED: Final = 4  # the most samples to try
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _RANKS: Final = 2
 _DRAWN: Final = 32
-_LONGEST: Final = 1.5  # seconds to draw the samples
-_MEETING: Final = 1.5  # seconds for the two ranks to find each other
+_LONGEST: Final = 1.5  # the most seconds to draw the samples
+_MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
 
 
 @dataclass(frozen=True)

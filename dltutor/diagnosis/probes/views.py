@@ -19,7 +19,7 @@ from dltutor.failures.tools.gauge import Gauge
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_KEPT: Final = 6  # batches to keep
+_KEPT: Final = 6  # the most batches to keep
 _TIMES: Final = 3
 _LEAST: Final = 100_000  # a batch has to waste more bytes than this
 

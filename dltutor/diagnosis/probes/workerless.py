@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
-LONG: Final = 3000  # samples in a long epoch
+LONG: Final = 3000  # the fewest samples in a long epoch
 NO_GAIN: Final = 0.85  # share of the time without workers; if batches take more, the gain is small
 _SUSPECT: Final = 0.6  # share of the time without workers; if batches took more, measure again
 SLOWER: Final = 1.5  # workers do harm if batches take this many times as long as without them

@@ -12,26 +12,26 @@ from dltutor.diagnosis.words import duration
 from dltutor.tables import MB, size
 
 _KB: Final = 1024
-_REREAD: Final = 3  # times the bytes of all files that the drawn samples are in
-_AS_MUCH: Final = 16  # times the bytes, or the seconds, that a sample takes
+_REREAD: Final = 3  # reading all files this many times for some samples is too much
+_AS_MUCH: Final = 16  # this many times a sample's bytes, or its seconds, is too much
 _ENOUGH: Final = 24  # samples; fewer show nothing
-_BLOCKED: Final = 0.3  # share of a worker's time that it waits inside samples
-_COSTLY: Final = 0.001  # seconds for a sample, or for dealing out a batch
-_MOSTLY: Final = 0.35  # share of a worker's time that it spends at one line
+_BLOCKED: Final = 0.3  # waiting inside samples for a larger share of the time is too much
+_COSTLY: Final = 0.001  # seconds; drawing a sample or dealing out a batch in less is cheap
+_MOSTLY: Final = 0.35  # a line counts if a worker spends a larger share of its time there
 _FIRST: Final = 4  # batches; a shorter run shows nothing
 _TIMES: Final = 2  # a first batch that takes this many times as long as without workers is late
-_SHARE: Final = 0.4  # share of the time between two batches that the sampler takes
-_REPEATED: Final = 1.6  # times the CPU seconds that a sample takes without workers
-_WAITED: Final = 0.4  # seconds that the loop waits in an epoch
-_ONE: Final = 0.3  # share of that waiting that a single sample may cause, at most
+_SHARE: Final = 0.4  # a sampler is slow if it takes more of the time between two batches
+_REPEATED: Final = 1.6  # this many times the CPU seconds without workers is too much
+_WAITED: Final = 0.4  # the fewest seconds that the loop has to wait in an epoch
+_ONE: Final = 0.3  # the largest share of that waiting that a single sample may cause
 # How much more of the time the average worker idles than the busiest one. If one of two workers has
 # three times as much to do as the other, that's a third, which is too much.
 _UNEVEN: Final = 0.3
-_SCATTERED: Final = 2.0  # a sample takes this many times as long as in ascending order
-_DRAWING: Final = 0.1  # seconds that count if the sampler draws samples itself
+_SCATTERED: Final = 2.0  # taking this many times as long as in ascending order is too slow
+_DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samples itself
 # Seconds by which the first batch is late. Forking two workers under load took a harmless 1.1 s.
 _LATE_START: Final = 2.0
-_START: Final = 1.0  # seconds at the start of an epoch, for pickling or for the sampler
+_START: Final = 1.0  # seconds; a shorter wait for pickles or the sampler doesn't matter
 
 
 def reread(evidence: Evidence) -> Iterator[Finding]:

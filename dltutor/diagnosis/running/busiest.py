@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dltutor.observation.errors import frame, is_yours
 
-_EVERY: Final = 0.004  # seconds between two looks
+_EVERY: Final = 0.004  # seconds between two looks at the thread
 _LEAST: Final = 20  # looks; with fewer, there's no result
 
 

@@ -1,4 +1,4 @@
-"""Time a loader against the same loader with one change, alternating, once the workers run.
+"""Alternate between a loader and the same loader with one change, and time both.
 
 Other programs slow down both loaders, so only ratios count, and only if every turn shows them.
 """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SEARCH: Final = 5.0  # the most seconds to search
 _BATCHES: Final = 2000
-_OTHERS: Final = 6  # samples drawn to compare with the one that failed
+_OTHERS: Final = 6  # the most samples to draw and compare with the one that failed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import attribute, is_a
 from dltutor.observation.time_limits import deadline
 
-_TRIED: Final = 8  # pairs of samples to try, with up to four batches each
+_TRIED: Final = 8  # the most pairs of samples to try, at four batches each
 
 
 def blame(

@@ -31,7 +31,7 @@ _ACTS: Final = frozenset(
 )
 #: Functions of modules, which get the descriptor as an argument that the profiler doesn't see.
 _PLAIN: Final = frozenset({"lseek", "fromfile"})
-_PAUSES: Final = (0.0005, 0.008)  # seconds, at random, to keep two workers from falling into step
+_PAUSES: Final = (0.0005, 0.008)  # seconds; random pauses keep two workers from falling into step
 _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
 
 

@@ -24,8 +24,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LONG: Final = 2.0  # seconds for each run
-_SOME: Final = 6.0  # MB of growth that justify another run
+_LONG: Final = 2.0  # the most seconds for each run
+_SOME: Final = 6.0  # about how many MB of growth justify another run
 _START: Final = 24.0  # MB of private memory; an ordinary loader's worker has less
 _SETTLED: Final = 4  # batches after which a worker has allocated what it needs
 
