@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 COSTLY: Final = 0.001  # seconds per sample; torch rarely splits shorter work among threads
-_LOOKED: Final = 1.2  # seconds to watch the workers
+_LOOKED: Final = 1.2  # the fewest seconds to watch the workers
 _BUSY: Final = 0.15  # ignore a worker whose busiest thread computes for fewer seconds
 _SHARE: Final = 0.2  # a thread counts if it computes for this share of the busiest one's time
 _TURNS: Final = 2

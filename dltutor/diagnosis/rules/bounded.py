@@ -209,7 +209,7 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off; less does no harm
-# A heap has leveled off if later epochs add less than this share of the first epoch's growth.
+# A heap has leveled off if later epochs add less than this share of `late_as_it_is`.
 _LEVELED: Final = 0.5
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 

@@ -52,7 +52,7 @@ class Handles:
 
     @property
     def disturbed(self) -> bool:
-        """Whether samples went wrong only with two workers at once."""
+        """Whether two samples went wrong, or one raised, but only with two workers at once."""
         return self.looked > 1 and (self.wrong > 1 or bool(self.said))
 
     @property
