@@ -55,7 +55,7 @@ class Repeats:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there are workers, and samples or batches are random."""
+    """Return whether workers draw from a map-style dataset with random samples or batches."""
     if evidence.samples is None or evidence.parts.stream:
         return False
     varies = evidence.samples.random > 0 or evidence.samples.joined
