@@ -22,7 +22,7 @@ from dltutor.tables import MB
 
 What = TypeVar("What")
 
-_WITHOUT_PSS: Final = 200  # MB that an interpreter with torch uses, in case PSS can't be read
+_WITHOUT_PSS: Final = 200  # MB to assume if PSS can't be read (an interpreter with torch uses that)
 
 
 class Empty(Dataset[Any]):
@@ -82,6 +82,6 @@ def _empty_run_mb(workers: int) -> int:
 
 
 def loader_of_nothing(workers: int) -> DataLoader[Any]:
-    """Return a loader for an `Empty` dataset. `confine` calls this in a new interpreter."""
+    """Return a loader for an `Empty` dataset. `confine` runs this in a new interpreter."""
     samples: Any = Empty(range(64 * workers))
     return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")

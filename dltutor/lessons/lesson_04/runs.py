@@ -99,7 +99,8 @@ def samples(run: Run, width: int) -> list[torch.Tensor]:
         width: How many numbers each sample should have.
 
     Raises:
-        Rejected: The run didn't finish, a batch has the wrong form, or not all samples arrived.
+        Rejected: The dataset's length is wrong, the run didn't finish, a batch has the wrong form,
+            or too few or too many samples arrived.
     """
     plan = run.plan
     if run.length != len(plan.given):

@@ -95,7 +95,7 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
     def begin(_: object = None) -> None:  # called in main, and in each worker after torch seeds it
         began[:] = _states()
 
-    def collate(samples: list[Any]) -> Any:  # called in the worker
+    def collate(samples: list[Any]) -> Any:  # called in a worker, or in main without workers
         numbers = [_numbers_of(sample) for sample in samples]
         return _moved_since(began), torch.equal(given, signals), numbers
 
