@@ -135,7 +135,7 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
 
 
 def number(right: int, options: Iterable[str]) -> Grader[int]:
-    """Return a grader for a number. A whole number's code is that number, or "other-number".
+    """Return a grader for a number. For a whole number, the code is that number or "other-number".
 
     Args:
         right: The number that the grader accepts.

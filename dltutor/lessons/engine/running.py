@@ -26,7 +26,7 @@ from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.system import processes
 
-_ENDING: Final = 1.0  # seconds to wait for an answer's processes to end
+_ENDING: Final = 1.0  # the most seconds to wait for an answer's processes to end
 _WRONG_CALL: Final = re.compile(r"\S+\(\) (?:takes|missing|got) ")
 _HELPERS: Final = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
 

@@ -119,7 +119,7 @@ INTERRUPTED: Final = 2900
 
 
 class Readings(Dataset[Sample]):
-    """A dataset that makes samples on demand, and raises FAULTS and one KeyboardInterrupt."""
+    """A dataset that makes its samples, and raises the errors in FAULTS and a KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.paths = [Path(f"readings/{_letters(n)}.json") for n in range(LENGTH)]

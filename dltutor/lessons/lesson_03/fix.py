@@ -1,4 +1,4 @@
-"""Grade "03.fix": no process decodes a frame that would end it, and the class names such frames."""
+"""Grade "03.fix": main and workers only decode good frames, and the class names the deadly ones."""
 
 from __future__ import annotations
 

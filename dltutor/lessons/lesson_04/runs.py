@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """A record of the dataset's length, each epoch's batches, and what `Ask` returned after it."""
+    """A record of the dataset's length, each epoch's batches, and what `ask` returned afterward."""
 
     plan: Plan
     length: int | None

@@ -44,7 +44,7 @@ class Delivered:
 
     @property
     def code(self) -> str:
-        """The code "mixed-up" if samples are for other indices, else "wrong" if any are, or ""."""
+        """The code: "mixed-up" if samples belong to other indices, "wrong" if none do, or ""."""
         return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
     @property

@@ -61,7 +61,7 @@ def import_file(path: str | Path) -> ModuleType:
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
-    """Return the path of a file that holds more than the starter, without importing the file."""
+    """Return the path of a file that doesn't hold only the starter. Don't import the file."""
     if blank(answer):
         not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):

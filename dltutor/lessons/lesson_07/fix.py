@@ -2,7 +2,8 @@
 
 Main makes the dataset and takes a sample, as programs often do. Then the check runs two epochs with
 2 persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
-In a worker, the thread that opens a pair's first file waits up to 2 s for one with the second.
+In a worker, the thread that opens a pair's first file waits up to 2 s for another thread
+to open the second file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
 _RUNS: Final = {2: 2, 0: 2, 4: 1}  # the number of epochs for each number of workers
 _LONG: Final = 6  # time limit in seconds for each call or run
-_APART: Final = 2.0  # the most seconds that a pair's first file waits for the second file
+_APART: Final = 2.0  # the most seconds that the thread with a pair's first file waits
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Epochs:
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
         opened: How many pairs Python opened in the workers.
-        apart: How many of these pairs had files that no two threads opened at the same time.
-        threads: How many threads opened files in the worker with the most threads beyond its pairs.
+        apart: How many of these pairs had files that were opened one after the other.
+        threads: How many threads opened files, in the worker with the most threads for its pairs.
         pairs: How many pairs the same worker read.
         main_started: Whether main started a thread before it had workers.
     """

@@ -29,7 +29,7 @@ from dltutor.observation.texts import tidy
 from dltutor.tables import size
 
 SECOND: Final = 20_000  # numbers in a second of a recording
-EACH, MORE = 2, 1024  # bytes allowed for each number, and more bytes allowed for each sample
+EACH, MORE = 2, 1024  # bytes allowed for each number, and additional bytes for each sample
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 _RECORDINGS: Final = 24
 _LENGTHS: Final = {  # recording -> how many numbers it has (the other recordings are longer)

@@ -46,7 +46,7 @@ _MORE: Final = 0.9  # the most MB by which a worker may start larger than the br
 
 @dataclass(frozen=True)
 class Task:
-    """The parts of a task, which differ between "09.fix" and "09.transfer".
+    """The parts of a task that differ between "09.fix" and "09.transfer".
 
     Args:
         same: A function that returns whether a sample equals the second argument, the right sample.

@@ -37,7 +37,7 @@ _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
 _WITHIN: Final = 40  # time limit in seconds. A right class takes 2 s, or 15 s on a busy machine.
 _READ_EVERY: Final = 4  # batches between two readings of memory
-_MOST: Final = 24  # the most MB of growth beyond an empty run, which is about 20 recordings
+_MOST: Final = 24  # the most MB of growth beyond an empty run (about 20 recordings)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _LONG: Final = 8  # time limit in seconds for each step of the answer
 _SEEDS: Final = (3, 4, 3)
 Plan = tuple[int, int, tuple[int, ...]]  # number of workers, dataset number, and epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
-_EQUAL: Final = 1e-4  # two equal noises may differ by this much, because a sample may be float32
+_EQUAL: Final = 1e-4  # the most that equal noises can differ by, because a sample may be float32
 
 Noise = tuple[float, ...]
 Came = dict[int, Noise | str]  # index -> noise, or the form of a sample that isn't four floats
