@@ -2,8 +2,8 @@
 
 Even the empty run uses memory for library pages that the process touches for the first time, for
 library pages that a fork copies, and for the loader itself. The amount differs between machines,
-Python versions, and builds of torch. So a grader measures an empty dataset first, in the same
-process and in the same way.
+Python versions, and builds of torch. So a grader first measures an empty dataset in the
+same way.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return how many samples loaders read, by number of workers. The key 0 is for main."""
+        """Return how many samples loaders read, by number of workers, and elsewhere (key 0)."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 
