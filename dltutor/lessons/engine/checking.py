@@ -64,7 +64,7 @@ def check(exercise: str, answer: Any) -> Result:
     """Check an answer, and report what the check observed.
 
     The answer runs in its own process, so whatever it does, the notebook's process stays as it was.
-    The check leaves nothing behind.
+    The check ends the answer's processes, removes its temporary files, and saves the outcome.
 
     Args:
         exercise: The exercise's name, such as "01.fix".

@@ -135,8 +135,8 @@ class Ending:
         raised_in_worker: The type of the exception that a worker raised, or None.
         failed_worker: The number of the worker that raised this exception, or None.
         error: The exception and where it was raised, in one sentence, or "".
-        stood: If the run hung, sentences that name the lines where the busy workers were, or main
-            if none was busy.
+        stood: If the run hung, sentences that name the lines where the busy workers were, or
+            main's line if no worker was busy.
         main: If the run hung, a sentence that names the line outside torch where main was.
         last_words: The last line that a worker wrote to stderr, or "".
     """

@@ -114,7 +114,7 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Return a grader for a choice between letters. The result's code is the chosen letter."""
+    """Return a grader for a choice between letters. A chosen option is also the result's code."""
     letters = [*options]
     listed = ", ".join(map(repr, letters))
 
@@ -135,7 +135,7 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
 
 
 def number(right: int, options: Iterable[str]) -> Grader[int]:
-    """Return a grader for a whole number. The result's code is that number, or "other-number".
+    """Return a grader for a number. For a whole number, the code is that number or "other-number".
 
     Args:
         right: The number that the grader accepts.
@@ -164,7 +164,7 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
         lesson: The lesson's number, such as "10".
 
     Raises:
-        ImportError: An exercise has no grader.
+        ImportError: An exercise has no `options`, and no module of its own.
     """
     found = []
     for name, table in words.lesson(lesson).items():

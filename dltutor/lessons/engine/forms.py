@@ -32,7 +32,7 @@ def blank(answer: Any) -> bool:
 
 
 def shown(answer: Any) -> str:
-    """Return an answer's repr, cut after 60 characters, without parts that change between runs."""
+    """Return an answer's tidied repr, cut after 60 characters, or say that the repr raises."""
     try:
         text = tidy(repr(answer))
     except Exception:  # a learner's `__repr__` may raise anything
@@ -76,7 +76,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return an integer or a bool as an `int`. For anything else, even "0", return None."""
+    """Return the answer as an `int`, or None if Python can't use it as an index, as with "0"."""
     try:
         return index(answer)
     except TypeError:
@@ -113,7 +113,7 @@ def a_fixed_class(
         methods: The methods that the class needs.
 
     Raises:
-        Rejected: The answer isn't a class, lacks a method, or is still the starter.
+        Rejected: The answer is a loader, isn't a class, lacks a method, or is still the starter.
     """
     if blank(answer):
         not_attempted("no-class")

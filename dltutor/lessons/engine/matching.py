@@ -1,4 +1,4 @@
-"""Grade exercises whose answer is a dict from job to word."""
+"""Grade exercises whose answer is a dict with a word for each job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_
 
 
 def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
-    """Return a grader for a dict from job to word. "Cache" and "'cache'" count as the same word.
+    """Return a grader for a dict with each job's word. "Cache" and "'cache'" are the same word.
 
     If the words are causes, the codes are "no-causes" for the starter, "dots" if a job still has
     `...`, "other-keys" for other jobs, "no-cause" for an unknown word, and "wrong-A" if A is the

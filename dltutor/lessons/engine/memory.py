@@ -2,8 +2,8 @@
 
 Even the empty run uses memory for library pages that the process touches for the first time, for
 library pages that a fork copies, and for the loader itself. The amount differs between machines,
-Python versions, and builds of torch. So a grader measures an empty dataset first, in the same
-process and in the same way.
+Python versions, and builds of torch. So a grader first measures an empty dataset in the
+same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dltutor.tables import MB
 
 What = TypeVar("What")
 
-_WITHOUT_PSS: Final = 200  # MB that an interpreter with torch uses, in case PSS can't be read
+_WITHOUT_PSS: Final = 200  # MB to assume if PSS can't be read (an interpreter with torch uses that)
 
 
 class Empty(Dataset[Any]):
@@ -82,6 +82,6 @@ def _empty_run_mb(workers: int) -> int:
 
 
 def loader_of_nothing(workers: int) -> DataLoader[Any]:
-    """Return a loader for an `Empty` dataset. `confine` calls this in a new interpreter."""
+    """Return a loader for an `Empty` dataset. `confine` runs this in a new interpreter."""
     samples: Any = Empty(range(64 * workers))
     return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")

@@ -51,7 +51,7 @@ class Result:
     exercise: str = ""
 
     def under(self, code: str) -> Result:
-        """Return a copy of this result that wraps its message in the message for another code.
+        """Return a copy with the message for another code, which has this result's message in it.
 
         Args:
             code: The code of the outer message, which has `{finding}` for this result's message.

@@ -26,17 +26,18 @@ from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.system import processes
 
-_ENDING: Final = 1.0  # seconds to wait for an answer's processes to end
+_ENDING: Final = 1.0  # the most seconds to wait for an answer's processes to end
 _WRONG_CALL: Final = re.compile(r"\S+\(\) (?:takes|missing|got) ")
 _HELPERS: Final = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
 
 
 @contextmanager
 def theirs() -> Iterator[None]:
-    """Report whatever the block raises as an error in the learner's code.
+    """Report what the block raises as an error in the learner's code.
 
     Raises:
-        Rejected: The block raised an exception.
+        DeadlinePassed: The block ran past a deadline.
+        Rejected: The block raised any other exception.
     """
     try:
         yield
@@ -110,7 +111,7 @@ def still_running(spare: Collection[int] = ()) -> str:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return the mode and a digest of each file in a folder, by the file's path in the folder."""
+    """Return the mode and a digest of each file and subfolder, by its path in the folder."""
     found = {}
     for path in folder.rglob("*"):
         readable = path.is_file() and os.access(path, os.R_OK)
@@ -120,7 +121,7 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
-    """Return the sorted paths of files that differ from `before`, a folder's old `contents`."""
+    """Return the sorted paths of whatever differs from `before`, a folder's old `contents`."""
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
@@ -143,7 +144,7 @@ def send_cells() -> None:
 
     def by_value(pickler: ForkingPickler, thing: Any) -> Any:
         typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
-        # Leave out a class defined inside a function, which pickle can't even send from a file.
+        # Leave out lambdas and what a function defines, which pickle can't send even from a file.
         if not typed or "<" in thing.__qualname__:
             return NotImplemented
         _Copier(copy := io.BytesIO()).dump(thing)

@@ -32,7 +32,7 @@ def save(name: str, outcome: Outcome) -> None:
     """Save an exercise's outcome. Once an exercise is correct, it stays correct.
 
     Raises:
-        OSError: The user can't write to the folder.
+        OSError: The file can't be written, for example because the disk is full.
     """
     kept = load()
     if kept.get(name) is Outcome.CORRECT:

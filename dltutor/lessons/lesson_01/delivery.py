@@ -51,7 +51,7 @@ class Evidence:
             `dataset[i]` raised.
         error: The first exception from `dataset[i]` and where it was raised, or "".
         runs: By number of workers, how the run ended, and whether the run delivered `samples`.
-        changed: The files that the answer removed, changed, or created under a listed path.
+        changed: The files that the answer removed, changed, or created at a listed path.
         dtypes: The number of samples for each floating-point dtype.
         later: What's wrong with a sample that arrives although its file has gone bad, or None.
     """
@@ -144,7 +144,7 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 
 
 def judge(evidence: Evidence) -> None:
-    """Accept a run if every usable file in the folder arrived, and nothing else did."""
+    """Accept a run if exactly the usable files arrived, and `quarantined` explains the others."""
     try:
         _judge_folder(evidence)
     except Rejected as rejected:
@@ -227,7 +227,7 @@ def _listed(counts: dict[str, int]) -> str:
 
 def _judge_reasons(evidence: Evidence) -> None:
     """Reject an answer whose reasons use the same words for two different causes."""
-    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # the cell may change this limit
+    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # an answer may change this limit
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):
         one, other = kinds[path], kinds[like]

@@ -24,8 +24,8 @@ from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-# The results of two correct ways to shrink an image differ by 0.03 on average. Reading palette
-# indices as gray values by mistake makes a difference of 0.38.
+# The results of two correct ways to shrink an image differ by 0.03 on average, which has to pass.
+# Reading palette indices as gray values is a mistake, and makes a difference of 0.38.
 TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
@@ -145,7 +145,7 @@ def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
 
 
 def last_line(seen: Observation) -> str:
-    """Return the last line of the message that a run ended with, cut after 88 characters."""
+    """Return the last line of a run's error, cut after 88 characters, or `end` without an error."""
     lines = seen.raw.replace(f"{lesson_images()}/", "").strip().splitlines()
     return f"{lines[-1]:.88}" if lines else seen.end
 

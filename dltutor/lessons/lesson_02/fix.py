@@ -3,9 +3,9 @@
 An error whose type passes the notebook's three gates keeps that type. Any other error becomes a
 RuntimeError. The simple fix in "On call", which uses one type for all errors, is also correct.
 
-The dataset raises for nineteen samples. The check reads the dataset in its own order, one sample at
-a time, and goes on after each error. Samples have no tensors, so that a worker's crash can't cause
-other errors in main.
+The check reads samples one at a time, in an order that isn't the dataset's, and goes on after each
+error. Nineteen of these samples raise. Samples have no tensors, so that a worker's crash can't
+cause other errors in main.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def has_one_type(self) -> bool:
-        """Whether the answer raised every error as the same subclass of RuntimeError."""
+        """Whether the answer raised all errors as one type: RuntimeError, or a subclass."""
         failed = [each for epoch in self.epochs for each in epoch if each.index in FAULTS]
         return all(each.runtime for each in failed) and len({each.raised for each in failed}) == 1
 

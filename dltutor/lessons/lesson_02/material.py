@@ -79,7 +79,7 @@ class TooShort(ValueError):
 
 
 class Require:
-    """A step that returns its sample, or raises TooShort if it's shorter than `least`."""
+    """A step that returns its sample, or raises TooShort if the sample is shorter than `least`."""
 
     def __init__(self, least: int) -> None:
         self.least = least

@@ -87,7 +87,7 @@ _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
 _TORN: Final = partial(_local(TornReading), "its header")
 LENGTH: Final = 5200
-#: Index -> the error that the sample raises. The last sample raises one, but not the first.
+#: Index -> the error that the sample raises. The last sample raises one, and the first doesn't.
 FAULTS: Final = {
     4217: Fault(ValueError, ValueError, "a ValueError"),
     1931: Fault(KeyError, KeyError, "a KeyError"),
@@ -119,7 +119,7 @@ INTERRUPTED: Final = 2900
 
 
 class Readings(Dataset[Sample]):
-    """A dataset that makes its samples on demand, and raises the errors in FAULTS."""
+    """A dataset that makes its samples, and raises the errors in FAULTS and a KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.paths = [Path(f"readings/{_letters(n)}.json") for n in range(LENGTH)]

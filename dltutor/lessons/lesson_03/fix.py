@@ -1,4 +1,4 @@
-"""Grade "03.fix": no worker decodes a frame that would end it, and the class names those frames."""
+"""Grade "03.fix": main and workers only decode good frames, and the class names the deadly ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
     # What the decoder does, the number of frames, the positions of the deadly frames, and the
-    # number of workers. The crashes that no program can catch come first, with few frames, so that
-    # a wrong answer fails quickly.
+    # number of workers. The first two films have few frames, so that a wrong answer fails
+    # quickly.
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
     ("exit", 6, (1, 5), 4),  # four frames can be decoded, one for each worker
-    ("abort", 4, (0, 1), 0),  # same files as in "segfault", so reusing its reasons is wrong
+    ("abort", 4, (0, 1), 0),  # same files as in "segfault", so reusing those reasons is wrong
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _FORM: Final = "uint8 (64,)"  # a frame's dtype and shape
@@ -43,8 +43,8 @@ class Reading:
         how: What the decoder does with a deadly frame.
         film: The film, with the pixels that its good frames should have.
         run: How the two epochs ended.
-        came: For each sample of each epoch, the name of the frame's file, or the sample's dtype and
-            shape if it isn't one of the frames.
+        came: For each sample of each epoch, the name of the frame's file, or the sample's form (see
+            `form_and_pixels`) if the sample isn't one of the frames.
         quarantined: The dataset's attribute `quarantined`, or None.
         changed: The files in the film's folder that changed, are new, or are gone.
     """
@@ -147,7 +147,7 @@ def _judge_reason(reason: Any, death: int, how: How, where: str) -> None:
             not_yet("reason-not-the-exit", where=where, reason=shown(reason), exit_code=death)
         return
     name = signal.Signals(-death).name
-    # A reason may use the lesson's word, the name in `kill -l`, or the system's description.
+    # A reason may use the lesson's word, the name in `kill -l`, or what `strsignal` returns.
     names = (how.upper(), name[3:], (signal.strsignal(-death) or name).upper())
     known = {death, 128 - death} | ({-death} if "SIGNAL" in text else set())
     if not (numbers & known or any(each in text for each in names)) or signals - {name}:

@@ -53,7 +53,7 @@ def _loader(dataset: Dataset[Any]) -> DataLoader[Any]:
 
 
 def stack_of(seen: Observation) -> list[str]:
-    """Return the first lines of the stack that faulthandler printed, innermost call first."""
+    """Return up to four calls that faulthandler printed, innermost first, or ["nothing"]."""
     stack = seen.stderr.partition("Current thread")[2] or seen.stderr
     return tidy("\n".join(re.findall(r"File .* in .*", stack)[:4])).splitlines() or ["nothing"]
 
@@ -89,7 +89,7 @@ def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
     """Make a dataset in a new interpreter, and read it with two workers under a memory limit.
 
     Args:
-        make: Returns the dataset.
+        make: A function that returns the dataset.
         more: MB that all processes together may use beyond what they use with an empty dataset.
     """
     return confine(loader_of, memory=room(more, workers=2), make=cloudpickle.dumps(make))

@@ -24,10 +24,10 @@ from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 
 # How many slices each scan has. A slice is 1 MB, so keeping the wanted slices of all scans takes
-# 48 MB.
+# 48 MB, which is more than `_MOST`.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
 _FORM: Final = "uint8 (4, 64, 64)"  # the dtype and shape of a scan's thumbnails
-_MOST: Final = 40  # MB that a process may use beyond an empty run
+_MOST: Final = 40  # the most MB that a process may use beyond an empty run
 # The number of epochs for each number of workers. The second epoch without workers shows whether
 # the first epoch changed anything.
 _EPOCHS: Final = {0: 2, 2: 1, 4: 1}
@@ -43,7 +43,7 @@ class Reading:
         workers: Number of workers.
         run: How the run ended.
         came: How many samples arrived.
-        wrong: The dtype and shape of each wrong sample, by the scan's slice count.
+        wrong: The form of a wrong sample (see `form_and_pixels`), by its scan's slice count.
         took: The most MB that a process used beyond an empty run.
     """
 
@@ -55,7 +55,7 @@ class Reading:
 
 
 class _Gauged(Dataset[Any]):
-    # With each sample, return how many MB the process's peak memory has grown since the start.
+    # Return each sample with its index, and with the MB by which the process's peak memory grew.
     def __init__(self, dataset: Dataset[Any], began: int | None) -> None:
         self.dataset, self.began = dataset, began
 

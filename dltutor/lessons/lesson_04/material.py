@@ -97,7 +97,7 @@ def ask_every_process(main_sets: int = 0) -> Table:
     """Show what each process counts in three epochs.
 
     Args:
-        main_sets: The value that main gives its own counter after epoch 0.
+        main_sets: The value that main gives its own counter before epochs 1 and 2.
     """
     rows = []
     for kind in ("fresh", "persistent"):

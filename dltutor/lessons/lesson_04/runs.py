@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """A record of the dataset's length, each epoch's batches, and what `Ask` returned after it."""
+    """A record of the dataset's length, each epoch's batches, and what `ask` returned afterward."""
 
     plan: Plan
     length: int | None
@@ -99,7 +99,8 @@ def samples(run: Run, width: int) -> list[torch.Tensor]:
         width: How many numbers each sample should have.
 
     Raises:
-        Rejected: The run didn't finish, a batch has the wrong form, or not all samples arrived.
+        Rejected: The dataset's length is wrong, the run didn't finish, a batch has the wrong form,
+            or too few or too many samples arrived.
     """
     plan = run.plan
     if run.length != len(plan.given):

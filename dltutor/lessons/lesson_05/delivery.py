@@ -1,4 +1,4 @@
-"""Check for "05.fix" and "05.transfer" that each sample is right, in workers and in main."""
+"""Check that each sample is right, in workers and in main, for "05.fix" and "05.transfer"."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Delivered:
     others: int = 0
 
     def is_right(self) -> bool:
-        """Return whether all samples arrived, and all are right."""
+        """Return whether the run finished, and all samples arrived and are right."""
         return self.run.end == "finished" and self.samples == self.asked and not self.wrong
 
     @property
     def code(self) -> str:
-        """The code "mixed-up" if samples belong to other indices, "wrong" otherwise, or ""."""
+        """The code: "mixed-up" if samples belong to other indices, "wrong" if none do, or ""."""
         return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
     @property

@@ -1,4 +1,4 @@
-"""Grade "05.fix": windows of recordings that are larger than memory, read by forked workers.
+"""Grade "05.fix": windows of recordings that are too large to load, read by forked workers.
 
 Whether a shared position causes wrong samples is luck, but whether a worker moves that position
 isn't. So `Positions` watches for moves.
@@ -31,7 +31,7 @@ from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # numbers in a recording of 512 MB, which is mostly a hole
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
-_MOST: Final = 4  # how many descriptors a process may have open for one recording
+_MOST: Final = 4  # the most descriptors that a process may have open for one recording
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Epochs:
     Args:
         samples: The samples that the answer delivered.
         moved: Whether a worker moved the position of a file that main had open.
-        opened: How many descriptors a process had open for one recording.
+        opened: The most descriptors that main, or a worker with too many, had open for a recording.
     """
 
     samples: Delivered
@@ -160,7 +160,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if every window is right, and no worker moved main's position in a file."""
+    """Accept the answer if all windows are right, no position moved, and few files were open."""
     for epochs in runs:
         samples = epochs.samples
         if epochs.opened > _MOST:

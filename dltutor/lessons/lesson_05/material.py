@@ -102,7 +102,7 @@ class Database(Dataset[torch.Tensor]):
 
     def __init__(self, in_transaction: bool) -> None:
         self.path = own_folder() / "rows.db"
-        # The garbage collector may close the connection in any thread.
+        # The garbage collector can close the connection in any thread.
         self.connection = sqlite3.connect(self.path, check_same_thread=False)
         execute = self.connection.execute
         execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, version INTEGER, padding BLOB)")
@@ -132,7 +132,7 @@ class Database(Dataset[torch.Tensor]):
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows after the first batch, and count later rows that are old."""
+        """Run an epoch, renew all rows after the first batch, and count old rows in later ones."""
         batches = iter(loader)
         next(batches)
         self.renew()

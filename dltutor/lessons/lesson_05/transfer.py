@@ -1,7 +1,8 @@
 """Grade "05.transfer": rows that forked workers ask a server for.
 
-For each session, the server records which process started it, and how often others used it. The
-server answers late, so that a second process has time to ask over the same connection.
+For each session, the server records which process started the session, and how often other
+processes used it. The server answers late, so that a second process has time to ask over the same
+connection.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if every row is right, and the workers used their own connections."""
+    """Accept the answer if every row is right, and each worker used one connection of its own."""
     for epochs in runs:
         rows = epochs.rows
         if epochs.ended:

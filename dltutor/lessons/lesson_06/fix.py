@@ -52,14 +52,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A record of a pickled dataset's size in bytes, and of epochs up to the first wrong one."""
+    """A record of a pickled dataset's size in bytes, and of epochs up to the first wrong epoch."""
 
     size: int
     epochs: tuple[Epoch, ...]
 
 
 def gather(path: Path) -> Evidence:
-    """Read and pickle two datasets in main, then run them with forked and spawned workers."""
+    """Read and pickle two datasets in main, then run them in loaders with and without workers."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
@@ -108,7 +108,7 @@ def gather(path: Path) -> Evidence:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Accept the answer if all records are right, and no process opens a file for each record."""
+    """Accept the answer if all records are right, no position moved, and no file was reopened."""
     for epoch in evidence.epochs:
         where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
         if epoch.moved:

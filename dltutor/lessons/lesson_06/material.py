@@ -138,7 +138,7 @@ def costs() -> Table:
 
 
 def _memory() -> float:
-    # Add up main, its workers, and the fork server, but no other process that main has started.
+    # Return the memory of main, its workers, and the fork server, without main's other children.
     workers = [each.pid for each in multiprocessing.active_children()]
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return sum(pss(pid) for pid in (os.getpid(), server, *workers) if pid)

@@ -41,19 +41,19 @@ class Epoch:
     wrong: int = 0
 
     def is_right(self) -> bool:
-        """Return whether all samples arrived, and all are right."""
+        """Return whether the run finished, and all samples arrived and are right."""
         return self.run.end == "finished" and not self.wrong
 
 
 def import_file(path: str | Path) -> ModuleType:
     """Import a Python file as it is now, even if it was imported before.
 
-    The file's folder goes to the front of `sys.path`, which multiprocessing passes to each worker.
+    The file's folder goes to the front of `sys.path`, which spawned workers get from main.
     """
     path = Path(path).absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
+    # Otherwise, Python could use the old bytecode for a file that changed within the same second.
     shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
     sys.modules.pop(path.stem, None)
     importlib.invalidate_caches()
@@ -61,7 +61,7 @@ def import_file(path: str | Path) -> ModuleType:
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
-    """Return the path of a file that holds more than the starter, without importing the file."""
+    """Return the path of a file that doesn't hold only the starter. Don't import the file."""
     if blank(answer):
         not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):
@@ -151,7 +151,7 @@ def epoch(
     underway: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> Epoch:
-    """Read samples in a loader, and call `underway` after the first batch from each worker."""
+    """Read samples in a loader, and call `underway` once each worker has delivered a batch."""
     samples: Samples = []
     options |= {"workers": workers, "within": _WITHIN[method], "method": method}
 

@@ -2,7 +2,8 @@
 
 Main makes the dataset and takes a sample, as programs often do. Then the check runs two epochs with
 2 persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.
-In a worker, the thread that opens a pair's first file waits until another opens the second file.
+In a worker, the thread that opens a pair's first file waits up to 2 s for another thread
+to open the second file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
 _RUNS: Final = {2: 2, 0: 2, 4: 1}  # the number of epochs for each number of workers
 _LONG: Final = 6  # time limit in seconds for each call or run
-_APART: Final = 2.0  # seconds that opening a pair's first file waits for the second file
+_APART: Final = 2.0  # the most seconds that the thread with a pair's first file waits
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Epochs:
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
         opened: How many pairs Python opened in the workers.
-        apart: For how many of these pairs no thread opened the second file while the first waited.
-        threads: How many threads read files in the worker with the most threads for its pairs.
+        apart: How many of these pairs had files that were opened one after the other.
+        threads: How many threads opened files, in the worker with the most threads for its pairs.
         pairs: How many pairs the same worker read.
         main_started: Whether main started a thread before it had workers.
     """
@@ -162,7 +163,7 @@ class _Reads:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if every pair arrived, and workers opened both of its files at once."""
+    """Accept the answer if every pair is right, and workers opened its two files together."""
     for epochs in runs:
         run, there = epochs.run, where(epochs.workers)
         if run.end == "hung" or run.raised_in_worker == "TimeoutError":

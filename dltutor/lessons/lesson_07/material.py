@@ -75,7 +75,7 @@ class Server:
         return (number * 3 + self._shift + version) % 10
 
     def read(self) -> Iterator[tuple[str, int]]:
-        """Yield each clip's name and its current label."""
+        """Yield each clip's name and current label. If a worker reads twice, raise RuntimeError."""
         if self._reader == os.getpid():
             raise RuntimeError("the server is busy: this worker has already read its labels")
         in_main = os.getpid() == self._main
@@ -92,13 +92,13 @@ class Server:
     ) -> list[Any]:
         """Run an epoch, and fork its workers while a thread refreshes the labels.
 
-        The refresh continues once the first batch has arrived, and ends before the loop takes the
-        other batches.
+        The refresh pauses until the first batch has arrived, and then has 1 s to end before the
+        loop takes the other batches.
 
         Args:
             loader: The loader whose workers main forks.
             refresh: A function that refreshes the labels, and calls its argument when main should
-                fork. That call returns once the workers exist, or after 0.5 s.
+                fork. That call returns once the first batch has arrived, or after 0.5 s.
 
         Returns:
             The batches of the epoch.

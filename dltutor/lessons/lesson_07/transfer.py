@@ -1,8 +1,8 @@
 """Grade "07.transfer": labels that are right in every worker, whenever main forks the workers.
 
 In each epoch, main forks the workers while one of its threads refreshes the labels. The thread is
-halfway through reading the labels, or between two lines of `refresh`. The labels that a worker
-delivers must all be from before the refresh, or all from after the refresh.
+halfway through reading the labels, or between two lines of the class. The labels that a
+worker delivers must all be from before the refresh, or all from after the refresh.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dltutor.tables import Note
 Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit to that line
 
 _LONG: Final = 4  # time limit in seconds for each call or run
-_VISITS: Final = 2  # visits to each line, because at a loop's first visit nothing has changed yet
+_VISITS: Final = 2  # forks at each line, because at a loop's first visit nothing has changed yet
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
 
 
 def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
-    # Refresh in this thread, and call `at` at the first visits to each line of the class.
+    # Refresh in this thread, and call `at` at the first two visits to each line of the class.
     own = tuple(f"{base.__qualname__}." for base in type(dataset).__mro__)
     visits: Counter[tuple[CodeType, int]] = Counter()
 

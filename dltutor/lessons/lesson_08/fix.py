@@ -29,8 +29,8 @@ from dltutor.observation.texts import tidy
 from dltutor.tables import size
 
 SECOND: Final = 20_000  # numbers in a second of a recording
-EACH, MORE = 2, 1024  # bytes allowed for each number, and for each sample on top
-_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers and epochs of each run
+EACH, MORE = 2, 1024  # bytes allowed for each number, and additional bytes for each sample
+_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # each run's number of workers and number of epochs
 _RECORDINGS: Final = 24
 _LENGTHS: Final = {  # recording -> how many numbers it has (the other recordings are longer)
     **{1: SECOND, 5: 15_000, 7: SECOND + 1, 9: SECOND - 1, 13: 6_001},
@@ -66,7 +66,7 @@ class Sample:
 
     numbers: int  # numbers in the excerpt
     carried: int  # bytes that arrived with the sample
-    tensors: _Tensors = ()  # the dtype, count of numbers, and bytes of storage of each
+    tensors: _Tensors = ()  # each tensor's dtype, count of numbers, and bytes of storage
     wrong: Fault | None = None  # what's wrong with the result of `unpack`
 
 
@@ -80,7 +80,7 @@ class Epochs:
 
 
 class _Weigher(pickle.Pickler):
-    # Counts the bytes that a queue would send: each storage once, and everything else as a pickle.
+    # Count the bytes that a queue would send: each storage once, and everything else as a pickle.
     def __init__(self) -> None:
         self.text, self.storages = io.BytesIO(), dict[int, int]()
         self.tensors: list[tuple[str, int, int]] = []
@@ -104,7 +104,7 @@ def weigh(sample: Any) -> tuple[int, _Tensors]:
 
 
 def _write(folder: Path) -> dict[str, torch.Tensor]:
-    # Write new random recordings, and return path -> right excerpt.
+    # Write new random recordings, and return the right excerpt for each path.
     draw, held = np.random.default_rng(), {}
     for number in range(_RECORDINGS):
         length = _LENGTHS.get(number) or int(draw.integers(60_000, 160_000))
@@ -200,7 +200,7 @@ def _judge_run(run: Epochs) -> None:
         for number, each in enumerate(samples):
             if each.wrong:
                 not_yet(each.wrong.code, where=run.where, recording=number, **each.wrong.fields)
-            if each.carried < each.numbers:  # half of what the numbers take up in the file
+            if each.carried < each.numbers:  # less than half of the numbers' bytes in the file
                 how = {"recording": number, "numbers": each.numbers, "carried": each.carried}
                 not_yet("not-in-the-sample", where=run.where, **how)
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]

@@ -39,7 +39,7 @@ def ready(batches: Any) -> int:
 
 
 def sizes(pid: int) -> Any:
-    """Return psutil's `rss`, `shared`, `pss`, and `uss` of a process, in bytes."""
+    """Return psutil's `rss`, `shared`, `pss`, and `uss` for a process, in bytes."""
     return psutil.Process(pid).memory_full_info()
 
 
@@ -77,7 +77,7 @@ class Moment:
     Args:
         processes: The `sizes` of main, W0, W1, and so on.
         held: The bytes of the batches in shared memory.
-        batches: How many batches there are, including the one in the loop.
+        batches: How many batches the workers have made, including the one in the loop.
         batch: The bytes of the numbers in the loop's batch.
         before: The numbers from `outside`, before the loader started.
         now: The numbers from `outside`, with full queues.

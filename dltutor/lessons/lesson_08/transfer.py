@@ -24,7 +24,7 @@ from dltutor.lessons.lesson_08.material import ready
 
 BATCHES: Final = 24
 _WITHIN: Final = 20  # time limit in seconds for each run. A run takes less than 1 s.
-_WRITING: Final = 0.05  # seconds until a batch that a worker puts into a queue is in the pipe
+_WRITING: Final = 0.05  # seconds to wait for a batch to get from a worker's queue into the pipe
 _PATIENCE: Final = 8.0  # time limit in seconds for the workers to make the allowed batches
 
 
@@ -110,7 +110,7 @@ _FOUR: Final = (  # moments in a run with 4 workers and prefetch_factor 2
     _Moment("when the loop has its first batch and the workers have caught up", 8, take=1),
 )
 _NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first batch", 0, take=1))
-# The number of workers, prefetch_factor, number of epochs, and moments of each run.
+# Each run's number of workers, prefetch_factor, number of epochs, and moments.
 _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 

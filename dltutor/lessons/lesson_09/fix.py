@@ -1,8 +1,8 @@
 """Grade "09.fix" and "09.transfer": samples that are stored so that no worker grows.
 
-The check makes a dataset from each of two files, and reads the first one without workers and the
-second one with 2 and with 4. To see how much a worker grows on this machine, the check also reads
-an empty dataset before that, and the broken class afterward, both with 2 workers.
+The check makes a dataset from each of two files, and reads the first without workers and the
+second with 2 and with 4. To see how much a worker grows on this machine, the check also reads an
+empty dataset before that, and the broken class after a right answer, both with 2 workers.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _BATCH: Final = 50  # samples in a batch
 # First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
 _BEFORE: Final = 60  # batches
 _FEW: Final = 250  # samples
-_LEAST: Final = 4.0  # MB that the broken class must grow by for a comparison to mean something
-# MB that a worker may grow by beyond an empty run. With right answers, workers grow by 0 to 0.2 MB,
-# and with numbers in a list by 1.2 MB.
+_LEAST: Final = 4.0  # the fewest MB of growth with the broken class, or else the check gives up
+# The most MB that a worker may grow by beyond an empty run. With right answers, workers grow by up
+# to 0.2 MB, and with numbers in a list, which is wrong, by 1.2 MB.
 _MOST: Final = 0.6
-_MORE: Final = 0.9  # MB by which a worker may start larger than the broken class's worker
+_MORE: Final = 0.9  # the most MB by which a worker may start larger than the broken class's worker
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task's parts, in which "09.fix" and "09.transfer" differ.
+    """The parts of a task that differ between "09.fix" and "09.transfer".
 
     Args:
-        same: A function that returns whether a sample equals the right one, its second argument.
+        same: A function that returns whether a sample equals the second argument, the right sample.
         as_text: A function that returns a sample as a string.
         broken: The starter class, which takes the path of a file.
         write: A function that writes a file to a path, from a seed, and returns the right samples,
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def grown(self) -> tuple[float, str]:
-        """Return the most MB that a worker grew by while it read, and that worker's name."""
+        """The most MB that a worker grew by while it read, and that worker's name, or 0 and ""."""
         grown = [last - first for first, last in zip(self.first, self.last, strict=True)]
         return max(((max(0.0, by), f"W{n}") for n, by in enumerate(grown)), default=(0.0, ""))
 
@@ -130,7 +130,8 @@ def gather(task: Task, answer: type) -> Rewritten:
     """Make datasets with the answer's class, and run them up to the first mistake.
 
     Raises:
-        Rejected: The dataset can't be made, or has the wrong length.
+        Rejected: The empty dataset's run didn't finish, or the answer's dataset can't be made, has
+            the wrong length, or raises an exception in main.
     """
     folder = Path(tempfile.mkdtemp())  # removed when the check ends
     frozen = gc.get_freeze_count()  # some builds of Python start with a few hundred frozen objects
@@ -194,7 +195,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """A dataset of comparisons, because sending samples makes a worker's heap grow 1 or 2 MB."""
+    """A dataset of comparisons, because sending samples makes a worker's heap grow by 1 or 2 MB."""
 
     task: Task
     dataset: Any

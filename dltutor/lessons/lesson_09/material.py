@@ -70,7 +70,7 @@ class Memory:
 
     @property
     def last(self) -> Reading:
-        """The reading at the end of the first epoch, or when the run stopped."""
+        """The reading near the end of the first epoch, or when the run stopped."""
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
@@ -98,7 +98,7 @@ class Memory:
 
 
 def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Memory:
-    """Run a loader, and measure now and then how much memory each process has.
+    """Run a loader, and measure each process's memory now and then.
 
     Args:
         loader: The loader to run.
@@ -224,7 +224,7 @@ def growth_of_each() -> Table:
 
 
 def write_captions(path: Path, number: int) -> captions.PackedCaptions:
-    """Write captions that have letters beyond ASCII and spaces at the edges, and some empty ones.
+    """Write captions with letters beyond ASCII, a few with spaces at an edge, and some empty ones.
 
     If `number` isn't 0, the first and the last caption are empty, and one has 300 characters.
 

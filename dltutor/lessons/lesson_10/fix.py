@@ -31,13 +31,13 @@ from dltutor.system import processes
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
 
-_RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, and epochs of each run
+_RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # each run's workers, recordings, and epochs
 _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
 _WITHIN: Final = 40  # time limit in seconds. A right class takes 2 s, or 15 s on a busy machine.
 _READ_EVERY: Final = 4  # batches between two readings of memory
-_MOST: Final = 24  # the most MB of growth beyond a run with an empty dataset; about 20 recordings
+_MOST: Final = 24  # the most MB of growth beyond an empty run (about 20 recordings)
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Run:
         expected: The right samples for an epoch, by index.
         epochs: The samples that arrived in each epoch, by index.
         odd: The form of a batch that the starter wouldn't return, or "".
-        grew: How many MB main, a worker, other processes, and shared memory grew by, beyond a run
-            with an empty dataset.
+        grew: How many MB main, the average worker, other processes, and shared memory grew by,
+            beyond a run with an empty dataset.
     """
 
     workers: int
@@ -80,8 +80,8 @@ class Ran:
 def gather(answer: Any) -> Ran:
     """Run three epochs with 2 workers, then one with 0 and one with 4 over a larger archive.
 
-    The larger archive reveals a cache whose limit grows with the archive. Reading two datasets
-    alternately, whose files have the same names, reveals a cache that all datasets share.
+    The larger archive reveals a cache whose limit grows with the archive. Reading
+    alternately from two datasets whose files have the same names reveals a cache that both share.
     """
     folder = Path(tempfile.mkdtemp())
     loudness = np.random.default_rng().permutation(_RUNS[-1][1] + _SECOND) + 1
@@ -207,7 +207,7 @@ def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
 
 
 def judge(ran: Ran) -> Result:
-    """Accept the answer if all samples arrived, with any number of workers, and nothing grew."""
+    """Accept the answer if all samples are right, and nothing grew by more than `_MOST` MB."""
     for run in ran.runs:
         _judge_run(run)
     if ran.mixed:

@@ -38,8 +38,8 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "pss_shm"),
     ("main", "fds"),
 )
-_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies (see `Job.loader`)
-# Cleared by `observe_memory` until the memory of every process has been read after batch 2.
+_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without descriptors and main's USS (see `Job.loader`)
+# `observe_memory` clears this event until every process's memory has been read after batch 2.
 _all_read = threading.Event()
 _all_read.set()
 
@@ -92,7 +92,7 @@ class Job:
     method: str = "fork"
 
     def loader(self, dataset: Dataset[Any] | None = None, **options: Any) -> DataLoader[Any]:
-        """Return a loader with two persistent workers.
+        """Return a loader with two persistent workers, unless `options` say otherwise.
 
         Args:
             dataset: A dataset to use instead of the job's.
@@ -148,12 +148,12 @@ def observe_memory(
     consume: Callable[[Any], object] | None = None,
     deadline: float = 60,
 ) -> Observation:
-    """Observe a loader, and measure each process's memory twice a second, as a live chart does.
+    """Observe a loader, and measure each process's memory as often as a live chart does.
 
     Args:
         loader: The loader to observe.
         consume: The loop, such as a job's `train`. By default, the loop drops the batches.
-        deadline: Seconds that the run may take.
+        deadline: Time limit for the run in seconds.
     """
     _all_read.clear()
     try:

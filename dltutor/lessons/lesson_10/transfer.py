@@ -27,7 +27,7 @@ _SIDE, _BATCH, _BATCHES = 64, 16, 16
 _BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # bytes of the images in a batch
 _WITHIN: Final = 40  # time limit in seconds for the validation
 _SEED: Final = 41
-FEW: Final = 4  # batches that may be alive: the one in the loop, and some not freed yet
+FEW: Final = 4  # the most batches that may be alive: the one in the loop, and some not freed yet
 
 
 class Scans(Dataset[tuple[torch.Tensor, int]]):
@@ -74,7 +74,7 @@ class Alive:
         graphs: How many batches' graphs are alive.
         batches: The memory of all tensors, in batches of images. A view counts with its whole
             storage.
-        pieces: How many tensors from the workers are alive, images or labels.
+        pieces: How many storages from the workers, of images or labels, are alive.
     """
 
     graphs: float
@@ -223,7 +223,7 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Accept an answer that keeps nothing, returns the right result, and leaves the model alone."""
+    """Accept an answer that frees batches, returns the right result, and leaves the model alone."""
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)

@@ -32,7 +32,7 @@ from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.system import processes
 
-_SPARE: Final = 128  # descriptors that a process may open
+_SPARE: Final = 128  # the most descriptors that a process may open
 _RUNS: Final = {  # call -> number of workers
     "with 2 workers": 2,
     "without workers": 0,

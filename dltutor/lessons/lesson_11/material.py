@@ -25,7 +25,7 @@ from dltutor.observation.texts import fate, said, tidy
 from dltutor.tables import Note, Table, size
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_PATIENCE: Final = 20.0  # seconds to wait for a process to end
+_PATIENCE: Final = 20.0  # the most seconds to wait for a process to end
 _ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception)\b")
 
 

@@ -26,12 +26,12 @@ from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import deadline
 from dltutor.tables import MB
 
-_PATIENCE: Final = 20.0  # seconds to wait for a process to end
+_PATIENCE: Final = 20.0  # the most seconds to wait for a process to end
 _TICK: Final = 0.2  # seconds between two looks at stderr
 _GRACE: Final = 3.0  # time limit in seconds for a call to end after a worker has lost a batch
-_LATE_AT: Final = 30  # the sample at which a worker is late
-_LATE: Final = 1.0  # seconds by which the worker is late
-_LOADERS: Final = 32  # `Noted` counts for loaders with fewer workers than this
+_LATE_AT: Final = 30  # the sample at which W0 is late
+_LATE: Final = 1.0  # seconds by which W0 is late
+_LOADERS: Final = 32  # `Noted` tells apart loaders with fewer workers than this
 
 
 def leave_few_descriptors(spare: int) -> None:
@@ -87,13 +87,13 @@ def ran_out(text: str) -> bool:
 class Noted(Sentences):
     """A dataset of sentences that counts how many samples each worker reads.
 
-    With more than two workers, W0 is late once. So in every run, main first receives what the other
-    workers have prefetched, and needs descriptors for all those batches at once.
+    With more than two workers, W0 is late once. So main first receives what the other workers have
+    prefetched, and needs descriptors for all those batches at once.
     """
 
     def __init__(self, length: int, seed: int) -> None:
         super().__init__(length, seed)
-        # Each process has its own slot, because adding isn't atomic.
+        # A loader's workers have separate slots, because adding isn't atomic.
         self._reads = torch.zeros((_LOADERS, _LOADERS), dtype=torch.int64).share_memory_()
         self.taken = 0
 
@@ -107,7 +107,7 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return how many samples loaders read, by their number of workers. The key 0 is main."""
+        """Return how many samples loaders read, by number of workers, and elsewhere (key 0)."""
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 
@@ -176,7 +176,7 @@ def _mapped() -> Counter[str]:
 
 
 def type_of(thing: Any) -> str:
-    """Return an object's type, and the type of its numbers: "Tensor of torch.int64"."""
+    """Return an object's type, and the type of its numbers, as in "Tensor of torch.int64"."""
     name = type(thing).__name__
     if isinstance(thing, np.generic):
         return f"numpy.{name}"
@@ -184,7 +184,7 @@ def type_of(thing: Any) -> str:
 
 
 def tracker_said(path: str) -> str:
-    """End Python's resource tracker, and return what it wrote about blocks to this file."""
+    """End Python's resource tracker, and return its complaint about blocks in this file, or ""."""
     # The tracker writes when the last process, which is main, closes the tracker's pipe.
     tracker: Any = resource_tracker._resource_tracker
     if tracker._fd is not None:

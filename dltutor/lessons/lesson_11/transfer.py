@@ -34,7 +34,7 @@ LENGTH: Final = 300
 _WIDTH: Final = 1000
 _OTHER: Final = 100, 1000  # the shape of the second table, which has a different dtype
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
-#: Workers, start method, and whether the workers outlive an epoch.
+#: Each run's number of workers, start method, and whether the workers outlive an epoch.
 _RUNS: Final = ((2, "fork", True), (0, "fork", False), (1, "spawn", True), (4, "fork", False))
 _WITHIN: Final = {"fork": 30, "spawn": 60}  # time limit in seconds for two epochs
 _STEP: Final = 20  # time limit in seconds for any other step

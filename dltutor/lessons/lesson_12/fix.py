@@ -34,7 +34,7 @@ _LONG: Final = 8  # time limit in seconds for each step of the answer
 _SEEDS: Final = (3, 4, 3)
 Plan = tuple[int, int, tuple[int, ...]]  # number of workers, dataset number, and epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
-_EQUAL: Final = 1e-4  # two equal noises may differ by this much, because a sample may be float32
+_EQUAL: Final = 1e-4  # the most that equal noises can differ by, because a sample may be float32
 
 Noise = tuple[float, ...]
 Came = dict[int, Noise | str]  # index -> noise, or the form of a sample that isn't four floats
@@ -95,7 +95,7 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
     def begin(_: object = None) -> None:  # called in main, and in each worker after torch seeds it
         began[:] = _states()
 
-    def collate(samples: list[Any]) -> Any:  # called in the worker
+    def collate(samples: list[Any]) -> Any:  # called in a worker, or in main without workers
         numbers = [_numbers_of(sample) for sample in samples]
         return _moved_since(began), torch.equal(given, signals), numbers
 

@@ -29,7 +29,7 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-# These variables let the ranks find each other on a machine with any name and network.
+# `GLOO_SOCKET_IFNAME` lets the ranks find each other, whatever the machine's name and network.
 _ENVIRONMENT: Final = ("/usr/bin/env", f"GLOO_SOCKET_IFNAME={_LOOPBACK}", "OMP_NUM_THREADS=1")
 _COMMAND: Final = (
     *(sys.executable, "-m", "torch.distributed.run"),

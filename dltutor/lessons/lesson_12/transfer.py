@@ -135,7 +135,7 @@ def _collate(records: list[Any]) -> Came:  # called in the worker
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Accept the answer if in every plan, no record arrived twice and ranks got equal shares."""
+    """Accept the answer if no record arrived twice and ranks got equal shares in every plan."""
     for run in runs:
         for number, rank in enumerate(run.ranks):
             ended_well(rank.end, f"with {run.plan}, on rank {number}")
@@ -190,7 +190,7 @@ def _listed(counts: Sequence[int]) -> str:
 
 
 def look(answer: Any) -> type:
-    """Return the answer, if it's an IterableDataset class."""
+    """Return the answer, if it's an IterableDataset class and no longer the starter."""
     fixed = a_fixed_class(answer, ByWorker, methods=("__iter__",))
     if not issubclass(fixed, IterableDataset):
         error_in_your_code("not-iterable", name=fixed.__name__)

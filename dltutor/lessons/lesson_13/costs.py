@@ -84,7 +84,7 @@ class Record:
 
     workers: int
     taken: int = 0
-    right: float = 0.0  # seconds for a batch that the answer should measure
+    right: float = 0.0  # the seconds per batch that the answer should measure
 
 
 class Rehearsal:

@@ -27,11 +27,11 @@ from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
 _BATCH: Final = 32  # reviews in a batch
-_MOST: Final = 3  # tensors that may arrive in main with a batch
-_LOOKED_AT: Final = 2  # samples that main may make by itself, to see what they look like
-_AHEAD: Final = 32  # batches that the workers may make before the first one arrives
+_MOST: Final = 3  # the most tensors that may arrive in main with a batch
+_LOOKED_AT: Final = 2  # the most samples that main may make by itself, to see what they look like
+_AHEAD: Final = 32  # the most batches that workers may make before the first one arrives
 _LONG: Final = 12  # time limit in seconds for each run
-#: Workers, reviews, and steps of each run (at least two epochs). The check breaks off the last.
+#: Each run's workers, reviews, and steps for over two epochs. The check breaks off the last run.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps before the check breaks off the last run
 
@@ -62,10 +62,10 @@ class Run:
         odd: What's wrong with a batch, or None.
         order: What's wrong with the order of the reviews, or None.
         started: How many processes the answer started.
-        tensors: How many tensors arrived in main with a batch.
+        tensors: The most tensors that arrived in main with a batch.
         in_main: How many samples main made by itself.
         first: How many samples existed when the first batch arrived.
-        left: What was still running afterward: "2 processes", or "".
+        left: What was still running afterward, such as "2 processes", or "".
         broken_off: Whether the check stopped asking for batches after some steps.
     """
 

@@ -50,7 +50,7 @@ class Reviews(Dataset[tuple[torch.Tensor, int]]):
         self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
         self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
         self.labels = random.integers(0, 2, length).tolist()
-        # How many samples each process has made, each in its own slot.
+        # How many samples each process has made. Any 251 pids in a row have separate slots.
         self._made = torch.zeros(_PROCESSES, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ def step_costs() -> Table:
 
 
 def four_jobs() -> Table:
-    """Show how long each of four jobs takes for a sample, and an epoch with 0, 2, and 8 workers."""
+    """Show how long a sample takes in each of four jobs, and an epoch with 0, 2, and 8 workers."""
     reviews = {"batch_size": 128, "collate_fn": as_list}
     jobs: dict[str, tuple[Any, dict[str, Any], float]] = {
         "A": (Sentences(6 * 128), reviews, 0),

@@ -62,7 +62,7 @@ class Measured:
         answer: Number of workers -> sorted measurements, or None if the function returned something
             else.
         returned: What the function returned, as a string.
-        looked: How often the function read the clock.
+        looked: How many times the function read the clock.
         crowded: How many runs began while the workers of another run were alive.
     """
 

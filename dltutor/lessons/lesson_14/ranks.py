@@ -26,7 +26,7 @@ from dltutor.lessons.lesson_14.scene import Cause, Incident
 _RECORDINGS: Final = 141  # which make 19 batches, so 2 or 3 ranks can't share them evenly
 _BATCH, _WIDTH, _EPOCHS = 8, 96, 3
 _RANKS: Final = (2, 1, 3)
-_MOST_AGAIN: Final = 0.85  # the part of its recordings that a rank may get again in the next epoch
+_MOST_AGAIN: Final = 0.85  # the largest part of a rank's recordings that the next epoch may repeat
 _WITHIN: Final = 20  # time limit in seconds for the epochs of one rank
 _JOB: Final = 90  # time limit in seconds for the job on two ranks
 

@@ -29,8 +29,8 @@ class Report:
     """A report that you hand in for an incident.
 
     Args:
-        scene: The incident, such as `room[0]`. You hand in the incident's folder as it is at that
-            moment.
+        scene: The incident, such as `room[0]`. The report includes the incident's folder as it is
+            when you call `check`.
         cause: The cause, by its name in `dltutor list`. If you found two, give a list of names.
         where: The function, class, or variable that has the fault, or a list of such names.
     """

@@ -63,7 +63,7 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check the rows that main and workers read from two databases at the same time."""
+    """Check the rows that main and workers read from two running databases."""
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []

@@ -1,7 +1,7 @@
 """Incident "text": each worker shuffles the stream its own way, and then takes its share.
 
 torch seeds `random` differently in each worker. So every worker takes every n-th shard from a
-different order, so that some shards arrive twice and some never do.
+different order, which means that some shards arrive twice and some never do.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from dltutor.observation import observe
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
-_OWN: Final = 8  # how many tokens only one source has
+_OWN: Final = 8  # tokens that only one source has
 _WORKERS: Final = (2, 0, 3, 4, 2)
 _WITHIN: Final = 20  # time limit in seconds for the epochs of a loader
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write a shard of about 2,000 tokens for each source. Most tokens have a single successor."""
+    """Write about 2,000 tokens for each source, and 400 held out. Most have a single successor."""
     random = np.random.default_rng(seed)
     for part in ("shards", "held-out"):
         (folder / part).mkdir()
     for number, source in enumerate(_SOURCES + _MORE_SOURCES):
         follower = random.permutation(_OWN)
         for part, count in (("shards", 1_900 + 32 * int(random.integers(9))), ("held-out", 400)):
-            count += number % 2  # the last block of every other shard is too short
+            count += number % 2  # the tokens after the last block are too few for another one
             stray = np.where(random.random(count) < 0.2, random.integers(_OWN, size=count), -1)
             tokens = [0]
             for other in stray[1:].tolist():
@@ -96,7 +96,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
-    # Return a collate_fn that counts its calls in each worker, or in main if there are none.
+    # Return a collate_fn, and the counts of its calls in each worker, or in main without workers.
     calls = torch.zeros(max(workers, 1), dtype=torch.int64).share_memory_()
 
     def counted(samples: Any) -> Any:
@@ -108,7 +108,7 @@ def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., 
 
 
 def _blocks(folder: Path) -> dict[bytes, str]:
-    # Return block -> source. All blocks are different.
+    # Return the source of each block. All blocks are different.
     found = {}
     for shard in (folder / "shards").glob("*.bin"):
         tokens = np.fromfile(shard, np.uint16).astype(np.int64)

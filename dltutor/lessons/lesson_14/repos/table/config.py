@@ -3,4 +3,4 @@
 CUSTOMERS = 64
 BATCH = 4
 EPOCHS = 3
-RECENT = 16  # rows that a process keeps in memory
+RECENT = 16  # the most rows that a process keeps in memory

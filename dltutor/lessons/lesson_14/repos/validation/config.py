@@ -3,4 +3,4 @@
 BATCH = 16
 EPOCHS = 5
 SHOWN = 1000  # the most scans that the report shows
-OPEN_FILES = 128  # files that a process may open on the cluster
+OPEN_FILES = 128  # the most files that a process may have open on the cluster
