@@ -50,7 +50,7 @@ class Started:
     def still_running(self) -> int:
         """Count the processes that workers started and that still run 1 s after the workers ended.
 
-        multiprocessing's own helpers don't count.
+        Helper processes of multiprocessing and torch don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:
@@ -83,8 +83,8 @@ def nothing_left() -> Iterator[Started]:
     Everything else that this process, one of its threads, or another process started keeps running.
 
     Restore the random states, because torch draws the workers' seeds from the global random state,
-    and a sampler without a generator draws its order from that state. Restore the start method,
-    because making the first queue fixes the start method for the rest of the process's life.
+    and a sampler without a generator draws its order from that state. Restore the start method
+    unless the block chose one, because making the first queue fixes the default for good.
 
     Yields:
         A Started, with which the block registers its workers and iterators.

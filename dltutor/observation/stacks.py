@@ -38,7 +38,7 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
     Returns:
         The learner's lines in the worker's main thread, innermost first. If there are none, it's
-        the line in torch's worker loop, or None if the worker can't answer yet or doesn't answer.
+        the line in torch's worker loop. If the worker can't answer yet or doesn't, it's None.
     """
     path = _answers(folder, pid)
     if not path.exists():
