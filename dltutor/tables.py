@@ -14,7 +14,7 @@ MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see the glossary)
 Tone = Literal["plain", "good", "bad", "warn"]
 
 # Mid-tones with a contrast of at least 3:1 against white and against JupyterLab's dark gray.
-# The color only repeats what the title says in words.
+# The color only repeats what the title or label says in words.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
     "good": "#009e73",

@@ -1,4 +1,4 @@
-"""Restore what a run changes: processes, shared memory, signal handlers, random states."""
+"""End what a run started, and restore what it changed, such as handlers and random states."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class Started:
 def nothing_left() -> Iterator[Started]:
     """Undo what the block did to this process, and end the workers that the block started.
 
-    Everything else that this process, one of its threads, or another process started keeps running.
+    Also end multiprocessing's helpers that the block started, unless they're in use. Everything else
+    that this process, one of its threads, or another process started keeps running.
 
     Restore the random states, because torch draws the workers' seeds from the global random state,
     and a sampler without a generator draws its order from that state. Restore the start method

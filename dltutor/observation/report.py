@@ -185,7 +185,7 @@ class Observation:
         }
 
     def story(self) -> Table:
-        """Return a short table without pids and times, which is the same on every run."""
+        """Return a short table without pids and times, which rarely differs between runs."""
         return story.story(self)
 
     def __str__(self) -> str:

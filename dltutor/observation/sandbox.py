@@ -43,7 +43,7 @@ PROCESSES: Final = 256  # the most processes in a run
 _TICK: Final = 0.05  # seconds between two checks of the limits
 _NOTEBOOK_CHECK: Final = 0.5  # seconds between two checks that the notebook is still alive
 _STEP: Final = 50 * MB  # bytes (RSS) of growth before re-reading PSS, which is expensive
-_KEPT: Final = 20_000  # characters to keep from the end of the output
+_KEPT: Final = 20_000  # the most characters to keep from the end of the output
 _HANDLERS: Final = 2.0  # the most seconds for functions that libraries run at a fork
 
 _at_fork = deadline(_HANDLERS)

@@ -19,7 +19,7 @@ from dltutor.observation.errors import frame, is_yours
 from dltutor.observation.report import Frame
 
 _ASK: Final = signal.SIGUSR2
-_ANSWER: Final = 1.0  # seconds that a worker has to answer
+_ANSWER: Final = 1.0  # the most seconds to wait for a worker's answer
 _LINE: Final = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 

@@ -20,7 +20,7 @@ from dltutor.observation.time_limits import check_deadline, check_main_thread
 from dltutor.tables import size
 
 _START: Final = 60.0  # the fewest seconds for the child to import torch and build the loader
-_END: Final = 10.0  # seconds for the child to end the run and clean up after its deadline
+_END: Final = 10.0  # the most seconds for the child to end the run and clean up after its deadline
 
 
 class CannotConfine(DltutorError, RuntimeError):
@@ -73,7 +73,7 @@ def confine(
 
     Raises:
         TypeError: `target` isn't a function or a path, returns neither a DataLoader nor a Case, or
-            doesn't take these options, or the options can't be pickled.
+            doesn't take these options. Or the options can't be pickled.
         ValueError: A limit or the deadline is out of range, or the child can't import `target`.
         FileNotFoundError: There is no such script.
         CannotConfine: The system doesn't permit `shm` or `open_files`, or the child couldn't start.

@@ -63,7 +63,7 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows that an Observation shows, which are the same on every run."""
+        """Return the rows that an Observation shows, without pids and killed processes' sizes."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))
