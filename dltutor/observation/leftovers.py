@@ -80,8 +80,8 @@ class Started:
 def nothing_left() -> Iterator[Started]:
     """Undo what the block did to this process, and end the workers that the block started.
 
-    Also end multiprocessing's helpers that the block started, unless they're in use. Everything else
-    that this process, one of its threads, or another process started keeps running.
+    Also end multiprocessing's helpers that the block started, unless they're in use. Everything
+    else that this process, one of its threads, or another process started keeps running.
 
     Restore the random states, because torch draws the workers' seeds from the global random state,
     and a sampler without a generator draws its order from that state. Restore the start method
