@@ -29,7 +29,7 @@ from dltutor.system.processes import Process, descendants, end, has_name, is_run
 # themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # seconds that processes have to end after their worker has ended
+_LEAVING: Final = 1.0  # the most seconds to wait for processes to end after their worker
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
 
 

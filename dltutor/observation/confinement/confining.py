@@ -19,7 +19,7 @@ from dltutor.observation.report import Observation
 from dltutor.observation.time_limits import check_deadline, check_main_thread
 from dltutor.tables import size
 
-_START: Final = 60.0  # the fewest seconds for the child to import torch and build the loader
+_START: Final = 60.0  # the fewest seconds to allow for importing torch and building the loader
 _END: Final = 10.0  # the most seconds for the child to end the run and clean up after its deadline
 
 
