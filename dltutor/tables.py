@@ -14,7 +14,7 @@ MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see the glossary)
 Tone = Literal["plain", "good", "bad", "warn"]
 
 # Mid-tones with a contrast of at least 3:1 against white and against JupyterLab's dark gray.
-# The color only repeats what the title says in words.
+# The color only repeats what the title or label says in words.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
     "good": "#009e73",
@@ -68,7 +68,7 @@ class Note:
 
     Args:
         label: The kind of note, in bold, with its punctuation, such as "Not yet.".
-        text: One sentence or two, with code in `backticks`.
+        text: One or two sentences, with code in `backticks`.
         tone: The color of the edge in HTML.
     """
 
@@ -91,7 +91,7 @@ def with_code(text: str) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes for people, such as "64 MB" or "1.5 GB" (powers of 1024)."""
+    """Format a number of bytes for people, such as "1.5 GB" (powers of 1024), or "unlimited"."""
     if not math.isfinite(count):
         return "unlimited"
     for unit in ("B", "kB", "MB", "GB"):

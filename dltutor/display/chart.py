@@ -18,7 +18,7 @@ from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
-_MOST_ROWS: Final = 400  # rows to keep for a view that opens late
+_MOST_ROWS: Final = 400  # the most rows to keep for a view that opens late
 _RESENT: Final = (4, 16)  # row counts at which to send all rows again, in case some got lost
 
 Row = dict[str, Any]
@@ -146,7 +146,7 @@ def _seconds(seconds: float) -> float:
 
 
 def thinned(rows: list[Row], window: float) -> list[Row]:
-    """Return fewer rows, including the last row.
+    """Return the rows to keep, including the last row.
 
     Args:
         rows: The chart's rows, oldest first.

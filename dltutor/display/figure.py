@@ -80,8 +80,8 @@ def compare(
         labels: The two runs' names.
 
     Returns:
-        A figure like the one from `draw`. Each run's title shows its peak, and the most private
-        memory that its workers held together.
+        A figure with each run's memory by process, as `draw` draws it. Each run's title shows the
+        run's peak, and the most private memory that its workers held together.
     """
     timelines = (before, after)
     both = (areas(before), areas(after))

@@ -31,7 +31,7 @@ def observe(
     """Iterate a loader in this process, survive whatever it does, and report what happened.
 
     If an exception ends the run, `observe` reports the exception as text instead of raising it.
-    Afterwards the workers are gone, even persistent ones, with everything that they started and
+    Afterward, the workers are gone, even persistent ones, with everything that they started and
     left in `/dev/shm`. `observe` restores signal handlers, the sharing strategy, the start method,
     and the global random states. If this process is killed during the run, the workers and their
     files are gone within 10 s (Linux).
@@ -39,7 +39,7 @@ def observe(
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's
     `torch_shm_manager` stays, because later loaders need it. multiprocessing's resource tracker and
-    fork server stay if another process uses them.
+    fork server stay if they ran before, or are still in use.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object from
@@ -54,7 +54,7 @@ def observe(
             the last epoch. If None, the loop is `for batch in loader: pass`.
         epochs: How many times the loop runs.
         live: Whether to draw memory by process while the loader runs, and a figure that stays
-            afterwards. If so, the sampler reads PSS and USS twice a second at first. Otherwise the
+            afterward. If so, the sampler reads PSS and USS twice a second at first. Otherwise the
             sampler reads both only when workers have started, about every 10 s, and at the end,
             because a reading takes time from the workers. Outside a notebook there is no chart, but
             the run is the same.
@@ -65,7 +65,7 @@ def observe(
 
     Raises:
         TypeError: `loader` isn't a loader, or `consume` can't be called.
-        ValueError: `deadline` or `epochs` isn't positive.
+        ValueError: `deadline` isn't a positive number, or `epochs` isn't a positive whole number.
         RuntimeError: This isn't the main thread, so a deadline can't interrupt.
         KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
@@ -97,8 +97,8 @@ class Watch:
     """The recording of a block's memory, which `with watch() as w` gives you.
 
     Attributes:
-        batches: How many batches your loop has had so far. If you count them yourself, with
-            `w.batches += 1`, the chart shows the number, and you can measure growth per batch.
+        batches: How many batches your loop got so far, by its own count (`w.batches += 1`). If your
+            loop counts, the chart shows the number, and you can measure growth per batch.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -1,7 +1,7 @@
 """Copy the course's notebooks into a learner's folder, and update them there.
 
-A record in the folder, `.dltutor.json`, holds the digest that each file had when we last wrote the
-file there. If a file's digest differs from the record, the learner has changed the file.
+A record in the folder, `.dltutor.json`, holds each file's digest from the dltutor version that last
+updated the folder. If a file's digest differs from the record, the learner has changed the file.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _repository() -> str:
 
 
 def _recorded(folder: Path) -> dict[str, str]:
-    """Return the record (file -> digest), or {} if the record is missing or can't be parsed."""
+    """Return the record (file -> digest), or {} if there is no valid record."""
     try:
         found = json.loads((folder / RECORD).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -157,7 +157,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a file's digest, None if nothing has this path, or "" if it's a folder's path."""
+    """Return a file's digest, None if nothing has this path, or "" for a folder or broken link."""
     if not path.is_file():
         return "" if os.path.lexists(path) else None
     return _sha256(path.read_bytes())

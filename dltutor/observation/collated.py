@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dltutor.observation.foreign import attribute, elements, is_a, length
 
-_DEEP: Final = 32  # how many levels of nested containers to follow
+_DEEP: Final = 32  # the most levels of nested containers to follow
 
 
 def length_by_shape(batch: Any) -> int | None:
@@ -17,7 +17,7 @@ def length_by_shape(batch: Any) -> int | None:
     strings. For any other batch, the length of the first part is a guess.
 
     Returns:
-        The length, or None if nothing in the batch has a length.
+        The length, or None if the batch's first part has no length.
     """
     for _ in range(_DEEP):
         if not is_a(batch, (Mapping, list, tuple)):

@@ -16,7 +16,7 @@ import termios
 from contextlib import suppress
 from typing import Final
 
-_SHM_MANAGER: Final = "/torch-shm-dir-"  # in the socket path of torch's shared-memory manager
+_SHM_MANAGER: Final = "/torch-shm-dir-"  # part of the socket path of torch's shared-memory manager
 _UNREAD: Final = b"?"
 
 

@@ -18,7 +18,7 @@ from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 # The broken datasets count as the learner's code. Libraries and the instruments don't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# An instrument's frame in a printed traceback, to leave out because your own run wouldn't have it.
+# Match an instrument's frame in a printed traceback, to remove it. Your run wouldn't have it.
 # In an exception group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
@@ -108,7 +108,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def is_yours(file: str) -> bool:
-    """Return whether a file can be the learner's, and not torch's, Python's, or ours."""
+    """Return whether a file can be the learner's, or is one of our broken datasets."""
     if file.startswith(_PACKAGE):
         return file.startswith(f"{_PACKAGE}failures/")
     return not _NOT_YOURS.search(file)

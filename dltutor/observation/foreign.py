@@ -69,7 +69,7 @@ def attributes_of(thing: object) -> dict[str, Any]:
 
 
 def module_of(thing: object) -> str:
-    """Return the module that defines a class or a function, or "" if unknown."""
+    """Return the name of the module that defines a class or a function, or "" if unknown."""
     asked = _OF_CLASSES["__module__"].__get__ if is_a(thing, type) else _defined_in
     try:
         name = asked(thing)
@@ -107,7 +107,7 @@ def length(thing: object) -> int | None:
 
 
 def number(thing: object) -> int | float | None:
-    """Return an `int` or a `float`, even from a subclass, as a plain number, or else None."""
+    """Return an `int` or `float`, even of a subclass, as a plain number, or None for others."""
     if is_a(thing, int):
         return int.__index__(thing)  # type: ignore[arg-type]  # `thing` is an int
     return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]

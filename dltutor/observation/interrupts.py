@@ -1,7 +1,7 @@
 """Hold back signals that would do harm right now, and deliver them a moment later.
 
-When you press Stop, the signal interrupts the loader at once, but not our clean-up. If a worker
-dies during a transfer, torch's signal handler runs only after the transfer.
+When you press Stop, the signal interrupts the loader, but not our clean-up. If a worker dies during
+a transfer, torch's signal handler runs only after the transfer, or after 3 s.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch.utils.data import dataloader
 
 from dltutor.observation.errors import is_yours
 
-#: The most seconds to put off a handler, because a transfer in which a worker died never ends.
+#: The most seconds to put off a handler, because a transfer in which a worker died may never end.
 PUT_OFF_AT_MOST: Final = 3.0
 
-_SOON: Final = 0.005  # seconds after which to send a signal again that we put off
+_SOON: Final = 0.005  # seconds to wait before re-sending a signal that we put off
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 _CALLBACKS: Final = (weakref.__file__, _weakrefset.__file__)
 
@@ -38,7 +38,7 @@ class Interrupts:
     """A SIGINT handler that holds an interrupt back until it can do no harm.
 
     Blocking the signal isn't enough, because a notebook has other threads, and the operating system
-    delivers the signal to any of them.
+    may deliver the signal to any of them.
     """
 
     def __init__(self, handler: Any) -> None:
@@ -56,7 +56,7 @@ class Interrupts:
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """Deliver interrupts immediately in the block."""
+        """Let interrupts through in the block, except while main passes batches."""
         holding, self._holding = self._holding, False
         try:
             self.deliver()
@@ -85,7 +85,7 @@ def in_plumbing(frame: FrameType | None) -> bool:
     """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
     The handler shouldn't raise an exception there, because a descriptor or the exception itself
-    would be lost. For example, Python only prints an exception in `__del__`, in a function that
+    could be lost. For example, Python only prints an exception in `__del__`, in a function that
     runs at a fork, or when a WeakSet removes an object. Code that passes batches includes torch's
     search for the reason why no batch arrives, which opens temporary files.
     """
@@ -110,8 +110,8 @@ def interrupts_held() -> Iterator[Interrupts]:
     """Hold interrupts back in the block, and then raise KeyboardInterrupt if one has arrived.
 
     Nested blocks hold interrupts back until the outer block ends, except where either block lets
-    them through. Outside the main thread, do nothing, because Python interrupts only the main
-    thread.
+    them through. Do nothing if SIGINT has no Python handler, or outside the main thread, because
+    Python interrupts only the main thread.
     """
     previous = signal.getsignal(signal.SIGINT)
     outer = getattr(previous, "__self__", None)
@@ -154,10 +154,10 @@ def _send_again(signum: int) -> None:
 
 
 def delay_in_plumbing() -> None:
-    """Make torch's SIGCHLD handler wait for the end of a transfer, if torch has installed it.
+    """Make torch's SIGCHLD handler, if there is one, wait up to 3 s for the end of a transfer.
 
     When a worker dies, the handler raises an error wherever main happens to be. In the middle of a
-    transfer, the error loses a descriptor, leaves a lock held forever, or makes torch print
+    transfer, the error can lose a descriptor, leave a lock held forever, or make torch print
     "Exception ignored in StorageWeakRef.__del__".
     """
     handler = signal.getsignal(signal.SIGCHLD)

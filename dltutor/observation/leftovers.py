@@ -1,4 +1,4 @@
-"""Restore what a run changes: processes, shared memory, signal handlers, random states."""
+"""End what a run started, and restore what it changed, such as handlers and random states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dltutor.system.processes import Process, descendants, end, has_name, is_run
 # themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # seconds that processes have to end after their worker has ended
+_LEAVING: Final = 1.0  # the most seconds to wait for processes to end after their worker
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
 
 
@@ -50,7 +50,7 @@ class Started:
     def still_running(self) -> int:
         """Count the processes that workers started and that still run 1 s after the workers ended.
 
-        multiprocessing's own helpers don't count.
+        Helper processes of multiprocessing and torch don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:
@@ -80,11 +80,12 @@ class Started:
 def nothing_left() -> Iterator[Started]:
     """Undo what the block did to this process, and end the workers that the block started.
 
-    Everything else that this process, one of its threads, or another process started keeps running.
+    Also end multiprocessing's helpers that the block started, unless they're in use. Everything
+    else that this process, one of its threads, or another process started keeps running.
 
     Restore the random states, because torch draws the workers' seeds from the global random state,
-    and a sampler without a generator draws its order from that state. Restore the start method,
-    because making the first queue fixes the start method for the rest of the process's life.
+    and a sampler without a generator draws its order from that state. Restore the start method
+    unless the block chose one, because making the first queue fixes the default for good.
 
     Yields:
         A Started, with which the block registers its workers and iterators.

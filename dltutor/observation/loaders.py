@@ -20,7 +20,8 @@ from dltutor.observation.foreign import (
     text,
 )
 
-# How far to search for inner loaders: levels of attributes and containers, and elements per level.
+# The most levels of attributes and containers to search for inner loaders, and the most parts to
+# look at in one object or container.
 _DEPTH: Final = 4
 _MOST: Final = 100
 
@@ -56,7 +57,7 @@ def length(loader: DataLoader[Any]) -> int | None:
 
     Returns:
         The number, or None if the dataset has no length, the sampler has a different length, the
-        loader has its own batch sampler, or `drop_last` leaves samples out.
+        loader has its own batch sampler, or `drop_last` is True.
     """
     if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
         return None

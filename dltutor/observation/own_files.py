@@ -1,7 +1,7 @@
 """Give a fork its own open files, so that it doesn't move the positions in its parent's files.
 
-A fork and its parent share one read position for each open file. This module opens every regular
-file again, at the same position and in the same mode.
+A fork and its parent share one read position for each open file. This module opens regular files
+again, at the same position and in the same mode (see `positions` for the exceptions).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 def positions() -> dict[int, int]:
     """Return the position of each regular file that is open for reading, by its descriptor.
 
-    Leave out files that are open only for writing, and the files that stdout and stderr go to,
-    because both processes write to these files, and main's next line belongs after the sandbox's
-    last line.
+    Leave out stdin. Also leave out files that are open only for writing, and the files that stdout
+    and stderr go to, because both processes write to these files, and main's next line belongs
+    after the sandbox's last line.
     """
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]

@@ -95,21 +95,21 @@ class Observation:
         raised_in_worker: The type of the exception that a worker raised, or None if none raised.
         failed_worker: The number of the worker that raised an exception, or None if none did.
         workers: The last epoch's workers.
-        stderr: What the workers wrote to file descriptor 2. If `confine` ran a script, or main died
-            under `confine`, it's what main and the workers wrote, including standard output.
+        stderr: What the workers wrote to file descriptor 2. If `confine` observed main only from
+            outside, it's what main and the workers wrote, including standard output.
         raw: The error as a terminal would show it without `observe`, with shortened paths.
         timeline: Memory, descriptors, and shared memory over time.
         result: What the training loop returned, or None if it didn't finish.
         confinement: The limits that `confine` set, or None if `observe` ran the loader.
-        failed_loader: The name of the loader whose worker raised an exception (see Worker), or ""
-            if there is only one loader.
+        failed_loader: The name of the loader whose iterator raised the exception (see Worker), or
+            "" if there is only one loader or it's unknown.
         expected: How many samples `len(dataset)` promises for all epochs, or None if unknown,
-            because the loop left an epoch early, the loader has `drop_last`, or the sampler doesn't
-            deal out every sample.
+            for example because the loop left an epoch early, the loader has `drop_last`, or the
+            sampler doesn't deal out every sample.
         waited: The part of its time that your loop waited for batches, or None for the default
             loop, which does nothing else.
         left: How many processes that workers had started were still running after the workers left,
-            before `observe` ended these processes. It's 0 if the run didn't finish.
+            before `observe` ended these processes. It's 0 unless the run is `ok`.
         notes: Notes on the exceptions in `chain`, from `add_note`. From Python 3.14 on, pickle adds
             notes that say where pickling failed: the attribute, the class, the process, innermost
             first.
@@ -151,8 +151,9 @@ class Observation:
     def to_dict(self) -> dict[str, Any]:
         """Return the observation as lists, strings, and numbers that JSON can hold.
 
-        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`), `raw`, and `timeline`
-        differ from run to run. Everything else is the same if the run ends in the same way.
+        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`, `waited`), `raw`,
+        `timeline`, and the numbers in `signs` differ from run to run. If a worker died, so do
+        `batches`, `samples`, and the exception. The rest is usually the same.
 
         Returns:
             The fields of Observation by name, plus `ok`, `title`, and `signs`. `chain` is a list of
@@ -184,7 +185,7 @@ class Observation:
         }
 
     def story(self) -> Table:
-        """Return a short table without pids and times, which is the same on every run."""
+        """Return a short table without pids and times, which rarely differs between runs."""
         return story.story(self)
 
     def __str__(self) -> str:

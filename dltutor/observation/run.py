@@ -29,7 +29,7 @@ from dltutor.observation.worker_setup import (
 )
 
 _GRACE: Final = 1.0  # seconds to wait for a worker to exit by itself, or to reap a dead one
-_LAST_STEPS: Final = 5.0  # seconds for a worker to die after it has closed its socket
+_LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after it has closed its socket
 
 
 class Run:
@@ -101,8 +101,8 @@ class Run:
     def expected(self) -> int | None:
         """How many samples all epochs have according to `len(dataset)`, or None if unknown.
 
-        The number is known if there is one loader, every epoch finished, the dataset has a length,
-        and the sampler deals out as many samples.
+        The number is known if there is one loader, every epoch finished, and `loaders.length` knows
+        the number for one epoch.
         """
         if len(self._inner) != 1 or not all(each.finished for each in self._counted):
             return None

@@ -37,14 +37,14 @@ from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
-LOOKING: Final = 20.0  # seconds for untimed work, such as recognizing an unchanged starter
+LOOKING: Final = 20.0  # the most seconds for untimed work, such as recognizing a starter
 MEMORY: Final = 1.2 * 1024 * MB  # the most memory for all processes in a run, in bytes (PSS)
 PROCESSES: Final = 256  # the most processes in a run
 _TICK: Final = 0.05  # seconds between two checks of the limits
 _NOTEBOOK_CHECK: Final = 0.5  # seconds between two checks that the notebook is still alive
 _STEP: Final = 50 * MB  # bytes (RSS) of growth before re-reading PSS, which is expensive
-_KEPT: Final = 20_000  # characters to keep from the end of the output
-_HANDLERS: Final = 2.0  # seconds for functions that libraries have registered to run at a fork
+_KEPT: Final = 20_000  # the most characters to keep from the end of the output
+_HANDLERS: Final = 2.0  # the most seconds for functions that libraries run at a fork
 
 _at_fork = deadline(_HANDLERS)
 # Turn the deadline off after all other handlers. Python runs this handler last, because handlers
@@ -103,7 +103,7 @@ def run(
         own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
             If not, the function runs in this process's folder.
         temporary: A folder for temporary files, which the caller removes. If "", the sandbox makes
-            a folder and removes it afterwards.
+            a folder and removes it afterward.
         before_fork: A function to call right before this process forks.
         cut: Whether to cut this process's connections in the fork.
 
@@ -135,8 +135,8 @@ def _fork() -> int:
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later and JAX warn about other threads. Ignore the warnings, because the
-        # fork has none of these threads and doesn't take their locks.
+        # Python 3.12 and later, and JAX, warn about this process's other threads. Ignore the
+        # warnings, because the fork has none of these threads and doesn't take their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()

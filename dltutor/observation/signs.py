@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from dltutor.observation.memory.process_curves import Floats
     from dltutor.observation.report import Observation
 
-#: After the first third of its batches, a healthy worker grows by less than this many MB.
+#: Growth of a worker by no more than this many MB is harmless.
 LATE: Final = 24.0
 # A curve still grows if more than this part of its growth is in the last third.
 _STILL: Final = 0.15
 _ENOUGH: Final = 4  # a curve needs at least this many samples
-_FILES: Final = 64  # new descriptors that are harmless, because batches in transit account for some
-_MOST: Final = 0.5  # the part of its time that a loop may wait for batches
+_FILES: Final = 64  # the most new descriptors to ignore, because batches in transit use some
+_MOST: Final = 0.5  # the largest part of its time that a loop may wait for batches
 _LONG: Final = 4.0  # seconds that any loop may wait, because a short run may be slow by chance
 
 
@@ -60,7 +60,7 @@ def _waits(seen: Observation) -> bool:
 
 
 def _growth(seen: Observation, curve: Floats) -> float:
-    # Return the growth since the first batch if it continues in the last third, or else 0.
+    # Return the growth since the first batch, or 0 if the curve levels off or has too few samples.
     batches = seen.timeline.batches
     usable = (batches > 0) & ~np.isnan(curve)
     values, along = curve[usable], batches[usable]

@@ -50,7 +50,7 @@ class Throughput:
         too_short: The numbers of workers for which the epoch has too few batches.
         unfinished: The numbers of workers that had no finished run at the deadline.
         unit: What the rates count: "samples", or "batches" if the number of samples is unknown.
-        step: The seconds or the name of the training step that ran with each batch, or "".
+        step: The training step that ran with each batch, by its seconds or name, or "".
     """
 
     speeds: tuple[Speed, ...]
@@ -72,7 +72,7 @@ class Throughput:
 
     @property
     def why(self) -> str:
-        """The choice, its reason, and the kind of loop that it's for."""
+        """The choice and its reason, with a caveat if the choice is 0 workers without a step."""
         if self.take or self.step or len(self.speeds) == 1:
             return self._choice
         return (

@@ -19,7 +19,7 @@ from dltutor.observation.errors import frame, is_yours
 from dltutor.observation.report import Frame
 
 _ASK: Final = signal.SIGUSR2
-_ANSWER: Final = 1.0  # seconds that a worker has to answer
+_ANSWER: Final = 1.0  # the most seconds to wait for a worker's answer
 _LINE: Final = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
     Returns:
         The learner's lines in the worker's main thread, innermost first. If there are none, it's
-        the line in torch's worker loop, or None if the worker can't answer yet or doesn't answer.
+        the line in torch's worker loop. If the worker can't answer yet or doesn't, it's None.
     """
     path = _answers(folder, pid)
     if not path.exists():

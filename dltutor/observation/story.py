@@ -1,4 +1,4 @@
-"""Describe an Observation in words: its title, and rows that are the same on every run."""
+"""Describe an Observation in words: its title, and rows that rarely differ between runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TONES: Final[dict[End, Tone]] = {
 
 
 def story(seen: Observation) -> Table:
-    """Return a short table without pids and times, which is the same on every run."""
+    """Return a short table without pids and times, which rarely differs between runs."""
     tone = "warn" if seen.signs else _TONES[seen.end]
     return Table(_title(seen), tuple(_rows(seen)), tone=tone)
 

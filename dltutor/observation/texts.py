@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 from typing import Final
 
-_KEPT: Final = 64_000  # bytes to read from the end of a file
+_KEPT: Final = 64_000  # the most bytes to read from the end of a file
 
-# A note that pickle adds to its errors from Python 3.14 on. In a message, the note is at the end.
+# Match the note that pickle adds, from Python 3.14 on, at the end of its error messages.
 _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
@@ -25,7 +25,7 @@ def signal_name(exitcode: int | None) -> str | None:
 
 
 def fate(exitcode: int | None) -> str:
-    """Describe how a process ended by its exit code, which is None while the process runs."""
+    """Return in words how a process ended, or "still running" if the exit code is None."""
     if exitcode is None:
         return "still running"
     if name := signal_name(exitcode):

@@ -31,7 +31,7 @@ from dltutor.system.this_machine import machine
 RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # the fewest batches from each worker in a run
-_FIRST_ROUND: Final = 0.4  # the part of the deadline for the timed batches in the first round
+_FIRST_ROUND: Final = 0.4  # the part of the deadline for all timed batches in one round
 _MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
 _END: Final = object()
@@ -41,7 +41,7 @@ Step = Callable[[Any], object]
 
 
 class CannotMeasure(DltutorError):
-    """The loader didn't run to its end. The message says in one sentence what happened."""
+    """The loader can't be measured. The message says why."""
 
 
 def how_many_workers(
@@ -56,9 +56,10 @@ def how_many_workers(
     """Measure a loader with different numbers of workers, and choose a number.
 
     Each run gets a new loader with the same settings, except for the number of workers and
-    persistent workers. The clock starts after two batches from each worker, so the result shows
-    start-up separately. A file that one run has read comes from the operating system's cache in the
-    next run. Shuffle a large dataset to reduce that effect.
+    persistent workers. The clock starts after two batches from each worker, or after the first
+    batch without workers, so the result shows start-up separately. A file that one run has read
+    comes from the operating system's cache in the next run. Shuffle a large dataset to reduce that
+    effect.
 
     Without `step`, the loop does nothing with a batch. The rate is then the most that the loader
     can deliver, and the advice is for a loop that does nothing. While a training step runs, the
@@ -69,7 +70,7 @@ def how_many_workers(
             calls the function, so that no run finds what another run has cached.
         counts: The numbers of workers to try, such as (0, 2, 4). If None, try 0, 1, 2, 4, and so
             on, up to twice the cores.
-        runs: How many times to measure each number.
+        runs: How many times to measure each number, or fewer if the deadline leaves no time.
         batches: How many batches to time in a run, but at least 4 from each worker, or fewer if the
             loader is slow.
         deadline: Seconds for all runs together. The Throughput's `unfinished` lists the numbers of

@@ -18,7 +18,7 @@ _REPEAT = 0.05
 class DeadlinePassed(BaseException):
     """The deadline has passed. `deadline` raises this exception in the main thread.
 
-    This class isn't an Exception, because torch and most training loops catch every Exception.
+    This class isn't an Exception, because torch and some training loops catch every Exception.
     """
 
 
@@ -47,9 +47,10 @@ def check_main_thread(call: str, why: str) -> None:
 class deadline:  # lowercase because it's a context manager, like contextlib.suppress
     """A context manager that raises DeadlinePassed in its block after `seconds`.
 
-    The deadline interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C. An
-    outer user of SIGALRM, such as another deadline, gets back its handler and the rest of its time.
-    `passed` is True after DeadlinePassed was raised.
+    The deadline interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C.
+    While main passes batches, the exception waits for up to 3 s. An outer user of SIGALRM, such as
+    another deadline, gets back its handler and the rest of its time. `passed` is True after
+    DeadlinePassed was raised.
     """
 
     def __init__(self, seconds: float) -> None:

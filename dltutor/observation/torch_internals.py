@@ -1,7 +1,7 @@
 """Use the private attributes of torch's objects (checked on torch 2.13).
 
 torch has no public way to ask an iterator for its workers or to end them at once. Only `diagnosis`
-and lesson 08 use other private names. Three modules depend on torch's strings: its messages
+and lesson 08 use other private names. Other modules depend on torch's strings, such as its messages
 (`errors`), the name of a worker's function (`stacks`), and the name of a worker's process
 (`memory.worker_names`).
 """
@@ -187,7 +187,7 @@ def iterator_in(error: BaseException) -> Any:
 
 
 def starting_pid(error: BaseException) -> int | None:
-    """Return the pid of a process whose start an exception interrupted, or None if none did.
+    """Return the pid of the process whose start an exception interrupted, or None without one.
 
     The Process object may not have the pid yet, for example while main writes to a spawned process.
     """

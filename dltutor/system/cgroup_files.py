@@ -16,7 +16,7 @@ _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_NO_LIMIT = 1 << 60  # treat more bytes as no limit, because version 1 reports about 2**63
+_NO_LIMIT = 1 << 60  # treat higher values as no limit, because version 1 reports about 2**63
 
 
 def groups(

@@ -1,6 +1,7 @@
 """Make a cgroup (control group) with a memory limit, such as a container has.
 
-The tests use real cgroups in both versions. For version 2, `scripts/cgroup_v2.py` boots a guest.
+The tests use real cgroups in both versions. For version 2, `scripts/cgroup_v2.py` boots a virtual
+machine.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
 _PREFIX: Final = "dltutor-"  # begins a group's name, before the pid of the process that made it
-_PATIENCE: Final = 5.0  # seconds for killed processes to leave a group
+_PATIENCE: Final = 5.0  # seconds to wait for killed processes to leave a group
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Group:
     def enter(self) -> None:
         """Move this process, which must have a single thread, into the group.
 
-        Children that this process starts afterwards are in the group, too.
+        Children that this process starts afterward are in the group, too.
         """
         (self.folder / "cgroup.procs").write_text("0")
 
@@ -78,14 +79,14 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
 
     In version 1, the new group is inside this process's group. In version 2, a group with
     processes can't contain groups, so the new group is inside the nearest group around this
-    process that delegates the memory controller.
+    process that delegates the memory controller and permits a new group.
 
     Args:
         limit: The memory limit, in bytes.
         proc: Where `/proc` is mounted.
 
     Raises:
-        OSError: The system doesn't permit such a group.
+        OSError: No memory cgroup is mounted, or the system doesn't permit such a group.
     """
     why = OSError(
         "no cgroup around this process delegates its memory controller"

@@ -30,7 +30,7 @@ class KernelLog:
 
         Returns:
             Each line, from "Memory cgroup out of memory: Killed process" on, or None if this
-            process may not read the log.
+            process can't read the log.
         """
         text = _read()
         if text is not None and self._last:

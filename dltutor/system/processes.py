@@ -1,6 +1,6 @@
 """Find the processes that we started, end them, and remove what they left behind in `/dev/shm`.
 
-This module imports only the standard library, and psutil where there is no `/proc`.
+Outside dltutor, this module imports only the standard library, and psutil if there is no `/proc`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SET_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
 _GET_SUBREAPER: Final = 37  # PR_GET_CHILD_SUBREAPER in linux/prctl.h
 
 _PATIENCE: Final = 10.0  # seconds in which at least one more killed process must end
-_STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
-_CLEANING: Final = 4.0  # seconds for the cleaners to end, because a busy machine takes that long
+_STOPPING: Final = 1.0  # seconds to wait for a process's threads to stop after SIGSTOP
+_CLEANING: Final = 4.0  # seconds to wait for cleaners to end, which takes long on a busy machine
 # When the processes that a cleaner serves are gone, the cleaner unlinks what they left in /dev/shm,
 # and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")

@@ -32,7 +32,7 @@ class Batch:
     Args:
         samples: How many samples are in the batch.
         bytes: The size of the batch's tensors in shared memory, each in whole pages.
-        worker: The worker's USS, which includes the samples, or 0 if we couldn't read it.
+        worker: The worker's highest USS, which includes the samples, or 0 if we couldn't read it.
     """
 
     samples: int
@@ -51,7 +51,7 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
         deadline: How many seconds the worker has to make the batch.
 
     Raises:
-        ValueError: There was no batch, or the batch had no tensor.
+        ValueError: The run failed or returned no batch, or the batch had no tensor.
     """
     one_worker = with_workers(loader, 1)
     one_worker.prefetch_factor = 1

@@ -76,7 +76,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The measured memory of a loader's processes without any batch, as PSS in bytes.
+    """The measured memory of a loader's processes without a batch, as PSS (or else USS) in bytes.
 
     Args:
         start_method: The workers' start method.

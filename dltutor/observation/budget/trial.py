@@ -26,9 +26,9 @@ from dltutor.observation.observing import observe
 from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import check_deadline
 
-_START: Final = 60.0  # seconds for the child to import torch, and to clean up
-_FOOTPRINT: Final = 60.0  # seconds for the run that measures an idle worker
-_KEPT: Final = 2000  # characters to keep from the end of the output
+_START: Final = 60.0  # the most seconds for the child to import torch, and to clean up
+_FOOTPRINT: Final = 60.0  # the most seconds for the run that measures an idle worker
+_KEPT: Final = 2000  # the most characters to keep from the end of the output
 _TAKEN: Final = 3  # batches that the loop takes, each followed by a wait for full queues
 _PAUSE: Final = 3  # pause between two looks, as a multiple of the time that a look takes
 

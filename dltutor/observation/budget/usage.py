@@ -101,7 +101,7 @@ def _held(pids: list[int]) -> dict[int, int]:
     """Return the files in `/dev/shm` that these processes have open (inode -> size in bytes).
 
     A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
-    anymore, but the worker has it open until main fetches it, and main has it open afterwards.
+    anymore, but the worker has it open until main fetches it, and main has it open afterward.
     """
     found: dict[int, int] = {}
     if not os.path.isdir("/dev/shm"):

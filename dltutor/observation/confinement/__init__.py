@@ -1,7 +1,7 @@
 """Run a loader or a script in a child interpreter under limits: the parts of `confine`.
 
 The caller's process runs `confining` (`confine` itself), `asked` (which reads the arguments),
-`supervisor`, and afterwards `results`. A process between the caller and the child runs
+`supervisor`, and afterward `results`. A process between the caller and the child runs
 `supervisor_main`, `start_child`, and `watchdog`. The child runs `calling` and `child`.
 `dltutor.system` makes the cgroup and the mount, and `start_child` enters them.
 

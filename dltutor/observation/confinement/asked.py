@@ -12,7 +12,7 @@ from typing import Any, Final
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # powers of 1024
-_FEWEST_FILES: Final = 16  # descriptors that the interpreter and torch need to start
+_FEWEST_FILES: Final = 16  # the fewest descriptors with which the interpreter and torch can start
 _TO_A_FILE: Final = (
     "write it to a file, with `%%writefile my_loader.py` at the top of its cell, "
     "then `from my_loader import {name}`"
@@ -27,7 +27,7 @@ def read_size(name: str, value: object) -> int | None:
         value: A number, or a string such as "300M".
 
     Raises:
-        ValueError: The value isn't a size, or it's less than 1 MB.
+        ValueError: The value isn't a size, or it's less than 1 MB, or 2**60 bytes or more.
     """
     if value is None:
         return None
@@ -68,7 +68,7 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
 
     Raises:
         TypeError: The target is neither a script nor a function, or doesn't take these options.
-        ValueError: A new interpreter couldn't import the target.
+        ValueError: A new interpreter couldn't import the target, or a script isn't a `.py` file.
         FileNotFoundError: There is no such script.
     """
     if isinstance(target, (str, Path)):

@@ -27,7 +27,7 @@ from dltutor.observation.stacks import answer_when_asked
 
 @dataclass(frozen=True)
 class KilledFirst:
-    """A `worker_init_fn` that makes the OOM killer choose a worker, and records the worker's pid.
+    """A `worker_init_fn` that steers the OOM killer to a worker, and records the worker's pid.
 
     Otherwise the OOM killer often chooses main, because torch's pages count for every process that
     has touched them, and main has touched more. With two workers that grew alike, the OOM killer
@@ -39,7 +39,7 @@ class KilledFirst:
     Args:
         folder: The folder with the file `workers`, which gets the pid.
         added_score: How much to add to the worker's oom_score_adj.
-        init_fn: The learner's own `worker_init_fn` to call afterwards, or None if there is none.
+        init_fn: The learner's own `worker_init_fn` to call afterward, or None if there is none.
     """
 
     folder: str

@@ -19,8 +19,8 @@ from dltutor.observation.report import Observation
 from dltutor.observation.time_limits import check_deadline, check_main_thread
 from dltutor.tables import size
 
-_START: Final = 60.0  # the fewest seconds for the child to import torch and build the loader
-_END: Final = 10.0  # seconds for the child to end the run and clean up after its deadline
+_START: Final = 60.0  # the fewest seconds to allow for importing torch and building the loader
+_END: Final = 10.0  # the most seconds for the child to end the run and clean up after its deadline
 
 
 class CannotConfine(DltutorError, RuntimeError):
@@ -43,16 +43,16 @@ def confine(
     private `/dev/shm` doesn't need root.
 
     If the system doesn't permit a cgroup, a watchdog replaces the OOM killer. The watchdog sends
-    SIGKILL to the largest worker when all processes together pass the limit, and the Observation
-    says so. Set DLTUTOR_WATCHDOG=1 to always use the watchdog. There is no such substitute for the
-    other limits.
+    SIGKILL to the largest worker, or to the largest process if there are no workers, when all
+    processes together pass the limit, and the Observation says so. Set DLTUTOR_WATCHDOG=1 to always
+    use the watchdog. There is no such substitute for the other limits.
 
     The OOM killer kills the process that it considers the largest, which is often main, because
     torch's pages count for every process that has touched them. So `confine` adds the whole limit
     to each worker's score (`oom_score_adj`), and the Observation says so next to the limit. Python,
     torch, and two forked workers need about 180 MB of the limit.
 
-    Afterwards, no new process, cgroup, mount, temporary file, or `/dev/shm` segment is left, even
+    Afterward, no new process, cgroup, mount, temporary file, or `/dev/shm` segment is left, even
     if you press Stop or this process is killed.
 
     Args:
@@ -68,14 +68,15 @@ def confine(
 
     Returns:
         The Observation, with `confinement`. If the child's main process died, `end` is "main died".
-        The Observation has main's output only if main died or is a script.
+        The Observation has main's output only if main died, was killed at the deadline, or is a
+        script.
 
     Raises:
         TypeError: `target` isn't a function or a path, returns neither a DataLoader nor a Case, or
-            doesn't take these options.
+            doesn't take these options. Or the options can't be pickled.
         ValueError: A limit or the deadline is out of range, or the child can't import `target`.
         FileNotFoundError: There is no such script.
-        CannotConfine: The system doesn't permit `shm` or `open_files`.
+        CannotConfine: The system doesn't permit `shm` or `open_files`, or the child couldn't start.
         RuntimeError: This isn't the main thread, so Stop wouldn't reach `confine`.
         KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """

@@ -28,7 +28,7 @@ from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
 from dltutor.tables import size
 
-_PID: Final = re.compile(r"(?<=process )\d+")  # finds the pid in the kernel log's line about a kill
+_PID: Final = re.compile(r"(?<=process )\d+")  # finds the pid in a line about a kill
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Confinement:
             a cgroup.
         peak: The most memory in use at once, in bytes, by the cgroup's count, or None if unknown.
         kernel_log: The kernel log's lines about the kills, with W0 or main instead of the pid, or
-            None if we may not read the log.
+            None without a cgroup or if we can't read the log.
         watchdog: The processes that the watchdog killed, such as "W0".
         from_outside: Whether `confine` observed main only from outside, because main was a script,
             died, or was killed. The Observation then doesn't count batches.
@@ -63,7 +63,7 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the labels and texts that an Observation shows, the same on every run."""
+        """Return the rows that an Observation shows, without pids and killed processes' sizes."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))

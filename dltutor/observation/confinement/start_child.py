@@ -46,9 +46,9 @@ def start(
     Args:
         argv: The program and its arguments.
         output: The file for the program's standard output and error.
-        group: The cgroup to start the program in. If None, it stays in this process's cgroup.
-        shm: The size in bytes of a private `/dev/shm` for the program. If None, it shares this
-            process's `/dev/shm`.
+        group: The cgroup to start the program in. If None, use this process's cgroup.
+        shm: The size in bytes of a private `/dev/shm` for the program. If None, the program shares
+            this process's `/dev/shm`.
         open_files: How many file descriptors the program may have open. If None, this process's
             limit applies.
 
@@ -74,7 +74,7 @@ def start(
             if shm is not None:
                 mounts.own_shm(shm)
             limit = "python"
-            die_with_parent(parent)  # call after `own_shm`, because a new user namespace undoes it
+            die_with_parent(parent)  # after `own_shm`, whose new user namespace would undo this
             _run(argv, output)
         except BaseException as error:
             why = error.strerror if isinstance(error, OSError) else None

@@ -21,10 +21,10 @@ from dltutor.observation.texts import fate
 from dltutor.system import cgroups
 from dltutor.system.processes import end
 
-_PATIENCE: Final = 20.0  # seconds for the supervisor to end everything that it supervises
+_PATIENCE: Final = 20.0  # seconds to wait for the supervisor to end everything that it supervises
 
-# The supervisor runs without site-packages, and replaces our packages with empty modules, because
-# their `__init__` imports torch.
+# The supervisor runs without site-packages, and replaces two of our packages with empty modules,
+# because importing `dltutor.observation` would import torch.
 _SUPERVISOR: Final = """
 import json, sys, types
 task, folders, path = map(json.loads, sys.argv[1:])

@@ -2,8 +2,8 @@
 
 The supervisor is a process between the caller of `confine` and the child, so it can clean up no
 matter how either of them ends. The supervisor ends the processes and removes what they left in
-`/dev/shm`, the cgroup, and, if the caller is gone, the folder. This module imports only the
-standard library.
+`/dev/shm`, the cgroup, and, if the caller is gone, the folder. Outside dltutor, this module
+imports only the standard library.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dltutor.system.process_memory import reader
 from dltutor.system.processes import adopt_orphans, end_descendants
 
 _TICK: Final = 0.05  # seconds between two checks on the child and the caller
-_ANSWER: Final = 2.0  # seconds for the child to write its stack
+_ANSWER: Final = 2.0  # the most seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Define a supervisor's Task and Report. This module imports only the standard library."""
+"""Define a supervisor's Task and Report, without imports that need site-packages."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ class Report:
         seconds: How many seconds the child ran.
         refused: If the child never started, the limit that the system doesn't permit, and why.
         cgroup: The version of the child's cgroup, or None without a cgroup.
-        no_cgroup: Why there was no cgroup.
+        no_cgroup: Why there was no cgroup despite a memory limit.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count.
         peak: The most memory in use in the cgroup, in bytes.
-        kernel_log: The kernel log's lines about the kills, or None if we may not read the log.
+        kernel_log: The kernel log's lines about the kills, or None without a cgroup or if we can't
+            read the log.
         watchdog: The pids that the watchdog killed.
     """
 

@@ -11,16 +11,16 @@ from dltutor.system import processes
 from dltutor.system.process_memory import Proc
 from dltutor.system.psutil_reader import Psutil
 
-_AGAIN: Final = 0.25  # seconds for a killed process to give its memory back
+_AGAIN: Final = 0.25  # seconds to wait for a killed process to give its memory back
 _SHARE: Final = 0.1  # the part of a core to use, at most, for reading PSS
 
 
 class Watchdog:
     """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
-    The watchdog adds up PSS, or RSS if it can't read PSS, 20 times a second. A cgroup also counts
-    the page cache and files in `/dev/shm` that no process has mapped, and Linux checks the cgroup's
-    limit at every allocation.
+    At most 20 times a second, the watchdog adds up RSS and, if that passes the limit, PSS (or RSS
+    for a process whose PSS it can't read). A cgroup also counts the page cache and files in
+    `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every allocation.
 
     Args:
         limit: The memory limit for all processes together, in bytes.

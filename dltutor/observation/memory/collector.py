@@ -16,7 +16,7 @@ from dltutor.observation.memory.process_curves import FIELDS, Bounds, Field, Pro
 from dltutor.observation.memory.timeline import Timeline
 
 _MACHINE = ("shm", "available", "cgroup")
-_LONG = 5  # mention the time between two readings if it's this many times `memory_period`
+_LONG = 5  # mention the time between two readings if it's over this many times `memory_period`
 
 
 class _Process:
@@ -38,7 +38,8 @@ class Collector:
     Args:
         main: The pid of the observed process.
         memory_period: The fewest seconds between two readings of USS and PSS.
-        roles: A function that takes the pid of a process without a role and returns its role.
+        roles: A function that takes the pid of a process without a role and returns its role
+            or None.
     """
 
     def __init__(

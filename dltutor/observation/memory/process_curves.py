@@ -74,7 +74,7 @@ class ProcessCurves:
 
 
 def slopes(along: Floats, values: Floats) -> Floats:
-    """Return the slopes between all pairs of points. Their median is the Theil-Sen estimate."""
+    """Return the slopes between all pairs of at most 400 points, for the Theil-Sen estimate."""
     step = max(1, math.ceil(len(along) / _MOST_POINTS))
     one, other = np.triu_indices(len(along[::step]), k=1)
     run = along[::step][other] - along[::step][one]
@@ -85,8 +85,8 @@ def slopes(along: Floats, values: Floats) -> Floats:
 def steady(batches: NDArray[np.int64], seconds: Floats) -> NDArray[np.bool_]:
     """Return a mask of the samples in the steady part of a process's life.
 
-    The steady part begins at the first batch that arrives after the process's first sample. If no
-    batch was counted, the part begins after a quarter of the process's life, but at most 1 s.
+    The steady part begins at the first batch that arrives after the process's first sample. Without
+    such a batch, the part begins after a quarter of the process's life, but after at most 1 s.
 
     Args:
         batches: How many batches were delivered by the time of each sample.

@@ -20,8 +20,8 @@ from dltutor.observation.memory.timeline import Timeline
 
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")
 _SELDOM: Final = 10.0  # the fewest seconds between two readings of USS and PSS without `often`
-_LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for the last sample
-_KILLED: Final = 5.0  # seconds that stop() waits for the killed helper to end
+_LAST_SAMPLE: Final = 3.0  # the most seconds that stop() waits for the last sample
+_KILLED: Final = 5.0  # the most seconds that stop() waits for the killed helper to end
 
 _running: set[Recorder] = set()
 

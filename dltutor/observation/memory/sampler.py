@@ -30,9 +30,9 @@ else:
 
 _SOON = 0.05  # the fewest seconds between two samples on request
 _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
-_AT_ONCE = 0.02  # the most seconds that the sampler can save for full samples, and has at first
+_AT_ONCE = 0.02  # the most seconds to save up for full samples, and what the sampler begins with
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
-_EARLY_BUDGET = 0.15  # part of a core, enough for two readings a second even if each takes 60 ms
+_EARLY_BUDGET = 0.15  # the part of a core for those seconds, enough for two 60 ms readings a second
 _AWAKE = 1.0  # seconds between two checks that the parent is still alive
 _DYING = 5.0  # seconds to wait for a parent to end after it has closed its pipes
 _FLUSH = 2.0  # seconds to wait for the parent to read the last line
@@ -145,7 +145,7 @@ class Parent:
         return os.getppid() == self._pid
 
     def was_killed(self) -> bool:
-        """Wait until the parent is gone, and return whether it was killed.
+        """Wait up to 5 s until the parent is gone, and return whether it was killed.
 
         A killed parent's pipes close a moment before the parent is gone. A parent that stays alive
         has told us to end, and kills us if we don't.

@@ -36,7 +36,7 @@ _COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 class Timeline:
     """The record that a Recorder makes. Sizes are in bytes, times in seconds since the start.
 
-    All arrays have one entry for each sample, about four per second. NaN means that the sample
+    All arrays have one entry for each sample, usually four per second. NaN means that the sample
     doesn't have the value (most samples have no USS and PSS), or that the system doesn't report it.
 
     Args:
@@ -217,7 +217,7 @@ class Timeline:
         }
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the timeline as a CSV file, with one row per process and reading.
+        """Write the timeline as a CSV file, with one row per process and sample.
 
         Missing values are empty.
 
