@@ -120,7 +120,7 @@ class Loop:
 
 @contextmanager
 def psutil_thread() -> Iterator[None]:
-    """Run a thread that reads PSS and USS of all processes with psutil, like a simple monitor."""
+    """Run a thread that reads the PSS and USS of main and its children, like a simple monitor."""
     over = threading.Event()
 
     def look() -> None:

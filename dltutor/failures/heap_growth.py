@@ -3,9 +3,9 @@
 Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
 no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
 levels off after each worker has sent 128 tensors, at many times the size of a sample, but with
-large samples the machine runs out of memory first. `gc.collect()` doesn't help, smaller batches
+large samples the machine may run out of memory first. `gc.collect()` doesn't help, smaller batches
 make the growth worse, and on another machine, or in another container, the same program's memory
-stays flat.
+may stay flat.
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 

@@ -12,8 +12,8 @@ complete, but the type is gone, so no `except` for that type matches. This happe
 classes and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError`, and
 `urllib.error.HTTPError`.
 
-If a class has its own attribute `message` (on the class, not on the object), main calls the class
-with `message=` and the string. If the class doesn't take that argument, you see `TypeError:
+If a class has an attribute `message` (on the class, not on the object), main calls the class with
+`message=` and the string. If the class doesn't take that argument, you see `TypeError:
 MyError.__init__() got an unexpected keyword argument 'message'`, and nothing about the original
 error.
 

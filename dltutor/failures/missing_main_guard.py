@@ -91,7 +91,7 @@ def script(text: str, start_method: str) -> Path:
 def started_as(path: Path) -> Iterator[None]:
     """Make workers that start in this block behave as if main had been started as `python PATH`.
 
-    The workers then run the script, although main didn't.
+    Unless they're forked, the workers then run the script, although main didn't.
     """
     main = ModuleType("__main__")
     main.__file__ = str(path)

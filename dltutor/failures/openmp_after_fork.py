@@ -1,7 +1,7 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
 Symptom: the epoch doesn't start, without an error: a worker waits in a tensor operation that works
-in main, and uses no CPU. The loader worked until you added a call to `torch.set_num_threads` in the
+in main, and uses no CPU. The loader may have worked until you called `torch.set_num_threads` in the
 worker.
 
 Mechanism: torch splits one large operation among OpenMP threads. GNU's library (libgomp, in the
@@ -34,7 +34,7 @@ THREADS: Final = 2
 
 
 class Standardized(Dataset[torch.Tensor]):
-    """A dataset of images, each made smaller and standardized by the mean and deviation of all."""
+    """A dataset of images, standardized by the mean and deviation of all, and then made smaller."""
 
     def __init__(self, images: torch.Tensor) -> None:
         self.images = images

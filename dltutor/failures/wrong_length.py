@@ -10,10 +10,10 @@ loader asks for samples that aren't there. Then `__getitem__` may raise an Index
 slice that is too short to be stacked with others, or, with `index % n`, silently return a sample
 for the second time.
 
-A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
-schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if
-something called `len(loader)`, and only once the number of batches exceeds the number of samples
-that `__len__` promised.
+Only `len(loader)` uses a stream's `__len__`, for progress bars and learning rate schedules. The
+epoch ends when the stream does, whatever `__len__` says. torch warns only if something called
+`len(loader)`, and only once the number of batches exceeds the number of samples that `__len__`
+promised.
 
 Fix: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be

@@ -41,7 +41,7 @@ class Captions(Dataset[str]):
 
 
 class OtherCaptions(Captions):
-    """A base class for datasets that keep captions in something other than a list."""
+    """A base class for datasets that keep captions in something other than a list of strings."""
 
     captions: Any
 

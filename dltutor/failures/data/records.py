@@ -20,7 +20,7 @@ from dltutor.failures.tools import Finding, own_folder
 Kind = Literal["file", "zip", "tar"]
 
 LENGTH: Final = 64  # how many records the cases read, which is half of the file
-SIZE: Final = 16_384  # bytes in a record, which is more than a file object's buffer holds
+SIZE: Final = 16_384  # bytes in a record, more than a file object's buffer before Python 3.14
 PAUSE: Final = 0.004  # seconds that the slow disk takes for a read
 
 
@@ -89,7 +89,7 @@ def decode(record: bytes) -> torch.Tensor:
 
 
 def count_wrong(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the records that are wrong or missing."""
+    """Run one epoch, and count the samples that are wrong or missing."""
     wrong = seen = 0
     for batch in loader:
         wanted = torch.arange(seen, seen + len(batch))

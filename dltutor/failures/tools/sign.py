@@ -67,7 +67,7 @@ class Says:
         )
 
     def told(self, seen: Seen) -> str:
-        """Return how the run ended, and the first message in `texts` that appeared in the run."""
+        """Return how the run ended, and the first of `texts` that appeared in the run, if any."""
         said = _messages(seen)
         return next((f"{seen.end}: {text}" for text in self.texts if text in said), seen.end)
 
@@ -106,7 +106,7 @@ class Costs(_Measured):
     times: float
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Return whether the broken run cost at least `times` as much as the fixed one."""
+        """Return whether the broken run cost at least `times` times as much as the fixed one."""
         return _value(broken) >= self.times * _value(fixed)
 
 
