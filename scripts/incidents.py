@@ -25,7 +25,7 @@ from dltutor.lessons.lesson_14.scene import REPOS, Incident
 _FIRST, _LAST = 17, 20  # how many of the first and last lines of output the log keeps
 _EVERY = 0.1  # seconds between two readings of memory and open files
 _ROWS = 36  # the most rows in `monitor.txt`
-_DEADLINE = 150  # seconds until the script kills a job
+_DEADLINE = 150  # the most seconds that a job may run
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 # Match consecutive frames of a traceback that are outside the incident's own files.
 _FRAME = r"  File \"(?!\./)[^\n]*\n(?:(?:\[rank\d\]:)?    [^\n]*\n)*"

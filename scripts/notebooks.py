@@ -199,7 +199,7 @@ def _write(path: Path, text: str, say: Callable[[str], None]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the named notebooks, or check all. Return 0 if none is unfit or stale."""
+    """Make notebooks, or check all. Return 1 if one is unfit or stale, or 2 if no name matches."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("lessons", nargs="*", help="numbers or titles, such as 01 (default: all)")
     parser.add_argument("--no-execute", action="store_true", help="only write the learner's files")

@@ -1,4 +1,4 @@
-"""The workers grow for the whole epoch, because the C library doesn't reuse freed memory.
+"""A worker grows until it has sent 128 tensors, because the C library doesn't reuse freed memory.
 
 Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
 no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
@@ -61,7 +61,7 @@ _FRAME: Final = 256
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """A dataset of recordings, cut into overlapping frames that are scaled to the same loudness."""
+    """A dataset of recordings, cut into overlapping frames that are scaled to the same peak."""
 
     step = 64  # numbers between the starts of two frames. With 64, a sample is 3 MB.
 

@@ -76,7 +76,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 @cache
 def script(text: str, start_method: str) -> Path:
-    """Write a script, once per process, to a file that Python removes at exit, and return its path.
+    """Write a script to a file that Python removes at exit, and return the file's path.
 
     Args:
         text: The script's template, UNGUARDED or GUARDED.

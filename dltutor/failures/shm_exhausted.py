@@ -1,7 +1,7 @@
 """`/dev/shm` is too small for the batches on their way to main, and runs out of space.
 
 Symptom: `RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space left
-on device (28)`, with hundreds of gigabytes free on every disk. Before torch 2.10: `Unexpected bus
+on device (28)`, even with a terabyte free on every disk. Before torch 2.10: `Unexpected bus
 error encountered in worker. This might be caused by insufficient shared memory (shm)`, and
 `killed by signal: Bus error`. With your own collate function, the loop may hang without an error.
 

@@ -1,4 +1,4 @@
-"""`__len__` is too small, so the loop never sees the rest of the data.
+"""`__len__` doesn't match the data. If it's too small, the loop never sees the rest.
 
 Symptom: samples at the end are never used, silently. Or, if `__len__` is too large,
 `IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
@@ -8,7 +8,7 @@ sampler draws from `range(len(dataset))` and believes that number. If the number
 nothing fails, the epoch ends early, and you never notice. If the number is too large, the
 loader asks for samples that aren't there. Then `__getitem__` may raise an IndexError, return a
 slice that is too short to be stacked with others, or, with `index % n`, silently return a sample
-for the second time.
+a second time.
 
 Only `len(loader)` uses a stream's `__len__`, for progress bars and learning rate schedules. The
 epoch ends when the stream does, whatever `__len__` says. torch warns only if something called

@@ -38,7 +38,7 @@ def make_readings(spoiled: str | None = None) -> tuple[Path, ...]:
 
 @cache
 def shared_recordings(count: int, length: int) -> tuple[str, ...]:
-    """Write recordings, once per process, to a temporary folder that Python removes at exit.
+    """Write recordings, once per process and size, to a folder that Python removes at exit.
 
     Args:
         count: The number of files.

@@ -63,7 +63,7 @@ def open_slowly(path: Path) -> io.BufferedReader:
 
 @cache
 def shared_records(kind: Kind = "file") -> Path:
-    """Write the records to one file or archive, once per process, and return its path."""
+    """Write the records to one file or archive, once per process and kind, and return its path."""
     path = own_folder() / f"records.{kind}"
     records = [np.full(SIZE // 4, number, dtype="<i4").tobytes() for number in range(2 * LENGTH)]
     if kind == "file":

@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Says:
-    """A message as a sign. The broken run ends with the message, and the fixed run finishes.
+    """A message as a sign. The broken run shows the message, and the fixed run finishes.
 
     Args:
         end: How the broken run ends: "raised", "worker died", "main died", or "hung".
@@ -97,7 +97,7 @@ class Counts(_Measured):
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A cost as a sign, such as memory or time. The broken run costs several times as much.
+    """A cost as a sign, such as memory or time. The broken run costs `times` times as much or more.
 
     Args:
         times: The smallest ratio of the broken run's cost to the fixed run's.
