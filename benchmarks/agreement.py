@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A dataset that lists file names. A forked worker that reads a name copies its page."""
+    """A dataset that lists file names. A forked worker that reads a name copies the name's page."""
 
     def __init__(self, megabytes: int) -> None:
         # A name takes up 464 bytes, and its slot in the list another 8.
@@ -95,7 +95,7 @@ class Held:
 
         If smem isn't installed, its total is 0.
         """
-        time.sleep(0.7)  # so that the last sample no longer includes an earlier call's smem
+        time.sleep(0.7)  # until no sample includes an earlier call's smem anymore
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
         helpers = [process for process in family if program.__file__ in process.cmdline()]

@@ -1,6 +1,6 @@
 """Measure how much slower a loader is under `observe`, with and without the live chart.
 
-`python throughput.py --pairs` measures only pairs of epochs, which takes 5 minutes, and writes
+`python throughput.py --pairs` measures only pairs of epochs, which takes 8 minutes, and writes
 nothing. `--pairs 15 5` means 15 pairs with epochs of 5 seconds.
 """
 

@@ -29,7 +29,7 @@ _WATCHED = 0.25  # seconds between two readings by `psutil_thread` (`observe` re
 
 
 class Cheap(Dataset[torch.Tensor]):
-    """A dataset whose samples cost next to nothing, so all the time goes into sending them."""
+    """A dataset whose samples cost next to nothing, so most of the time goes into sending them."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -39,7 +39,7 @@ class Cheap(Dataset[torch.Tensor]):
 
 
 class Jpegs(Dataset[torch.Tensor]):
-    """A dataset that decodes images, so all the time goes into computing in the workers."""
+    """A dataset that decodes images, so nearly all the time goes into computing in the workers."""
 
     def __init__(self, folder: str) -> None:
         self.files = sorted(map(str, Path(folder).glob("*.jpg")))
@@ -53,7 +53,7 @@ class Jpegs(Dataset[torch.Tensor]):
 
 
 class Waiting(Dataset[torch.Tensor]):
-    """A dataset with a slow source, so all the time goes into waiting for samples."""
+    """A dataset with a slow source, so nearly all the time goes into waiting for samples."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -120,7 +120,7 @@ class Loop:
 
 @contextmanager
 def psutil_thread() -> Iterator[None]:
-    """Run a thread that reads PSS and USS of all processes with psutil, like a simple monitor."""
+    """Run a thread that reads the PSS and USS of main and its children, like a simple monitor."""
     over = threading.Event()
 
     def look() -> None:

@@ -39,10 +39,10 @@ MOST_SHM: Final = 48
 """The most MB that a notebook may use, in PSS of all its processes and in /dev/shm."""
 
 DEADLINE: Final = 240
-"""Seconds that a whole notebook may take. A lesson takes less than 60."""
+"""The most seconds that a notebook may take. The slowest took 203 (see TABLE)."""
 
 GRACE: Final = 15
-"""Seconds for workers to notice that their notebook kernel has ended. They check every 5 s."""
+"""The most seconds for workers, which check every 5 s, to notice that their kernel has ended."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Run:
         code: The command's exit code. If None, `run` ended the command at the deadline.
         output: What the command wrote to stdout and stderr.
         seconds: How long the command took.
-        pss: The most memory that the command's processes used together, in MB of PSS.
+        pss: The most memory that the command's processes used together, in MB of PSS. If Linux
+            killed the measurement together with the command, `pss` and `shm` are NaN.
         shm: The most memory that the command had in /dev/shm, in MB.
         left: The command lines of the processes that outlived the command, which `run` then ended.
         limits: The limits that the command ran under, as sentences.
@@ -88,7 +89,7 @@ def run(
         measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,
             `pss` is 0.
         deadline: Seconds until `run` ends the command (default 240).
-        grace: Seconds for the command's processes to exit after the command has (default 15).
+        grace: The most seconds for the command's processes to exit after it has (default 15).
     """
     request = {
         "command": list(command),
@@ -166,7 +167,7 @@ def _one_core() -> Iterator[Path | None]:
 
 
 def main() -> int:
-    """Measure the named notebooks, or all. Return 0 if each runs within MOST_PSS and MOST_SHM."""
+    """Measure the named notebooks, or all. Return 0 if all succeed within MOST_PSS and MOST_SHM."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     help_text = "lesson numbers, such as 01 (default: all, and write benchmarks/notebooks.md)"
     parser.add_argument("lessons", nargs="*", help=help_text)

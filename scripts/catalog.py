@@ -2,9 +2,9 @@
 
     python scripts/catalog.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 
-With `--load`, one busy process per core runs at the same time. A run fails if the broken case
-doesn't show its sign next to the fixed one, or if the sign shows under a start method that the
-failure mode doesn't claim. The exit code is 1 if any run failed.
+With `--load`, one busy process per core runs at the same time. Unless this machine can't show the
+failure mode, a run fails if the broken case doesn't show its sign next to the fixed one, or shows
+it under a start method that the failure mode doesn't claim. The exit code is 1 if any run failed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
     failures: list[Failure] = [
         import_module(f"dltutor.failures.{name}").FAILURE for name in arguments.names or NAMES
     ]
-    # With torch preloaded, the fork server starts workers as quickly as fork does.
+    # Preload the package, so that the fork server's workers don't each have to import it.
     forkserver.set_forkserver_preload(["dltutor.failures"])
     forkserver.ensure_running()  # now, because a run would end a fork server that it started
     failed = 0

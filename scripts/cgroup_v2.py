@@ -128,7 +128,7 @@ def entry(name: str, data: bytes, mode: int) -> bytes:
 
 
 def boot(kernel: Path, image: Path, swap: Path, memory: str) -> int:
-    """Boot the guest, print its output, and return the exit code of its tests."""
+    """Boot the guest, print its output, and return its tests' exit code (1 if they didn't end)."""
     command = [
         *(QEMU, "-m", memory, "-smp", "1", "-cpu", "max", "-nographic", "-no-reboot"),
         *("-kernel", str(kernel), "-initrd", str(image)),

@@ -25,7 +25,7 @@ from dltutor.lessons.lesson_14.scene import REPOS, Incident
 _FIRST, _LAST = 17, 20  # how many of the first and last lines of output the log keeps
 _EVERY = 0.1  # seconds between two readings of memory and open files
 _ROWS = 36  # the most rows in `monitor.txt`
-_DEADLINE = 150  # seconds until the script kills a job
+_DEADLINE = 150  # the most seconds that a job may run
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 # Match consecutive frames of a traceback that are outside the incident's own files.
 _FRAME = r"  File \"(?!\./)[^\n]*\n(?:(?:\[rank\d\]:)?    [^\n]*\n)*"
@@ -64,7 +64,7 @@ def record(incident: Incident) -> None:
     shown = lines if few else [*lines[:_FIRST], "...", *lines[-_LAST:]]
     end = f"(exit code {job.wait()})\n"
     (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
-    # Drop the last readings, in which only main is left.
+    # Keep only three of the last readings, in which only main is left.
     while all(len(each) == 1 for each in ticks[-4:]):
         ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"

@@ -31,7 +31,7 @@ PYTHON = (3, 11)
 """The Python version of the saved outputs. Other versions word some errors differently."""
 
 CELL_TIMEOUT = 120
-"""Seconds that one cell may take, here and in the tests."""
+"""The most seconds that one cell may take, here and in the tests."""
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -58,7 +58,7 @@ NOT_INHERITED = (
 
 
 class Unfit(Exception):
-    """Raised for a twin that must not be saved. Each argument is a sentence with where and why."""
+    """Raised for a twin that must not be saved. Each argument says where and why, as a sentence."""
 
 
 def twins(folder: Path = NOTEBOOKS) -> list[Path]:
@@ -91,10 +91,10 @@ def read(path: Path) -> NotebookNode:
 
 @contextmanager
 def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
-    """Yield environment variables for a notebook kernel: this process's, but with new folders.
+    """Yield environment variables for a notebook kernel: most of this process's, and new folders.
 
     Args:
-        strict: Whether `check` raises if an answer isn't correct, which must not happen in a twin.
+        strict: Whether `check` raises an error if an answer isn't correct, as a twin's has to be.
     """
     with tempfile.TemporaryDirectory(prefix="dltutor-run-", ignore_cleanup_errors=True) as root:
         home, temporary = Path(root, "home"), Path(root, "tmp")
@@ -171,7 +171,7 @@ def learner_text(twin: Path) -> str:
 
 
 def stale(folder: Path = NOTEBOOKS) -> list[str]:
-    """Return one sentence for each learner's file that doesn't match its twin."""
+    """Return a sentence for each learner's file that is missing, stale, or without a valid twin."""
     sentences = []
     for twin in twins(folder):
         path = learner_path(twin)
@@ -199,7 +199,7 @@ def _write(path: Path, text: str, say: Callable[[str], None]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make or check the notebooks that the command line names. Return 0 if all went well."""
+    """Make notebooks, or check all. Return 1 if one is unfit or stale, or 2 if no name matches."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("lessons", nargs="*", help="numbers or titles, such as 01 (default: all)")
     parser.add_argument("--no-execute", action="store_true", help="only write the learner's files")

@@ -1,10 +1,10 @@
-"""Observe hundreds of loaders in one kernel, with every kind of ending, and count what's left.
+"""Observe hundreds of loaders in one kernel, with four kinds of endings, and count what's left.
 
     python scripts/soak.py [RUNS]        # default 300, which takes about five minutes
 
 Every tenth run draws the live chart, and every thirtieth runs in `confine`. The exit code is 1 if
 there are more processes, descriptors, `/dev/shm` entries, cgroups, mounts, or threads than before,
-if a signal handler changed, or if the private memory of the kernel has grown by 10 MB.
+if a signal handler changed, or if the private memory of the kernel has grown by 10 MB or more.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def measurements() -> TensorDataset:
 
 
 def time_an_epoch(loader: DataLoader[Any]) -> Finding:
-    """Run the training loop for two epochs, and return the milliseconds of the faster one."""
+    """Run two epochs, and return how many milliseconds the faster one took."""
     seconds = []
     for _ in range(2):
         began = time.perf_counter()
@@ -50,7 +50,7 @@ def time_an_epoch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers collate the rows one by one."""
+    """Build a case that collates the rows of each batch one by one."""
     loader = load(measurements(), workers, start_method, batch_size=BATCH)
     return Case(loader, consume=time_an_epoch)
 

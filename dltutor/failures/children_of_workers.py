@@ -1,11 +1,11 @@
-"""A worker of the loader starts processes of its own, which Python doesn't allow.
+"""A worker starts processes of its own with `multiprocessing`, which doesn't allow that.
 
 Symptom: `AssertionError: daemonic processes are not allowed to have children`, under `Caught
 AssertionError in DataLoader worker process 0`. With `num_workers=0`, the same code works.
 
 Mechanism: torch starts its workers as daemons, so that they end with main even if main doesn't
-clean up. Python doesn't let a daemon start processes, because nothing would end them after the
-daemon ends. So a worker can't use a `multiprocessing.Pool`, a `ProcessPoolExecutor`, or a
+clean up. `multiprocessing` doesn't let a daemon start processes, because nothing would end them
+after the daemon ends. So a worker can't use a `multiprocessing.Pool`, a `ProcessPoolExecutor`, or a
 DataLoader with workers. Often a library starts the processes. `subprocess` isn't affected.
 
 Fix: let the loader's workers be the only ones. Process each sample step by step, and use more
@@ -31,7 +31,7 @@ DOCUMENTS: Final = [
 
 
 def count_letters(page: str) -> int:
-    """Count a page's letters, in place of real work such as recognizing the page's text."""
+    """Count a page's letters, which stands in for real work such as recognizing its text."""
     return sum(letter.isalpha() for letter in page)
 
 
@@ -57,7 +57,7 @@ class PageByPage(Documents):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case in which each worker starts a pool."""
+    """Build a case whose dataset starts a pool for each sample."""
     return Case(load(Documents(DOCUMENTS), workers, start_method))
 
 

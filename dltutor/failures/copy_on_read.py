@@ -1,9 +1,9 @@
 """The workers only read a list of file names, but each gets its own copy, page by page.
 
-Symptom: memory grows during each epoch, in every worker, until each uses as much as main. Then you
-get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list of names,
-dicts, or tuples that your code never writes to. `htop` shows the full size for each worker from the
-start, because it also counts shared pages (RES). Only the private part (USS) grows.
+Symptom: memory grows during each epoch, in every worker, until each uses as much as main. If memory
+runs out, you get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long
+list of names, dicts, or tuples that your code never writes to. `htop` shows the full size for each
+worker from the start, because RES also counts shared pages. Only the private part (USS) grows.
 
 NOTE [ Reading Is Writing ]
 
@@ -48,7 +48,7 @@ def read_all(loader: DataLoader[str]) -> Finding:
     """Run one epoch.
 
     Returns:
-        The MB private to the average worker at the last batch.
+        The MB private to the average worker at the last batch, or to main if there are no workers.
     """
     gauge = Gauge()
     private = 0.0

@@ -8,9 +8,9 @@ NOTE [ What One Bad File Does ]
 
 A worker that raises doesn't die. The worker catches the exception, sends the type and the traceback
 (as a string) to the main process, and waits for the next batch. Main then raises an exception of
-the same type. So the message is complete, but the new exception has lost the attributes of the old
-one: `errno` and `filename` are None. Unless the message names the file, nothing does, and nothing
-names the index.
+the same type, if it can (see `lost_exception_type`). So the message is complete, but the new
+exception has lost the attributes of the old one: `errno` and `filename` are None. Unless the
+message names the file, nothing does, and nothing names the index.
 
 Pillow opens a file by reading its header, and reads the pixels later. So a file that was cut short
 opens without complaint and fails in `convert`, `resize`, or `numpy.asarray`. Gray, palette, and

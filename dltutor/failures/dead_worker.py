@@ -1,4 +1,4 @@
-"""A worker process dies, because it's killed or because native code crashes.
+"""A worker process dies, because something kills it, native code crashes, or the process exits.
 
 Symptom: `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.`, `Segmentation
 fault`, `Aborted`, `Terminated`, or `Bus error`. Or `RuntimeError: DataLoader worker (pid(s) 4711)
@@ -107,7 +107,8 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
     """Call a function in a separate process.
 
     Returns:
-        The exit code of the process: 0 if the function returned, -N if signal N ended the process.
+        The exit code of the process: 0 if the function returned, 1 if the function raised an
+        exception, the function's own code if it exited, or -N if signal N ended the process.
     """
     process = multiprocessing.get_context("fork").Process(target=_quietly, args=(function, *args))
     process.start()

@@ -5,11 +5,11 @@ With `gc.collect()` in `__getitem__`, which is common advice when memory grows, 
 worker's first sample, and loading becomes many times slower.
 
 Mechanism: a forked worker shares every page with main until main or the worker writes to that page.
-One full collection writes into a header of each object that the collector tracks: lists, dicts, and
-instances of classes, but not strings and numbers. Up to Python 3.13, the collector doesn't track a
-dict that holds only strings and numbers. So each worker gets a copy of every page with such an
-object. Under spawn and forkserver, there's nothing to copy, because the objects came through a pipe
-and are private from the start.
+One full collection writes into the header of each object that the collector tracks: lists, dicts,
+and instances of classes, but not strings and numbers. Up to Python 3.13, the collector doesn't
+track a dict that holds only strings and numbers. So each worker gets a copy of every page with such
+an object. Under spawn and forkserver, there's nothing to copy, because the objects came through a
+pipe and are private from the start.
 
 Fix: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
@@ -82,12 +82,12 @@ def _private(gauge: Gauge, iterator: Iterator[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers collect garbage."""
+    """Build a case whose dataset collects garbage for each sample."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers collect garbage, but inherit a frozen heap."""
+    """Build a case whose dataset collects garbage, in workers that inherit a frozen heap."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train_frozen)
 
 

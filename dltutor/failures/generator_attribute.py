@@ -11,8 +11,8 @@ descriptor as soon as the pickle is written. So the worker gets a number that re
 to another file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
 Fix: keep the seed, and make the generator where you use it. A generator for each sample, seeded
-with seed and index, gives the same numbers with any number of workers, and never repeats them. A
-generator that fork copied gives every worker the same numbers (`repeated_randomness`).
+with seed and index, gives the same numbers with any number of workers, and repeats none within an
+epoch. A generator that fork copied gives every worker the same numbers (`repeated_randomness`).
 
 Seen in: pytorch#146828, pytorch#31571 (open since 2019), pytorch#32351.
 """

@@ -6,8 +6,8 @@ under fork.
 
 Mechanism: a global lives in a module, and each process has its own modules. A forked worker has a
 copy of main's memory, where the global was already filled. A worker started by spawn or forkserver
-imports the module again and gets the value that the import gives it: None. Main sends the dataset
-to the worker, but not the global that the dataset reads, and nothing in the code shows that.
+imports the module again, which sets the worker's global to None. Main sends the dataset to the
+worker, but not the global that the dataset reads, and nothing in the code shows that.
 
 Fix: give the dataset what it reads as an attribute, so that it travels with the dataset. Pass
 large arrays as torch tensors, because tensors go through shared memory, but main copies a numpy

@@ -4,14 +4,14 @@ Symptom: a global variable changed in __getitem__ stays 0. With `num_workers=0` 
 correctly, so a test of the dataset alone finds nothing.
 
 Mechanism: a worker is a process with its own copy of every module, every global variable, and the
-dataset. `replaced += 1` in W0 changes W0's copy. There's no race and no error. There are three
-counters, one for each process, and you print the one that no process changed. Attributes of the
-dataset (`self.replaced += 1`) behave the same way. Fresh workers start from the main process's
-value in each epoch, so nothing adds up in the workers either.
+dataset. `replaced += 1` in W0 changes W0's copy. There's no race and no error. With two workers,
+there are three counters, one for each process, and you print the one that no process changed.
+Attributes of the dataset (`self.replaced += 1`) behave the same way. Fresh workers start from the
+main process's value in each epoch, so nothing adds up in the workers either.
 
 Fix: send the fact with the sample, as one more field of what `__getitem__` returns, and add it up
 in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot for
-each process needs no lock, because each process writes only to its own slot. The tensor has to be
+each worker needs no lock, because each worker writes only to its own slot. The tensor has to be
 large enough for all workers. A `multiprocessing.Value` is one number for all processes. The Value
 has to come from the start method's own context. Take the Value's lock for each count, because
 `+= 1` reads and then writes, so counts get lost without the lock.
@@ -57,7 +57,7 @@ class Readings(Dataset[torch.Tensor]):
 
 
 class ReadingsWithSlots(Readings):
-    """A dataset of readings that counts missing ones in a tensor with a slot for each process."""
+    """A dataset of readings that counts missing ones in a tensor with a slot for each worker."""
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def report(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, add up the slots of all processes, and compare with the expected count."""
+    """Run one epoch, add up the slots, and compare the sum with the expected count."""
     dataset: Any = loader.dataset
     dataset.replaced.zero_()
     for _ in loader:
@@ -105,7 +105,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that counts missing readings in a shared tensor, with a slot per process."""
+    """Build a case that counts missing readings in a shared tensor, with a slot per worker."""
     return Case(load(ReadingsWithSlots(workers), workers, start_method, batch_size=8), report_slots)
 
 

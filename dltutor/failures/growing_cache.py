@@ -1,8 +1,8 @@
 """A dataset caches every sample, and every worker ends up holding all of the samples.
 
 Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in every worker, until
-each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster
-either, because the workers and their caches end with each epoch.
+each holds the whole dataset. Without `persistent_workers`, nothing piles up, and nothing gets
+faster either, because the workers and their caches end with each epoch.
 
 Mechanism: a worker has its own dataset, so it has its own `self.cache`. With `shuffle=True`, the
 samples go to different workers in every epoch. After the first epoch, two workers hold half of the

@@ -1,11 +1,11 @@
-"""The workers grow for the whole epoch, because the C library doesn't reuse freed memory.
+"""A worker grows until it has sent 128 tensors, because the C library doesn't reuse freed memory.
 
 Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
 no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
 levels off after each worker has sent 128 tensors, at many times the size of a sample, but with
-large samples the machine runs out of memory first. `gc.collect()` doesn't help, smaller batches
+large samples the machine may run out of memory first. `gc.collect()` doesn't help, smaller batches
 make the growth worse, and on another machine, or in another container, the same program's memory
-stays flat.
+may stay flat.
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 
@@ -61,7 +61,7 @@ _FRAME: Final = 256
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """A dataset of recordings, cut into overlapping frames that are scaled to the same loudness."""
+    """A dataset of recordings, cut into overlapping frames that are scaled to the same peak."""
 
     step = 64  # numbers between the starts of two frames. With 64, a sample is 3 MB.
 

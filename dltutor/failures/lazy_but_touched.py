@@ -56,7 +56,7 @@ class LazyRecords(Dataset[torch.Tensor]):
 
 
 class OwnRecords(LazyRecords):
-    """A dataset of records that opens its own file in each process that asks for a sample."""
+    """A dataset of records whose file each process opens for itself, for its first sample."""
 
     opened_by: int | None = None
 

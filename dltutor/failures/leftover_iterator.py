@@ -71,7 +71,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_let_go(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch, drop the traceback of an error that ends it, and count the live workers."""
+    """Run an epoch, drop the traceback if an error ends it, and count the workers still alive."""
     others = set(active_children())
     try:
         for _ in loader:

@@ -5,12 +5,12 @@ spawn), plus the time for two batches if samples are slow. Processes named `pt_d
 go. Without `shuffle`, the loss quickly falls to nothing, because every step trains on the same
 first batch.
 
-Mechanism: `iter(loader)` begins a new epoch. This makes a sampler's iterator, two queues, and
-`num_workers` processes, and they load `num_workers * prefetch_factor` batches, of which the loop
-uses one. Then nothing refers to the iterator anymore, and main ends the workers. A worker in the
-middle of a batch finishes it, and main waits for that, up to 5 s for each worker, one after the
-other. `persistent_workers=True` keeps the processes, but each step still begins a new epoch, and
-main first waits for everything that the workers prefetched, and throws it away.
+Mechanism: `iter(loader)` begins a new epoch. This makes a sampler's iterator, a queue for each
+worker and one for main, and `num_workers` processes. Main asks for `num_workers * prefetch_factor`
+batches, of which the loop uses one. Then nothing refers to the iterator anymore, and main ends the
+workers. A worker in the middle of a batch finishes it, and main waits for that, up to 5 s for each
+worker, one after the other. `persistent_workers=True` keeps the processes, but each step still
+begins a new epoch, and main first waits for all batches that the workers prefetch, but drops them.
 
 Fix: make one iterator and take every batch from it. For a loop that counts steps, use a
 generator that begins the next epoch when one ends: `while True: yield from loader`.

@@ -1,7 +1,7 @@
 """Under forkserver, the error doesn't say what killed a worker.
 
-Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, about 5 s after the
-worker died, below a bare `_queue.Empty`, with no signal and no exit code.
+Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, after 5 s without a
+batch, below a bare `_queue.Empty`, with no signal and no exit code.
 
 Mechanism: under fork and spawn, a worker is a child of the main process, so Linux tells main when
 the worker dies (SIGCHLD). torch then puts the signal or the exit code into the error. Under
@@ -68,7 +68,7 @@ def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
 
 
 def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterator[Any]:
-    """Iterate a loader, append its workers to `workers`, and kill one after the first batch."""
+    """Yield a loader's batches, append its workers to `workers`, and kill one after the first."""
     others = set(active_children())
     batches = iter(loader)
     workers += sorted(set(active_children()) - others, key=lambda worker: worker.pid or 0)

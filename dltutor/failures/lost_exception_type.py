@@ -12,8 +12,8 @@ complete, but the type is gone, so no `except` for that type matches. This happe
 classes and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError`, and
 `urllib.error.HTTPError`.
 
-If a class has its own attribute `message` (on the class, not on the object), main calls the class
-with `message=` and the string. If the class doesn't take that argument, you see `TypeError:
+If a class has an attribute `message` (on the class, not on the object), main calls the class with
+`message=` and the string. If the class doesn't take that argument, you see `TypeError:
 MyError.__init__() got an unexpected keyword argument 'message'`, and nothing about the original
 error.
 
@@ -86,7 +86,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that catches the exception in the worker and sends its reason with the batch."""
+    """Build a case that catches the exception in the worker and sends the reason with the batch."""
     dataset = Tolerant(Readings(_paths()), BadReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train)
 

@@ -1,4 +1,4 @@
-"""drop_last drops a batch for each worker, and with enough workers the whole epoch.
+"""drop_last drops each worker's last, short batch, and with enough workers the whole epoch.
 
 Symptom: an IterableDataset with drop_last=True loses samples with workers that it does not lose
 without. With a small dataset, the loop may not run a single step.
@@ -6,8 +6,8 @@ without. With a small dataset, the loop may not run a single step.
 Mechanism: the workers batch an IterableDataset. Each worker fills batches from its own part of the
 stream, and drops the samples that don't fill a batch. So you lose up to
 `workers * (batch_size - 1)` samples instead of `batch_size - 1`. Of 48 samples in batches of 16,
-you lose none without workers, 16 with two, and all 48 with four, because no worker gets 16. The
-main process batches a map-style dataset, and drops one short batch.
+you lose none without workers, 16 with two, and all 48 with four, because no worker gets 16. With a
+map-style dataset, main decides which samples make a batch, so you lose at most one short batch.
 
 Fix: deal out whole batches instead of samples: let the dataset build them, and give the loader
 `batch_size=None`. Then the order doesn't depend on the number of workers either. This costs a pass

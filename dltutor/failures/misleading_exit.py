@@ -12,8 +12,8 @@ in `/tmp/pymp-...`. A batch on its way isn't data but a handle for shared memory
 process fetches that memory through this socket when it unpickles the batch. Batches that the worker
 finished earlier are still on their way, so main connects to a socket that's gone. That's the
 missing file. Which of the errors you see depends on how far the worker's cleanup has come. Once the
-worker is dead, torch says `exited unexpectedly`, with that error as its cause. Main may also learn
-that a forked worker died before main fetches anything, and then you see only that error.
+worker is dead, torch says `exited unexpectedly`, with that error as its cause. If main learns that
+a forked worker died before main fetches anything, you see only `exited unexpectedly`.
 
 You can tell this from a file that's really missing, because there's no "Caught FileNotFoundError in
 DataLoader worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.

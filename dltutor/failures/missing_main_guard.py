@@ -76,7 +76,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 @cache
 def script(text: str, start_method: str) -> Path:
-    """Write a script, once per process, to a file that Python removes at exit, and return its path.
+    """Write a script to a file that Python removes at exit, and return the file's path.
 
     Args:
         text: The script's template, UNGUARDED or GUARDED.
@@ -91,7 +91,7 @@ def script(text: str, start_method: str) -> Path:
 def started_as(path: Path) -> Iterator[None]:
     """Make workers that start in this block behave as if main had been started as `python PATH`.
 
-    The workers then run the script, although main didn't.
+    Unless they're forked, the workers then run the script, although main didn't.
     """
     main = ModuleType("__main__")
     main.__file__ = str(path)

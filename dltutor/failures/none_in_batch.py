@@ -63,7 +63,7 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset returns None for a bad image, for the loop to skip."""
+    """Build a case whose dataset returns (None, None) for a bad image, for the loop to skip."""
     return Case(load(SkippingImages(shared_images()), workers, start_method, batch_size=8))
 
 

@@ -1,15 +1,15 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
 Symptom: the epoch doesn't start, without an error: a worker waits in a tensor operation that works
-in main, and uses no CPU. The loader worked until you added a call to `torch.set_num_threads` in the
+in main, and uses no CPU. The loader may have worked until you called `torch.set_num_threads` in the
 worker.
 
-Mechanism: torch splits one large operation among OpenMP threads. GNU's library (libgomp, in the
+Mechanism: torch splits a large operation among OpenMP threads. GNU's library (libgomp, in the
 wheels from PyPI) keeps those threads for the next operation. fork copies the list of the threads,
 but not the threads. So at its first parallel operation, the worker hands work to threads that don't
 exist, and waits for them. That's why torch sets each worker to one thread. `torch.set_num_threads`
-in a `worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV
-built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, nothing
+in a `worker_init_fn` or a dataset undoes that, and a library with its own OpenMP (OpenCV built with
+GNU OpenMP) ignores it. If main never ran a parallel operation, or runs its first one later, nothing
 hangs. So the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start
 over after a fork.
 
@@ -34,7 +34,7 @@ THREADS: Final = 2
 
 
 class Standardized(Dataset[torch.Tensor]):
-    """A dataset of images, each made smaller and standardized by the mean and deviation of all."""
+    """A dataset of images, standardized by the mean and deviation of all, and then made smaller."""
 
     def __init__(self, images: torch.Tensor) -> None:
         self.images = images

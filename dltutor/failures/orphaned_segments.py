@@ -1,4 +1,4 @@
-"""A killed run leaves its batches in `/dev/shm`, and they stay there until the machine restarts.
+"""A killed run leaves its batches in `/dev/shm`, and they stay there until something removes them.
 
 Symptom: `/dev/shm` is full of files named `torch_*` that belong to no running process. Sooner or
 later, another run fails with `No space left on device`, although it did nothing wrong.
@@ -112,7 +112,7 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
 
 
 def kill_all(folder: str) -> dict[str, tuple[int, int]]:
-    """Kill all processes that use this temporary folder, whatever their parents are.
+    """Kill the processes that use this temporary folder, except Python's resource tracker.
 
     Returns:
         The segments that the processes had open, as `segments_of` returns them.

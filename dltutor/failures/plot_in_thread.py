@@ -3,11 +3,11 @@
 Symptom: the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`,
 and below that, in `matplotlib/figure.py`, at `with self._render_lock`.
 
-Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for all figures of the
+Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for all figures in the
 process, and holds this lock while it draws a figure. A live chart redraws all the time, so the lock
 is held much of the time. A fork at such a moment copies the held lock into the worker, without the
-thread that would release it (`held_lock`). If the worker draws something for its sample, such as a
-spectrogram or a page of text, the worker waits forever.
+thread that would release it (see `held_lock`). If the worker draws something for its sample, such
+as a spectrogram or a page of text, the worker waits forever.
 
 Fix: draw in the main thread between batches, or draw the live chart in another process or in the
 browser. A dataset that renders doesn't have to use matplotlib: Pillow has no such lock. If you need

@@ -2,7 +2,7 @@
 
 Symptom: `/dev/shm` fills up, or memory runs out, as soon as the loop starts, and sooner with every
 worker. A larger `prefetch_factor` or `batch_size` takes up more memory. No process has grown,
-because the memory counts as shared, and `htop` has no column for it.
+because no process maps the batches that wait, and `htop` has no column for such memory.
 
 NOTE [ The Budget ]
 
@@ -71,7 +71,7 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def budget(loader: DataLoader[Any], batch: int) -> int:
-    """Return the most bytes that a loader holds in shared memory, if a batch has `batch` bytes."""
+    """Return the most bytes that workers' batches of `batch` bytes take up in shared memory."""
     return (loader.num_workers * (loader.prefetch_factor or 0) + 1) * batch
 
 

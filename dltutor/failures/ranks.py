@@ -15,7 +15,7 @@ workers don't matter.
 All ranks have to run the same number of steps, or a rank with more steps waits forever for the
 other ranks' gradients. So the samplers repeat the first indices until the number of indices is a
 multiple of the number of ranks. These repeats do no harm in training, but in evaluation they're
-wrong, because they add up to `ranks - 1` samples.
+wrong, because up to `ranks - 1` samples count twice.
 
 Fix: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
 out without padding, `range(rank, length, ranks)`, because an evaluation that gathers its results
@@ -97,7 +97,7 @@ def same_order(orders: list[Orders]) -> Finding:
 
 
 def counted_twice(orders: list[Orders]) -> Finding:
-    """Count the samples that arrived more than once, over all ranks."""
+    """Count how often a sample arrived that had arrived before, on any rank."""
     seen = [index for rank in orders for index in rank[0]]
     return Finding(len(seen) - len(set(seen)), f"of {LENGTH} samples counted twice")
 

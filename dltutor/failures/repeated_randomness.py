@@ -1,17 +1,17 @@
-"""Every worker draws the same random numbers, and so does every epoch.
+"""Every worker draws the same random numbers, and so does every epoch with fresh workers.
 
 Symptom: the same random augmentation in all workers. Noise, crops, and masks repeat from worker to
 worker and from epoch to epoch. There's no error, and the loss looks a little better than it should.
 
 NOTE [ Which Generators Torch Reseeds ]
 
-torch seeds three generators in each worker with a new seed for each epoch plus the worker's number:
-torch's global one, `random`'s, and since torch 1.9 numpy's. torch doesn't know about your own
-generators. If you make a `numpy.random.default_rng(0)`, `random.Random(0)`, or `torch.Generator` in
-`__init__` or at module level, every worker gets a copy with its state. So under any start method,
-all workers start at the same position in the same sequence. Fresh workers get a new copy from the
-main process, whose generator never moves, so the next epoch also repeats. Persistent workers go on,
-but still in lockstep.
+When a worker starts, torch seeds three generators there, with the epoch's seed plus the worker's
+number: torch's global one, `random`'s, and since torch 1.9 numpy's. torch doesn't know about your
+own generators. If you make a `numpy.random.default_rng(0)`, `random.Random(0)`, or
+`torch.Generator` in `__init__` or at module level, every worker gets a copy with its state. So
+under any start method, all workers start at the same position in the same sequence. Fresh workers
+get a new copy from the main process, whose generator never moves, so the next epoch also repeats.
+Persistent workers go on, but still in lockstep.
 
 `worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm, because it replaces a
 seed that's new in each epoch with one that never changes.

@@ -66,7 +66,7 @@ def shared_log() -> Path:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the events that arrive more than once."""
+    """Run one epoch, and count how often an event arrives that has arrived before."""
     seen = [event for batch in loader for event in batch.tolist()]
     return Finding(len(seen) - len(set(seen)), f"of {len(seen)} samples seen before")
 

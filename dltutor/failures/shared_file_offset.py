@@ -15,9 +15,10 @@ one for each process.
 A zip archive has checksums, so it notices. A tar archive and a plain file don't, so the sample is
 whatever was at that position.
 
-Small files hide this race, because what fits into the buffer of the file object (8 KB) needs no
-second read. A fast disk nearly hides the race: of thousands of records, a few are wrong. In this
-case, the disk takes 4 ms for a read, like a busy disk, so that every run loses the race.
+Small files hide this race, because what fits into the buffer of the file object (8 KB, or 128 KB
+since Python 3.14) needs no second read. A fast disk nearly hides the race: of thousands of records,
+a few are wrong. In this case, the disk takes 4 ms for a read, like a busy disk, so that every run
+loses the race.
 
 Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
 cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
@@ -134,7 +135,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file")
 def fixed(
     *, workers: int = 2, start_method: str = "fork", kind: Kind = "file", positioned: bool = False
 ) -> Case:
-    """Build a case that opens the file in each worker, or uses `os.pread` if `positioned`."""
+    """Build a case that opens the file in each process, or uses `os.pread` if `positioned`."""
     path = shared_records(kind)
     dataset = PositionedRecords(path) if positioned else OwnRecords(kind, path)
     return Case(load(dataset, workers, start_method), count_wrong)

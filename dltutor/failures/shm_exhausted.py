@@ -1,9 +1,9 @@
 """`/dev/shm` is too small for the batches on their way to main, and runs out of space.
 
 Symptom: `RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space left
-on device (28)`, with hundreds of gigabytes free on every disk. Before torch 2.10: `Unexpected bus
+on device (28)`, even with a terabyte free on every disk. Before torch 2.10: `Unexpected bus
 error encountered in worker. This might be caused by insufficient shared memory (shm)`, and
-`killed by signal: Bus error`. With your own collate function, there's no error, and the loop hangs.
+`killed by signal: Bus error`. With your own collate function, the loop may hang without an error.
 
 NOTE [ Where Batches Travel ]
 
@@ -101,8 +101,8 @@ def shared_scan() -> Path:
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
     """Build a case that loads batches of 16 MB, and prefetches four of them.
 
-    If `collate` is "default", main raises an error. With "list", the loop hangs. With "numpy", the
-    batches need no shared memory.
+    In a `/dev/shm` of 24 MB, main raises an error if `collate` is "default", and the loop hangs if
+    it's "list". With "numpy", the batches need no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))

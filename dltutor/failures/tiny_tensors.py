@@ -45,12 +45,12 @@ def time_a_batch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers send a tensor for each sentence."""
+    """Build a case whose batches have a tensor for each sentence."""
     return _case(workers, start_method, collate_fn=as_list)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose workers send one tensor for all sentences in a batch."""
+    """Build a case whose batches have one tensor for the words of all sentences."""
     return _case(workers, start_method, collate_fn=packed)
 
 

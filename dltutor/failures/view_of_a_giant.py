@@ -8,8 +8,8 @@ Mechanism: slicing a tensor makes a view: the same storage, another shape. A wor
 storage into shared memory, and sends it with the view's position. `default_collate` would have
 copied the numbers into a new tensor, but without collation, nothing does. Each sample then costs as
 much as the recording that you cut it from, for as long as anything keeps the sample. If the large
-tensor is an attribute of the dataset, a forked worker moves all of it into shared memory with the
-first sample, once for each worker.
+tensor is an attribute of the dataset, each forked worker moves all of it into shared memory with
+the worker's first sample.
 
 Fix: `clone()` the slice before you return it. In the loop, compare
 `sample.untyped_storage().nbytes()` with `sample.nbytes`: they should be equal.

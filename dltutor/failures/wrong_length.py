@@ -1,4 +1,4 @@
-"""`__len__` is too small, so the loop never sees the rest of the data.
+"""`__len__` doesn't match the data. If it's too small, the loop never sees the rest.
 
 Symptom: samples at the end are never used, silently. Or, if `__len__` is too large,
 `IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
@@ -8,12 +8,12 @@ sampler draws from `range(len(dataset))` and believes that number. If the number
 nothing fails, the epoch ends early, and you never notice. If the number is too large, the
 loader asks for samples that aren't there. Then `__getitem__` may raise an IndexError, return a
 slice that is too short to be stacked with others, or, with `index % n`, silently return a sample
-for the second time.
+a second time.
 
-A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
-schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns only if
-something called `len(loader)`, and only once the number of batches exceeds the number of samples
-that `__len__` promised.
+Only `len(loader)` uses a stream's `__len__`, for progress bars and learning rate schedules. The
+epoch ends when the stream does, whatever `__len__` says. torch warns only if something called
+`len(loader)`, and only once the number of batches exceeds the number of samples that `__len__`
+promised.
 
 Fix: keep one source of truth. Compute once which samples exist, and let `__len__` and
 `__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be

@@ -24,7 +24,7 @@ from measured_claims import Facts, Samples, Sized, numbers
 
 _METHODS: Final = ("fork", "spawn", "forkserver")
 _ROWS: Final = 40_000  # rows of 64 numbers, 20 MB in total
-_PATIENCE: Final = 100.0  # seconds, because a new interpreter starts slowly on a busy machine
+_PATIENCE: Final = 100.0  # the most seconds for a run. On a busy machine, new workers start slowly.
 FILLED = False
 
 
@@ -73,7 +73,7 @@ class InSharedMemory(Loaded):
 
 
 class ByName(InSharedMemory):
-    """A dataset whose table is in shared memory, and whose pickle has its name, not a copy."""
+    """A dataset with a table in shared memory, whose pickle has the memory's name, not a copy."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.memory.name, "shape": self.rows.shape}

@@ -23,7 +23,7 @@ from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples, Sized, python
 
 _COUNT: Final = 300_000
-_GONE: Final = 5.0  # seconds for the resource tracker to remove a block
+_GONE: Final = 5.0  # the most seconds for the resource tracker to remove a block
 
 
 class _Kept(Sized):

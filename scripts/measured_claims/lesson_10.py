@@ -41,7 +41,7 @@ def _about(mb: float) -> str:
 
 
 def _recordings() -> tuple[str, ...]:
-    return shared_recordings(64, 200_000)  # 49 MB in 64 files
+    return shared_recordings(64, 200_000)  # 64 files, 49 MB together as float32
 
 
 def _growing_job() -> Any:

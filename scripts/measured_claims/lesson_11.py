@@ -58,7 +58,7 @@ if __name__ == "__main__":
 
 
 def _left_behind(strategy: str) -> list[int]:
-    # Count the segments a run leaves when it exits, and when we kill it together with its manager.
+    # Count the segments that a run leaves when it exits, and when we kill it with its manager.
     case = orphaned_segments.broken() if strategy == "file_system" else orphaned_segments.fixed()
     before = set(Path("/dev/shm").glob("torch_*"))
     python(_IN_ORDER, strategy, check=True)

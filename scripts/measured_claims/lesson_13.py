@@ -26,7 +26,7 @@ def _waits(index: int) -> torch.Tensor:
 
 
 def _rates(dataset: Dataset[Any], batch: int, *counts: int, **options: Any) -> list[Any]:
-    # Return each run's samples per second, for each number of workers, once all have started.
+    # For each number of workers, return each run's samples per second once all workers run.
     loader = load(dataset, 1, "fork", batch_size=batch, **options)
     try:
         speeds = how_many_workers(loader, counts=counts, runs=3, batches=16).speeds

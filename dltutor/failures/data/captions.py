@@ -20,7 +20,7 @@ from dltutor.failures.tools import own_folder
 
 @cache
 def shared_captions(count: int = 300_000) -> Path:
-    """Write `count` captions to a file, once per process, and return the file's path."""
+    """Write `count` captions to a file, once per process and count, and return the file's path."""
     path = own_folder() / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
@@ -41,7 +41,7 @@ class Captions(Dataset[str]):
 
 
 class OtherCaptions(Captions):
-    """A base class for datasets that keep captions in something other than a list."""
+    """A base class for datasets that keep captions in something other than a list of strings."""
 
     captions: Any
 

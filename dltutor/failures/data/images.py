@@ -136,7 +136,7 @@ def _unreadable(path: Path, image: Image.Image) -> None:
     path.chmod(0)
 
 
-# File name -> the function that writes this bad file. Real image sets contain every kind.
+# File name -> the function that makes this bad file. Real image sets contain every kind.
 SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
     "cut-short.jpg": _cut,
     "cut-short.png": _cut,

@@ -1,4 +1,4 @@
-"""Make small folders of sensor readings (JSON files) and of sound recordings (`.npy` files)."""
+"""Make folders of sensor readings (JSON files) and of sound recordings (`.npy` files)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_readings(spoiled: str | None = None) -> tuple[Path, ...]:
             default), all readings are good.
 
     Returns:
-        The files, in order. Each holds three `values` and a `label`.
+        The files, in order. Each good one holds three `values` and a `label`.
     """
     folder = own_folder()
     paths = tuple(folder / f"{number:03}.json" for number in range(COUNT))
@@ -38,7 +38,7 @@ def make_readings(spoiled: str | None = None) -> tuple[Path, ...]:
 
 @cache
 def shared_recordings(count: int, length: int) -> tuple[str, ...]:
-    """Write recordings, once per process, to a temporary folder that Python removes at exit.
+    """Write recordings, once per process and size, to a folder that Python removes at exit.
 
     Args:
         count: The number of files.

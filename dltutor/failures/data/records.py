@@ -20,7 +20,7 @@ from dltutor.failures.tools import Finding, own_folder
 Kind = Literal["file", "zip", "tar"]
 
 LENGTH: Final = 64  # how many records the cases read, which is half of the file
-SIZE: Final = 16_384  # bytes in a record, which is more than a file object's buffer holds
+SIZE: Final = 16_384  # bytes in a record, more than a file object's buffer before Python 3.14
 PAUSE: Final = 0.004  # seconds that the slow disk takes for a read
 
 
@@ -63,7 +63,7 @@ def open_slowly(path: Path) -> io.BufferedReader:
 
 @cache
 def shared_records(kind: Kind = "file") -> Path:
-    """Write the records to one file or archive, once per process, and return its path."""
+    """Write the records to one file or archive, once per process and kind, and return its path."""
     path = own_folder() / f"records.{kind}"
     records = [np.full(SIZE // 4, number, dtype="<i4").tobytes() for number in range(2 * LENGTH)]
     if kind == "file":
@@ -89,7 +89,7 @@ def decode(record: bytes) -> torch.Tensor:
 
 
 def count_wrong(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the records that are wrong or missing."""
+    """Run one epoch, and count the samples that are wrong or missing."""
     wrong = seen = 0
     for batch in loader:
         wanted = torch.arange(seen, seen + len(batch))

@@ -2,8 +2,8 @@
 
 This isn't a failure mode. Lesson 03 uses these cases to make the OOM killer kill a worker, so run
 them in `confine`. All scans except one have the usual length, so memory doesn't grow from sample to
-sample, and no chart warns you. The worker that loads the long scan takes half a gigabyte within a
-second or two, and Linux kills it. The fix is to choose the slices before unpacking them.
+sample, and no chart warns you. The worker that loads the long scan needs 700 MB, so Linux kills the
+worker within a second or two. The fix is to choose the slices before unpacking them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run a database server in threads of this process, and record which process asked what.
+"""Run a database server in threads of this process, and record who shares a session.
 
 Unlike a client of `store`, a client here ends its session with a goodbye message, as most database
 clients do.
@@ -26,8 +26,8 @@ _COUNT, _HELLO, _GOODBYE = -1, -2, -3
 class Connection:
     """A session with the server. Each question says which process asks.
 
-    A process that asks leaves its own answer in the socket for a moment. So if two processes share
-    one connection, each reads the other's answer every time, not only sometimes.
+    A process that asks leaves its own answer in the socket for a moment. So if two processes ask
+    over one connection at the same time, each reads the other's answer, not only by chance.
 
     Args:
         address: The host and port where the server listens.
@@ -79,7 +79,7 @@ class Session:
 
     Attributes:
         pid: The process that opened the session.
-        others: How many questions came from other processes.
+        others: How many messages came from other processes.
         ended: Whether another process ended the session.
     """
 

@@ -57,9 +57,9 @@ class Failure(Facts):
         start_methods: The start methods under which the broken case shows its sign. Under the
             others, that case shows nothing or a different failure.
         limits: Keyword arguments for `confine`, for a case that is safe only under limits.
-        isolated: Whether the cases need their own interpreter, without any limits.
+        isolated: Whether the cases need their own interpreter, even if they need no limits.
         deadline: Seconds that a run of the broken case may take under `fork`. Other start methods
-            get more, because they start workers more slowly. The fixed case gets a minute.
+            get more, because they start workers more slowly. The fixed case gets at least a minute.
         ordered: Whether the fixed case delivers the same batches in the same order with any number
             of workers. If not, that case's batches are one-dimensional tensors with the same values
             overall.

@@ -56,8 +56,8 @@ def read_facts(name: str) -> Facts:
         name: The name of the failure mode and its module, such as `corrupt_images`.
 
     Raises:
-        ValueError: The module doesn't end with `FAILURE = Failure(...)`, or a fact in it isn't
-            written out as a literal.
+        ValueError: The module doesn't end with `FAILURE = Failure(...)`, a fact isn't written out
+            as a literal, or the promise isn't in PROMISES.
     """
     path = _FOLDER / f"{name}.py"
     source = path.read_text(encoding="utf-8")

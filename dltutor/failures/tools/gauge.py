@@ -66,8 +66,8 @@ class Gauge:
     def each(self) -> list[float]:
         """Return the MB private to each worker (USS), W0 first.
 
-        We measure a worker while it's idle between two batches, because in the middle of a batch
-        its memory varies by a few MB. The worker becomes idle soon, because the loop takes no batch
+        We wait, for at most 10 s, until the worker is idle, because in the middle of a batch its
+        memory varies by a few MB. The worker becomes idle soon, because the loop takes no batch
         while we wait.
         """
         workers = sorted(self._workers())
@@ -76,8 +76,8 @@ class Gauge:
     def shared(self) -> float:
         """Return the MB of the workers' tensors in shared memory, fetched by main or not.
 
-        We measure when all workers are idle, because a busy worker may still hold a batch that main
-        has already fetched.
+        We wait, for at most 10 s, until all workers are idle, because a busy worker may still hold
+        a batch that main has already fetched.
         """
         new = _when_idle(self._workers(), self._held)
         return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MB
@@ -115,7 +115,7 @@ def _when_idle(workers: Sequence[int], read: Callable[[], _Reading]) -> _Reading
 
 def _work_done(pid: int) -> list[str] | None:
     # Return the status of each thread, which changes whenever the thread runs. If a thread is
-    # running now, return None.
+    # running, waits for a disk, or has just ended, return None.
     try:
         threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     except OSError:  # a thread has ended since we listed it

@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Says:
-    """A message as a sign. The broken run ends with the message, and the fixed run finishes.
+    """A message as a sign. The broken run shows the message, and the fixed run finishes.
 
     Args:
         end: How the broken run ends: "raised", "worker died", "main died", or "hung".
@@ -67,7 +67,7 @@ class Says:
         )
 
     def told(self, seen: Seen) -> str:
-        """Return how the run ended, and the first message in `texts` that appeared in the run."""
+        """Return how the run ended, and the first of `texts` that appeared in the run, if any."""
         said = _messages(seen)
         return next((f"{seen.end}: {text}" for text in self.texts if text in said), seen.end)
 
@@ -97,7 +97,7 @@ class Counts(_Measured):
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A cost as a sign, such as memory or time. The broken run costs several times as much.
+    """A cost as a sign, such as memory or time. The broken run costs `times` times as much or more.
 
     Args:
         times: The smallest ratio of the broken run's cost to the fixed run's.
@@ -106,7 +106,7 @@ class Costs(_Measured):
     times: float
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Return whether the broken run cost at least `times` as much as the fixed one."""
+        """Return whether the broken run cost at least `times` times as much as the fixed one."""
         return _value(broken) >= self.times * _value(fixed)
 
 
