@@ -38,7 +38,7 @@ def main() -> int:
         import_module(f"dltutor.failures.{name}").FAILURE for name in arguments.names or NAMES
     ]
     # Preload the package, so that the fork server's workers don't each have to import it.
-    forkserver.set_forkserver_preload(["dltutor.failures"])
+    forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
     forkserver.ensure_running()  # now, because a run would end a fork server that it started
     failed = 0
     print("| entry | start method | s | broken | fixed | runs failed |")

@@ -65,7 +65,7 @@ def record(incident: Incident) -> None:
     end = f"(exit code {job.wait()})\n"
     (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
     # Keep only three of the last readings, in which only main is left.
-    while all(len(each) == 1 for each in ticks[-4:]):
+    while len(ticks) > 4 and all(len(each) == 1 for each in ticks[-4:]):
         ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"
     kept = next(few for n in count(1) if sum(map(len, few := ticks[::n])) <= _ROWS)

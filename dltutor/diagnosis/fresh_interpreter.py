@@ -98,7 +98,7 @@ def examined(sent: bytes, until: float) -> Any:
             return found
         case {"died": str(how)}:
             raise CannotRun(f"the new interpreter that should have run the loader {how}")
-    raise CannotRun("the new interpreter that should have run the loader didn't start in time")
+    raise CannotRun("the new interpreter that should have run the loader didn't finish in time")
 
 
 def main(folder: str) -> None:

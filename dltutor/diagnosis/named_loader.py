@@ -130,5 +130,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = -1
     if not 0 < number <= 86_400:
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be a positive number of seconds, at most 86400, got {text!r}"
+        )
     return number

@@ -74,12 +74,12 @@ def _ranks(evidence: Evidence) -> list[str]:
         return []
     if ranks.made_for:
         names = ", ".join(f"`{name}`" for name in ranks.made_for)
-        return [f"On two ranks: not tried, because the stream is made for one rank ({names})."]
+        return [f"On two ranks, each one has to make its own stream, because {names} says which."]
     if ranks.failed:
-        return [f"On two ranks: not tried, because as rank 0 of 2 it raises {ranks.failed}."]
+        return [f"On two ranks, the stream may fail: told its rank, it raised {ranks.failed}."]
     if ranks.drawn > 1 and ranks.alike == ranks.drawn and ranks.different > 1:
         return [
             f"On two ranks, both get the same samples: as rank 0 and as rank 1 of 2, the stream "
-            f"delivered the same first {ranks.drawn}. Make `__iter__` take its share by rank, too."
+            f"delivered the same first {ranks.drawn}. Make `__iter__` also take its share by rank."
         ]
     return []

@@ -156,8 +156,9 @@ class Observation:
         `batches`, `samples`, and the exception. The rest is usually the same.
 
         Returns:
-            The fields of Observation by name, plus `ok`, `title`, and `signs`. `chain` is a list of
-            `type` and `message`, and `notes` a list of strings, both without pids and addresses.
+            The fields of Observation by name, plus `ok`, `title`, and `signs`, which is a list of
+            `promise` and `evidence`. `chain` is a list of `type` and `message`, and `notes` a list
+            of strings, both without pids and addresses.
             `traceback` and a worker's `stack` are lists of `file`, `line`, `function`, and `code`.
             A worker also has `name` (such as W0), `signal`, and `fate`. `timeline` is what
             `Timeline.to_dict` returns. `confinement` is a dict of its rows, or None. `result` isn't
@@ -168,7 +169,7 @@ class Observation:
         return {
             "ok": self.ok,
             "title": self.story().title,
-            "signs": dict(self.signs),
+            "signs": [{"promise": promise, "evidence": said} for promise, said in self.signs],
             **plain,
             "chain": [
                 {"type": kind, "message": texts.tidy(message)} for kind, message in self.chain

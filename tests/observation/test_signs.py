@@ -34,6 +34,10 @@ def run(uss: list[float] | None = None, fds: list[float] | None = None, **fields
         (run([10, 12, 14, 16, 18, 20, 22]), []),  # any worker may take that
         (run(fds=[20, 20, 60, 90, 120, 150, 180]), ["bounded"]),
         (run(fds=[20, 20, 60, 70, 70, 70, 70]), []),
+        (
+            run([10, 12, 30, 48, 66, 84, 102], fds=[20, 20, 60, 90, 120, 150, 180]),
+            ["bounded", "bounded"],
+        ),
         (run(expected=240), []),
         (run(expected=480), ["complete"]),
         (run(expected=120), ["complete"]),
@@ -46,7 +50,7 @@ def run(uss: list[float] | None = None, fds: list[float] | None = None, **fields
 )
 def test_the_promises_that_a_run_shows_to_be_broken(seen: Any, promises: list[str]) -> None:
     assert [promise for promise, _ in seen.signs] == promises
-    assert list(seen.to_dict()["signs"]) == promises
+    assert [each["promise"] for each in seen.to_dict()["signs"]] == promises
     rows = [label for label, _ in seen.story().rows]
     assert [each for each in rows if each in ("bounded", "complete", "quick")] == promises
     assert seen.story().tone == ("warn" if promises or seen.end == "hung" else "good")

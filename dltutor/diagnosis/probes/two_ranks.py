@@ -58,6 +58,8 @@ class TwoRanks:
     def __str__(self) -> str:
         if self.failed:
             return f"Can't tell, because it raised {self.failed} when it was told its rank."
+        if not self.drawn:
+            return "No samples were compared."
         return f"{self.alike} of {self.drawn} samples are the same on both ranks."
 
 

@@ -56,7 +56,7 @@ def whole_number(answer: Any) -> int | None:
         answer = answer.item()
     if isinstance(answer, (float, np.floating)) and float(answer).is_integer():
         return int(answer)
-    if isinstance(answer, str) and answer.strip().lstrip("-").isdecimal():
+    if isinstance(answer, str) and re.fullmatch(r"\s*-?\d+\s*", answer):
         return int(answer)
     return as_int(answer)
 
