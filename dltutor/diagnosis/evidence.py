@@ -50,6 +50,7 @@ class Evidence:
     reseeded: Measures | None = None
     repeated: Measures | None = None
     seeded: Measures | None = None
+    seeded_again: Measures | None = None
     copied: Measures | None = None
     not_kept: Measures | None = None
     one_thread: Measures | None = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from dltutor.diagnosis.difference import EXACT, close, results_differ, with_workers
+from dltutor.diagnosis.difference import EXACT, between, close, results_differ, with_workers
 from dltutor.diagnosis.experiment import Experiment, Needed
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.probes.memory.worker_memory import fill_holes
@@ -82,6 +82,22 @@ def _seeded_once(evidence: Evidence) -> bool:
     if not evidence.parts.persistent or samples is None or samples.random or samples.again:
         return False
     return alone is not None and reseeded is not None and alone.lacks(reseeded) > 0
+
+
+def _meant_to_repeat(evidence: Evidence) -> bool:
+    # Return whether the loader has a generator, so that a seed should decide all random numbers.
+    alone, reseeded = evidence.alone, evidence.reseeded
+    if not (evidence.parts.generator and evidence.parts.in_order):
+        return False
+    return alone is not None and reseeded is not None and alone.lacks(reseeded) > 0
+
+
+def _repeats_without_workers(evidence: Evidence) -> bool:
+    reseeded, repeated = evidence.reseeded, evidence.repeated
+    if not _meant_to_repeat(evidence) or reseeded is None or repeated is None:
+        return False
+    found = between(reseeded, repeated, in_order=True)
+    return found is not None and not found.any
 
 
 def _may_change_batches(evidence: Evidence) -> bool:
@@ -211,8 +227,15 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
+#: A seed that nobody else is likely to use.
+_SEED: Final = 24301
+
 #: Arguments for runs of one epoch with a fixed seed, so that their results can be compared.
-_ONE_SEED: Final[dict[str, Any]] = {"options": (partial(_at_most, 4.0),), "epochs": 1, "seed": 1}
+_ONE_SEED: Final[dict[str, Any]] = {
+    "options": (partial(_at_most, 4.0),),
+    "epochs": 1,
+    "seed": _SEED,
+}
 
 INTERVENTIONS: Final = (
     _run(
@@ -249,16 +272,26 @@ INTERVENTIONS: Final = (
         "repeated",
         "Is the outcome the same again without workers and with the same seed?",
         10.0,
-        lambda evidence: _depends_on_seed(evidence) or _seeded_once(evidence),
+        lambda evidence: (
+            _depends_on_seed(evidence) or _seeded_once(evidence) or _meant_to_repeat(evidence)
+        ),
         {"num_workers": 0},
         patience=4.0,
         **_ONE_SEED,
     ),
     _run(
         "seeded",
-        "What does the loop return with workers and the same seed?",
+        "What arrives with workers and the same seed?",
         10.0,
-        _decided_by_seed,
+        lambda evidence: _decided_by_seed(evidence) or _repeats_without_workers(evidence),
+        {},
+        **_ONE_SEED,
+    ),
+    _run(
+        "seeded_again",
+        "Does the same arrive again with workers and the same seed?",
+        10.0,
+        _repeats_without_workers,
         {},
         **_ONE_SEED,
     ),

@@ -7,6 +7,7 @@ recorded evidence.
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -205,6 +206,63 @@ class InLine(Rows):
         return super().__getitem__(index)
 
 
+# Random samples
+
+
+class Walks(IterableDataset[Any]):
+    """Random walks, each with its number; each worker draws from the high bits of its seed."""
+
+    def __init__(self, shift: int) -> None:
+        self.shift = shift
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        rng = np.random.default_rng(torch.initial_seed() >> self.shift)
+        for _ in range(first, 64, step):
+            yield torch.from_numpy(rng.normal(size=8))
+
+
+class Shuffled(IterableDataset[Any]):
+    """Numbered rows with noise; workers shuffle the numbers, alike or not, and take their share."""
+
+    def __init__(self, alike: bool) -> None:
+        self.alike = alike
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        seed = torch.initial_seed() - (first if self.alike else 0)
+        numbers = [*range(64)]
+        random.Random(seed).shuffle(numbers)
+        rng = np.random.default_rng(seed + first)
+        for number in numbers[first::step]:
+            yield {"id": number, "row": torch.from_numpy(number + rng.normal(size=8))}
+
+
+class Noisier(Rows):
+    """Rows with noise that comes from a counter, which the workers share, or from torch."""
+
+    def __init__(self, shared: bool) -> None:
+        super().__init__()
+        self.count = multiprocessing.Value("q", 0) if shared else None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.count is None:
+            return super().__getitem__(index) + torch.randn(8)
+        with self.count.get_lock():
+            self.count.value += 1
+            seed = self.count.value
+        time.sleep(0.001)
+        return super().__getitem__(index) + torch.randn(
+            8, generator=torch.Generator().manual_seed(seed)
+        )
+
+
+def seeded(dataset: Any) -> DataLoader[Any]:
+    return load(dataset, shuffle=True, generator=torch.Generator().manual_seed(1))
+
+
 # A loop of one's own
 
 
@@ -292,6 +350,18 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
         lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True)),
     ),
     "dealt out twice": ("complete", "test_promises.py", lambda _: load(Shares(times=2))),
+    "workers draw the same": ("independent", "test_promises.py", lambda _: load(Walks(shift=32))),
+    "shuffled apart, then shared out": (
+        "complete",
+        "test_promises.py",
+        lambda _: load(Shuffled(alike=False)),
+    ),
+    "a race for random numbers": (
+        "same",
+        "test_promises.py",
+        # A function, because the counter goes on in memory that all experiments on a loader share.
+        lambda _: lambda: seeded(Noisier(shared=True)),
+    ),
     "files stay open": ("bounded", "test_promises.py", lambda _: load(Opens())),
     "the whole file for one row": (
         "quick",
@@ -299,7 +369,12 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
         lambda folder: load(Archive(folder / "rows.npy", whole=True)),
     ),
 }
-AGAIN = ("the first sample decides on the fields", "a neighbor stands in")
+AGAIN = (
+    "the first sample decides on the fields",
+    "a neighbor stands in",
+    "workers draw the same",
+    "shuffled apart, then shared out",
+)
 """Those that another one here stands for in the default tier: a visit takes 4 s."""
 
 HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] = {
@@ -343,6 +418,19 @@ def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
     found = states(diagnosis)
     assert "broken" not in found.values()
     assert found["ends"] == found["complete"] == found["same"] == "kept", diagnosis
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: seeded(Noisier(shared=False)),
+        pytest.param(lambda: load(Walks(shift=0)), marks=pytest.mark.thorough),
+        pytest.param(lambda: load(Shuffled(alike=True)), marks=pytest.mark.thorough),
+    ],
+)
+def test_random_samples_that_are_each_worker_s_own(make: Callable[[], Any]) -> None:
+    diagnosis = diagnose(make())
+    assert named(diagnosis) == [], diagnosis
 
 
 def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:

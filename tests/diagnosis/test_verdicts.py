@@ -125,6 +125,8 @@ ALIKE = replace(RUN, passes=2 * RUN.passes, finished=(True, True), drawn=2 * (tu
 RANDOM = drawn(random=24)
 SLOW_ONE = drawn(slowest=1.0)
 GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
+SLOWLY = replace(GROWS, late_as_it_is=20.0, late_collected=21.0, late_returned=22.0)
+SLOWLY = replace(SLOWLY, late_repeated=40.0, later_epochs=66.0)
 
 SEEDED = run("abc", state="the same")
 
@@ -152,6 +154,29 @@ def kept(again: str = "vwxy", **others: Any) -> Evidence:
     runs = {"reseeded": run("vwxy"), "repeated": run(again), "alone": run("ijklmn", "ijklmn")}
     apart = {"parts": replace(PARTS, persistent=True), "fetched": Fetched(looked=16)}
     return ill(run("abcdef", "abcdgh"), **apart | runs | others)
+
+
+def identified(epoch: str, plain: str = "abcdef", again: str = "fedcba") -> Evidence:
+    """Random samples with ids, one letter each: with workers, without, and with another seed."""
+    epochs = (("1234567", epoch), ("890xyzu", plain), ("vwopqrs", again))
+    ours, alone, other = (
+        run(each[: len(ids)], fields=((("['id']", tuple(ids)),),)) for each, ids in epochs
+    )
+    return ill(ours, alone=alone, reseeded=other, samples=drawn(random=9))
+
+
+def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
+    """Random samples with one seed, twice without workers and twice with them."""
+    return ill(
+        run("abcd"),
+        alone=run("efgh"),
+        reseeded=run("ijkl"),
+        repeated=run("ijkl"),
+        seeded=run("mnop"),
+        seeded_again=run(with_workers),
+        samples=RANDOM,
+        parts=replace(PARTS, generator=True, **loader),
+    )
 
 
 # The promise, what breaks it, and what is near and breaks none.
@@ -213,6 +238,14 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),  # it isn't the workers
         replace(left_early("abc", "abcd"), seeded=run("abc")),
     ),
+    "ids come twice, and others never": (
+        "complete",
+        identified("affbdd"),
+        identified("fbadce"),
+        identified("abcabc"),  # a number that counts within each worker
+        identified("affbdd", plain="abcdee"),
+        identified("affbdd", again="abcdeg"),
+    ),
     "one batch again": ("complete", ill(fetched=Fetched(reused=True)), ill(fetched=Fetched())),
     # same
     "another sample": (
@@ -229,6 +262,11 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "same",
         ill(run("abd"), alone=SEEDED, reseeded=SEEDED),
         ill(run("abd"), alone=SEEDED, reseeded=SEEDED, samples=drawn(random=3)),
+    ),
+    "another sample with the same seed": (
+        "same",
+        seeded_twice("mnoq"),
+        seeded_twice("mnop"),
     ),
     "another beginning": (
         "same",
@@ -357,6 +395,12 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         ill(replace(ALIKE, drawn=tuple(each[:26] for each in COLLIDE)), parts=BY_TWO),
         ill(replace(ALIKE, drawn=(COLLIDE[0][:26],) * 2), parts=BY_TWO),
     ),
+    "workers draw the same": (
+        "independent",
+        ill(run("abcdabcd"), alone=run("ijklmnop"), samples=RANDOM),
+        ill(run("abcdabcd"), alone=run("ijklijkl"), samples=RANDOM),
+        ill(run("abcdefga"), alone=run("ijklmnop"), samples=RANDOM),
+    ),
     # bounded, clean
     "main keeps descriptors": (
         "bounded",
@@ -364,6 +408,13 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         changed(batches=1000, files=99),
     ),
     "it grows": ("bounded", ill(memory=GROWS), ill(memory=replace(GROWS, late_collected=3.0))),
+    "it grows slowly, but in each epoch": (
+        "bounded",
+        ill(memory=SLOWLY, parts=STAYS),
+        ill(memory=SLOWLY),
+        ill(memory=replace(SLOWLY, later_epochs=5.0), parts=STAYS),
+        ill(memory=replace(SLOWLY, late_returned=3.0), parts=STAYS),
+    ),
     "a mapped file is copied into workers that aren't forked": (
         "bounded",
         mapped(80, "spawn"),

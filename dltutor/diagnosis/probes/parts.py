@@ -50,6 +50,7 @@ class Parts:
         loop: Whether the doctor got a training loop.
         threads: The names of main's other threads.
         hooks: Which of "dataset" and "sampler" have a `set_epoch`.
+        generator: Whether the loader has its own generator, so that epochs can be reproduced.
         shm: The size of /dev/shm in MB, or 0 if there's none.
         files: How many file descriptors a process may have open.
     """
@@ -73,6 +74,7 @@ class Parts:
     loop: bool
     threads: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
+    generator: bool = False
     shm: float = 0.0
     files: int = 0
 
@@ -120,6 +122,7 @@ def ask(subject: Subject) -> Parts:
         collate="" if plain else _name(collate),
         init=_name(inner.worker_init_fn) if inner.worker_init_fn else "",
         loop=subject.loop is not None,
+        generator=inner.generator is not None,
         shm=_shm(),
         files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         hooks=tuple(

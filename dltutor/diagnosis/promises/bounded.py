@@ -74,8 +74,9 @@ def grows(evidence: Evidence) -> Iterator[Finding]:
     memory = evidence.memory
     if memory is None or memory.samples < _ENOUGH:
         return
-    late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
-    if min(late) < LATE:
+    late = min(memory.late_as_it_is, memory.late_collected, memory.late_returned)
+    later = memory.later_epochs if evidence.parts.persistent else 0.0
+    if late < (LATE if later < LATE else LATE / 3):
         return  # nothing grows, or a change stops the growth, so a failure mode explains it
     # If workers also grow when samples repeat, every sample takes memory, not only new ones.
     again = memory.late_repeated >= memory.late_as_it_is / 2
@@ -83,7 +84,8 @@ def grows(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         "likely",
         f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
-        f"{memory.late_as_it_is:.0f} MB of it after the first third. It grew {by}.",
+        f"{memory.late_as_it_is:.0f} MB of it after the first third. It grew {by}."
+        + (f" In the next two epochs, it grew by {later:.0f} MB more." if later >= LATE else ""),
         evidence.parts.where,
         "Count what your dataset holds before and after some samples (`tracemalloc` names the "
         "lines), and watch a longer run with `dltutor.observe(loader, live=True)`.",

@@ -48,6 +48,41 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
     yield Finding("shown", said, parts.where, fix, cause=cause, promise="complete")
 
 
+def overlaps(evidence: Evidence) -> Iterator[Finding]:
+    """Find a field by which some samples are missing and others repeat, though counts are right.
+
+    This works even if the rest of a sample is random. A field counts if it has other values in each
+    sample, and the same values in two epochs without workers.
+    """
+    ours, plain, again = (
+        {}
+        if each is None or not (each.fields and each.finished[:1] == (True,))
+        else dict(each.fields[0])
+        for each in (evidence.run, evidence.alone, evidence.reseeded)
+    )
+    for path, values in ours.items():
+        whole, came = plain.get(path, ()), {*values}
+        if len({*whole}) < len(whole) or Counter(whole) != Counter(again.get(path, ())):
+            continue
+        missing, twice = len({*whole} - came), len(values) - len(came)
+        if not missing or not twice or came == {*whole[: len(came)]}:
+            continue  # nothing is wrong, or the field counts samples in each worker
+        yield Finding(
+            "shown",
+            f"Without workers, `batch{path}` has {len(whole)} different values in each epoch. With "
+            f"{evidence.parts.workers} workers, {missing} of them don't arrive, and {twice} "
+            "arrive once more.",
+            evidence.parts.where,
+            "Let all workers make the same list in the same order, and only then take every "
+            "`num_workers`-th part, starting at `id`. `get_worker_info().seed` differs between "
+            "workers, so don't shuffle with it before that.",
+            cause="The workers' shares overlap. That happens if each worker shuffles the data with "
+            "a seed of its own, and then takes its share.",
+            promise="complete",
+        )
+        return
+
+
 def skipped(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that leaves and resumes an epoch, but gets more or fewer samples with workers.
 

@@ -11,6 +11,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.running.random_states import SAID
 
+_FEW: Final = 10  # if fewer than one in this many samples repeats, it may be chance
 _ENOUGH: Final = 4  # different samples in an epoch; fewer show nothing
 
 
@@ -122,6 +123,32 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
             return
 
 
+def duplicated(evidence: Evidence) -> Iterator[Finding]:
+    """Find random samples that several workers deliver, though no two are the same without workers.
+
+    Whatever seeds the workers is then the same in all of them.
+    """
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or parts.workers < 2 or not (any(run.drawn[:1]) and any(alone.drawn[:1])):
+        return
+    if not run.finished[:1] == alone.finished[:1] == (True,):
+        return
+    ours, plain = run.drawn[0], alone.drawn[0]
+    twice = len(ours) - len({*ours})
+    if twice < max(_ENOUGH, len(ours) / _FEW) or len({*plain}) < len(plain):
+        return
+    yield Finding(
+        "shown",
+        f"{twice} of {len(ours)} samples in an epoch are exact copies of others. Without workers, "
+        f"no two of {len(plain)} samples are the same.",
+        f"worker_init_fn={parts.init}" if parts.init else parts.where,
+        "Seed each worker from `get_worker_info().seed`, or from `torch.initial_seed() % 2**32` if "
+        "a seed must have 32 bits. The workers' seeds differ only in their lowest bits.",
+        cause="Workers draw the same random numbers, so they deliver the same samples.",
+        promise="independent",
+    )
+
+
 def _repeating(
     first: Sequence[str], second: Sequence[str], size: int, count: int
 ) -> tuple[int, int] | None:
@@ -162,7 +189,7 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
     if run.finished[:2] != (True, True):
         return
     first, second = map(set, run.drawn[:2])
-    if len(first & second) < _ENOUGH:
+    if len(first & second) < max(_ENOUGH, len(second) / _FEW):
         return
     yield Finding(
         "shown",

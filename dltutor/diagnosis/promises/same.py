@@ -253,6 +253,28 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     return plain and samples is not None and samples.looked > 0 and not evidence.parts.stream
 
 
+def raced(evidence: Evidence) -> Iterator[Finding]:
+    """Find random samples that a seed decides without workers, but not with workers."""
+    seeded, again, parts = evidence.seeded, evidence.seeded_again, evidence.parts
+    if seeded is None or again is None:
+        return
+    found = between(seeded, again, in_order=True)
+    if found is None or not found.any:
+        return
+    yield Finding(
+        "shown" if not parts.init else "likely",
+        f"Of {found.came} {found.unit} in an epoch with workers, {found.more} come out differently "
+        "in another epoch with the same seed. Without workers, two such epochs are the same.",
+        f"worker_init_fn={parts.init}" if parts.init else parts.where,
+        "Draw random numbers from torch's global generator, which torch seeds in each worker. Or "
+        "make a generator from the seed, the epoch, and the index of the sample.",
+        cause="The loader has a generator, but it doesn't decide everything. Which random numbers "
+        "a sample gets may depend on which worker is faster, for example if workers share a "
+        "counter, or on a seed from the time or the operating system.",
+        promise="same",
+    )
+
+
 def _only_forked(evidence: Evidence) -> bool:
     # Return whether forked workers deliver main's samples. The doctor tries forked workers only if
     # others don't deliver these samples.

@@ -118,6 +118,11 @@ def _bounded(evidence: Evidence) -> Answer:
     memory, run = evidence.memory, evidence.run
     if not evidence.parts.workers:
         return False, "there's no worker whose memory could grow"
+    if memory is not None and memory.late_as_it_is >= LATE / 3:
+        grew = (
+            f"workers' own memory grew by {memory.late_as_it_is:.0f} MB after their first samples"
+        )
+        return False, f"{grew}, and the run was too short to say if that stops"
     if memory is not None and memory.late_as_it_is >= 0:
         return True, "memory that workers took after their first samples was freed, or has a limit"
     if not run.private or not run.well:

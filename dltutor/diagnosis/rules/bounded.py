@@ -6,6 +6,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.observation.signs import LATE
 from dltutor.tables import MB
 
 
@@ -61,9 +62,8 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-_MATTERS: Final = (
-    20.0  # MB copied per worker; 28 in the course's case, a harmless 15 for some thousand strings
-)
+# MB copied per worker: 28 in the course's case, and a harmless 15 for a few thousand strings.
+_MATTERS: Final = 20.0
 
 
 def copy_on_read(evidence: Evidence) -> Finding | None:
@@ -132,7 +132,7 @@ def growing_cache(evidence: Evidence) -> Finding | None:
     if not parts.persistent:
         samples //= max(parts.workers, 1)
     whole = max(each * samples, late)
-    if whole < 12:
+    if whole < (12 if kept else LATE):
         return None
     growth = (
         f"After it had settled, each worker grew by {late:.0f} MB in {memory.late_samples} samples"

@@ -117,6 +117,8 @@ def lost_tail(evidence: Evidence) -> Finding | None:
         )
     each = run.drawn[0] if run.drawn else ()
     some_twice = len(set(each)) < len(each)  # repeated samples are a different failure mode
+    if whole - drawn < evidence.parts.workers and run.lacks(alone) != whole - drawn:
+        return None  # each worker cuts its own share, so less than a sample is left over
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Finding(
