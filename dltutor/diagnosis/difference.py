@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from math import isclose
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.objects import ngrams
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
@@ -69,6 +72,15 @@ def with_workers(evidence: Evidence) -> Difference | None:
         is not None
     ]
     return next((each for each in found if each.any), found[0] if found else None)
+
+
+def recut(run: Measures, alone: Measures) -> bool:
+    """Return whether both runs' first epochs have the same data, cut into different samples."""
+    if not run.finished[:1] == alone.finished[:1] == (True,):
+        return False
+    return bool(run.ngrams and alone.ngrams) and ngrams.alike(
+        np.array(run.ngrams), np.array(alone.ngrams)
+    )
 
 
 EXACT: Final = 1e-4  # relative difference of equal results; two measured times differ by more

@@ -29,6 +29,7 @@ class Measures:
         drawn: For each iteration, a digest of each sample, if batches can be taken apart.
         fields: For each of the first two iterations, [path of a field, a digest of each sample's
             part of that field], if batches can be taken apart and there aren't too many samples.
+        ngrams: What `ngrams.count` returns for the first iteration of a stream.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
         resumed: How many iterations went on after another had restarted the iterator they share.
@@ -74,6 +75,7 @@ class Measures:
     passes: tuple[tuple[str, ...], ...] = ()
     drawn: tuple[tuple[str, ...], ...] = ()
     fields: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
+    ngrams: tuple[int, ...] = ()
     counted: tuple[int, ...] = ()
     finished: tuple[bool, ...] = ()
     resumed: int = 0

@@ -206,6 +206,21 @@ class InLine(Rows):
         return super().__getitem__(index)
 
 
+class Packs(IterableDataset[Any]):
+    """Blocks of tokens, cut from documents; each worker packs its own share of the documents."""
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        rest: list[int] = []
+        for number in range(first, 200, step):
+            rng = np.random.default_rng(number)
+            rest += rng.integers(0, 5000, rng.integers(100, 400)).tolist()
+            while len(rest) >= 128:
+                yield torch.tensor(rest[:128])
+                del rest[:128]
+
+
 # Random samples
 
 
@@ -394,6 +409,7 @@ HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] =
         train,
     ),
     "a stream that is dealt out": (lambda _: load(Shares(times=1)), None),
+    "a stream that packs": (lambda _: load(Packs()), None),
     "random samples, and its own way to fetch": (lambda _: load(Noisy(own=True)), None),
 }
 

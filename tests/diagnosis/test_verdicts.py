@@ -179,6 +179,15 @@ def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
     )
 
 
+SPREAD = tuple(range(500))
+
+
+def packed(ngrams: Sequence[int]) -> Evidence:
+    """A stream's samples all differ with workers, and these are the counts of its n-grams."""
+    alone = run("efgh", ngrams=SPREAD)
+    return ill(run("abcd", ngrams=tuple(ngrams)), alone=alone, reseeded=alone, parts=STREAM)
+
+
 # The promise, what breaks it, and what is near and breaks none.
 BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     # ends
@@ -267,6 +276,12 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "same",
         seeded_twice("mnoq"),
         seeded_twice("mnop"),
+    ),
+    "other samples of a stream": (
+        "same",
+        packed(SPREAD[::-1]),
+        packed(SPREAD),  # the same values, cut differently
+        replace(packed(SPREAD), alone=replace(packed(SPREAD).run, ngrams=())),
     ),
     "another beginning": (
         "same",

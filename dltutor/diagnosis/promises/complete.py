@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from dltutor.diagnosis.difference import recut
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import by_interpreter
@@ -24,8 +25,8 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
     if any(each.finished[:2] != (True, True) for each in (run, alone)):
         return
     ours, theirs = run.counted[:2], alone.counted[:2]
-    if len({*theirs}) > 1 or {*ours} == {*theirs}:
-        return  # the stream's length is random, or the same in both runs
+    if len({*theirs}) > 1 or {*ours} == {*theirs} or recut(run, alone):
+        return  # the stream's length is random, or the same in both runs, or it's cut differently
     first, second = ours
     came = f"both have {first}" if first == second else f"they have {first} and {second}"
     said = (

@@ -124,10 +124,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
 
 
 def duplicated(evidence: Evidence) -> Iterator[Finding]:
-    """Find random samples that several workers deliver, though no two are the same without workers.
-
-    Whatever seeds the workers is then the same in all of them.
-    """
+    """Find samples that several workers deliver, though no two are the same without workers."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or parts.workers < 2 or not (any(run.drawn[:1]) and any(alone.drawn[:1])):
         return
@@ -144,7 +141,8 @@ def duplicated(evidence: Evidence) -> Iterator[Finding]:
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
         "Seed each worker from `get_worker_info().seed`, or from `torch.initial_seed() % 2**32` if "
         "a seed must have 32 bits. The workers' seeds differ only in their lowest bits.",
-        cause="Workers draw the same random numbers, so they deliver the same samples.",
+        cause="Workers draw the same random numbers, or their shares of the data overlap, so they "
+        "deliver the same samples.",
         promise="independent",
     )
 

@@ -10,6 +10,7 @@ from dltutor.diagnosis.difference import (
     Difference,
     between,
     close,
+    recut,
     results_differ,
     same_input,
     with_workers,
@@ -167,6 +168,10 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     if difference.replayed:
         return  # every sample arrived, and which ones repeat depends on the workers
     count, unit, expected = evidence.parts.workers, difference.unit, difference.expected
+    # If a stream packs what it reads, each worker packs its own share, so most samples differ.
+    packed = evidence.parts.stream and min(difference.more, difference.missing) > expected / 2
+    if packed and evidence.alone is not None and recut(evidence.run, evidence.alone):
+        return
     workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":
@@ -189,8 +194,6 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
             said += f" {difference.twice} arrive{'s' * (difference.twice == 1)} more than once."
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
-    # If a stream packs what it reads, each worker packs its own share, so most samples differ.
-    packed = promise == "same" and evidence.parts.stream and difference.missing > expected / 2
     certainty: Certainty = "likely" if packed and not difference.epoch else "shown"
     yield Finding(certainty, said, where, fix, cause=cause, promise=promise)
 

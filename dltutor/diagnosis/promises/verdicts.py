@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dltutor.diagnosis.difference import with_workers
+from dltutor.diagnosis.difference import recut, with_workers
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.failures import PROMISES, Promise
 from dltutor.observation.signs import LATE
@@ -87,6 +87,10 @@ def _complete(evidence: Evidence) -> Answer:
     if alone is None or alone.finished[:1] != (True,):
         return False, "time ran out before an epoch without workers ended"
     difference = with_workers(evidence)
+    if evidence.parts.stream and difference is not None and difference.any:
+        if not recut(run, alone):
+            return False, "samples are random, so only their number can be compared"
+        return True, "all values arrived, with workers and without, cut into different samples"
     if difference is not None and difference.whole and difference.came == difference.expected:
         return True, f"{difference.came} {difference.unit} arrived, with workers and without"
     return False, "the samples of the two epochs can't be compared one to one"
@@ -98,7 +102,9 @@ def _same(evidence: Evidence) -> Answer:
         return True, f"{difference.came} {difference.unit} match the run without workers"
     if fetched is not None and fetched.looked and not fetched.differ:
         return True, f"{fetched.looked} samples match `dataset[i]`, with random numbers held"
-    if difference is not None:
+    if difference is not None and evidence.alone is not None:
+        if recut(evidence.run, evidence.alone):
+            return True, "the same values arrive with workers and without, cut into other samples"
         return False, "samples are random, so they differ from run to run"
     return False, "no epoch reached its end"
 

@@ -19,6 +19,7 @@ import psutil
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from dltutor.diagnosis.objects import ngrams
 from dltutor.diagnosis.objects.digests import digest, joined, leaves, split, split_fields
 from dltutor.diagnosis.running.side_effects import temporary_files
 from dltutor.diagnosis.running.subject import Subject
@@ -59,6 +60,7 @@ class Watch:
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.fields: list[dict[str, list[str]]] = []
+        self.ngrams: ngrams.Counts | None = None  # in a stream's first iteration
         self.counted: list[int] = []
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
@@ -129,6 +131,9 @@ class Watch:
         if self.content and len(self.passes[number]) < _SEEN:
             self.passes[number].append(digest(batch))
             self._take_apart(number, batch, count)
+            if self.subject.stream and number == 0:
+                found = ngrams.count(batch)
+                self.ngrams = found if self.ngrams is None else self.ngrams + found
         self._weigh(batch)
         if self.batches & (self.batches - 1):
             self._look(now)
