@@ -66,7 +66,7 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis in a form that JSON can hold."""
         return {
-            "version": 4,
+            "version": 5,
             "ok": self.ok,
             "title": self.title,
             "findings": [each.to_dict() for each in self.findings],
