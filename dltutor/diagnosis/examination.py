@@ -211,6 +211,7 @@ class Examination:
                 return {"unmade": said(error)[:400]}
             try:
                 own_mappings.make_private()  # not earlier, because `make` may map files
+                own_mappings.keep_private()
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
                 subject = Subject(loader, self.loop, self.epochs, rest, mark, evidence, threads)

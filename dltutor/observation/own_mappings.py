@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import stat
+import time
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, Self
 
 _EXCHANGE: Final = ("/dev/", "/memfd:")
 _NO_RESERVE: Final = 0x4000  # MAP_NORESERVE (x86, ARM), because a file may be larger than memory
@@ -42,6 +44,37 @@ def make_private() -> None:
             os.close(file)
             if private != -1:
                 libc.mremap(private, size, size, _IN_PLACE_OF, start)
+
+
+def keep_private() -> None:
+    """Make mappings private that Python code in this fork and its children makes from now on.
+
+    Only shared writable mappings of files that are older than this call become private, because
+    code that makes a file has to see what it writes. Code that maps a file in C isn't affected.
+    """
+    since = time.time()
+
+    class Private(mmap.mmap):
+        def __new__(cls, fileno: int, length: int, *given: Any, **options: Any) -> Self:
+            if not given and _is_older(fileno, since):
+                if options.get("access") == mmap.ACCESS_WRITE:
+                    options["access"] = mmap.ACCESS_COPY
+                elif not options.get("access") and options.get("prot", mmap.PROT_WRITE) != (
+                    mmap.PROT_READ
+                ):
+                    options["flags"] = mmap.MAP_PRIVATE
+            return super().__new__(cls, fileno, length, *given, **options)
+
+    mmap.mmap = Private  # type: ignore[misc]
+
+
+def _is_older(descriptor: int, since: float) -> bool:
+    with suppress(OSError):
+        found = os.fstat(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        named = stat.S_ISREG(found.st_mode) and found.st_nlink > 0
+        return named and not path.startswith(_EXCHANGE) and found.st_mtime < since
+    return False
 
 
 def _mappings() -> list[tuple[int, int, int, str]]:

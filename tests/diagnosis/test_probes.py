@@ -29,7 +29,15 @@ from dltutor import diagnose
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.objects import digests
-from dltutor.diagnosis.probes import copies, fetched, leftovers, recomputed, reordered, samples
+from dltutor.diagnosis.probes import (
+    copies,
+    fetched,
+    leftovers,
+    recomputed,
+    reordered,
+    samples,
+    twice,
+)
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
@@ -184,6 +192,26 @@ class Decides(Rows):
 def test_what_only_some_random_numbers_do_is_seen_too() -> None:
     assert ask(samples, Decides(copies=False)).again > 4
     assert ask(samples, Decides(copies=True)).again == 0
+
+
+class Extends(Rows):
+    """Makes a list for each row on first use, keeps it, and extends it, or a copy of it."""
+
+    def __init__(self, copies: bool) -> None:
+        self.lists: dict[int, list[int]] = {}
+        self.copies = copies
+
+    def __getitem__(self, index: int) -> Any:
+        made = self.lists.setdefault(index, [index])
+        made = [*made] if self.copies else made
+        made.append(2)
+        return made
+
+
+def test_what_a_sample_makes_on_first_use_and_changes_later_has_a_name() -> None:
+    found = ask(twice, Extends(copies=False))
+    assert (found.own, found.paths) == (4, ("dataset.lists",))
+    assert ask(twice, Extends(copies=True)).own == 0
 
 
 class Blocks(Rows):

@@ -179,6 +179,13 @@ def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
     )
 
 
+def restarted(*epochs: str, **others: Any) -> Evidence:
+    """A stream in workers that stay; with another seed, other samples arrive."""
+    parts, alone = replace(STREAM, persistent=True), run("ijkl", "ijkl")
+    given = {"parts": parts, "alone": alone, "reseeded": run("mnop")} | others
+    return ill(run(*epochs), **given)
+
+
 SPREAD = tuple(range(500))
 
 
@@ -409,6 +416,12 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "independent",
         ill(replace(ALIKE, drawn=tuple(each[:26] for each in COLLIDE)), parts=BY_TWO),
         ill(replace(ALIKE, drawn=(COLLIDE[0][:26],) * 2), parts=BY_TWO),
+    ),
+    "a stream begins again in workers that stay": (
+        "independent",
+        restarted("abcd", "abcd"),
+        restarted("abcd", "efgh"),
+        restarted("abcd", "abcd", parts=STREAM),
     ),
     "workers draw the same": (
         "independent",

@@ -31,6 +31,7 @@ from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.running import forks
 from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
+from dltutor.observation.own_mappings import keep_private
 
 Left = Callable[..., None]
 ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 160 kB
@@ -111,36 +112,59 @@ def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
 class InPlace(Dataset[torch.Tensor]):
     """Rows of a file, each divided by two in place whenever it's drawn."""
 
-    def __init__(self, rows: np.memmap[Any, Any]) -> None:
-        self.rows = rows
+    def __init__(self, path: Path, *, at_once: bool = True) -> None:
+        self.path = path
+        self.rows = self.opened() if at_once else None
+
+    def opened(self) -> np.memmap[Any, Any]:
+        return np.memmap(self.path, np.float32, "r+", shape=(32, 2))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return 32
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        if self.rows is None:
+            self.rows = self.opened()
         row = self.rows[index]
         row /= 2
         return torch.tensor(row)
 
 
-@pytest.mark.parametrize("by_function", [False, True])
+@pytest.mark.parametrize("how", ["at hand", "by a function", "on first use"])
 def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_is_found(
-    by_function: bool, tmp_path: Path, nothing_left_behind: Left
+    how: str, tmp_path: Path, nothing_left_behind: Left
 ) -> None:
     path = tmp_path / "rows"
     np.arange(1.0, 65.0, dtype=np.float32).tofile(path)
     before = path.read_bytes()
 
     def make() -> Any:
-        rows = np.memmap(path, np.float32, "r+", shape=(32, 2))
-        loader: Any = DataLoader(
-            InPlace(rows), batch_size=4, num_workers=2, multiprocessing_context="fork"
-        )
+        rows = InPlace(path, at_once=how != "on first use")
+        loader: Any = DataLoader(rows, batch_size=4, num_workers=2, multiprocessing_context="fork")
         return loader
 
-    found = diagnose(make if by_function else make(), deadline=60).findings
+    found = diagnose(make if how == "by a function" else make(), deadline=60).findings
     assert [each.name for each in found] == ["mutated_in_place"]
     assert path.read_bytes() == before
+
+
+def test_a_file_of_the_experiment_s_own_can_be_written_through_a_mapping(tmp_path: Path) -> None:
+    path, old = tmp_path / "made", tmp_path / "old"
+    old.write_bytes(bytes(8))
+    os.utime(old, (1, 1))
+
+    def work(begin: Callable[[], None]) -> list[int]:
+        keep_private()
+        np.memmap(path, np.uint8, "w+", shape=8)[:] = 1
+        np.memmap(old, np.uint8, "r+", shape=8)[:] = 1
+        with tempfile.TemporaryFile() as nameless:
+            nameless.write(bytes(8))
+            nameless.flush()
+            np.memmap(nameless, np.uint8, "r+", shape=8)[:] = 1
+            nameless.seek(0)
+            return [sum(each) for each in (path.read_bytes(), old.read_bytes(), nameless.read())]
+
+    assert sandbox.run(work, at_most=20).result == [8, 0, 8]
 
 
 def test_what_processes_share_in_memory_stays_shared_in_the_sandbox() -> None:

@@ -37,7 +37,7 @@ class Twice:
         looked: How many samples were tried.
         own: How many samples came out differently the second time, though the first time doesn't
             depend on what was drawn before.
-        paths: The paths of arrays and containers in the dataset that the first draw changed.
+        paths: The paths of arrays and containers in the dataset that a draw changed.
         index: The index of a sample that came out differently, as its repr.
         counter: The path of a number that drawing other samples changes, or "" if there's none.
             If the number gets its old value back, the sample is the same again.
@@ -68,14 +68,14 @@ def ask(subject: Subject) -> Twice:
         draw = partial(_last, subject, seed=seed)
         others = [each for each in order[: _TRIED + 2] if each != index]
         with suppress(forks.NoAnswer):
-            # Look for changes after one draw, because a second draw may undo them.
+            # Prefer what the first draw changes, because the second one may undo it.
             new, paths = forks.in_fork(partial(draw, [index]), 1.5)
             later, _ = forks.in_fork(partial(draw, [*others, index]), 1.5)
-            again, _ = forks.in_fork(partial(draw, [index, index]), 1.5)
+            again, second = forks.in_fork(partial(draw, [index, index]), 1.5)
             looked += 1
             if new == later != again:
                 own += 1
-                found = found or paths
+                found = found or paths or second
                 first = first or repr(index)
     counter = "" if own else _counter(subject, order)
     return Twice(looked=looked, own=own, paths=tuple(found[:3]), index=first, counter=counter)
@@ -123,12 +123,14 @@ def _counter(subject: Subject, order: list[Any]) -> str:
 
 def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str]]:
     pins = Pins(subject.dataset)
-    before = _content(subject.dataset, order[-1])
-    content = ""
-    for index in order:
+    *others, last = order
+    for index in others:
         with pins.held(seed=seed):
-            content = digest(subject.dataset[index])
-    after = _content(subject.dataset, order[-1])
+            subject.dataset[index]
+    before = _content(subject.dataset, last)
+    with pins.held(seed=seed):
+        content = digest(subject.dataset[last])
+    after = _content(subject.dataset, last)
     return content, [path for path, each in after.items() if before.get(path, each) != each]
 
 

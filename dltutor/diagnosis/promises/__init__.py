@@ -33,7 +33,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, same.persistent_repeats, same.changed_by_loop)
         found += _each(evidence, complete.replaced, complete.reused)
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
-        found += _each(evidence, independent.repeated, independent.collides, independent.kept)
+        found += _each(evidence, independent.repeated, independent.restarted)
+        found += _each(evidence, independent.collides, independent.kept)
         # Stop at the first finding, because it says the most and later ones may share its cause.
         looks = (
             independent.stuck,
@@ -55,9 +56,10 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if "clean" not in explained:
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)
-    found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle, quick.confined)
+    found += _each(evidence, quick.uneven, quick.reread, quick.pickled, quick.dealing)
+    found += _each(evidence, quick.idle, quick.confined)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, quick.scattered, quick.recomputed, quick.redone, quick.uneven)
+        found += _each(evidence, quick.scattered, quick.recomputed, quick.redone)
     for look in (quick.starts, quick.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)

@@ -97,6 +97,29 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def restarted(evidence: Evidence) -> Iterator[Finding]:
+    """Find a random stream that begins again in each epoch, because its workers keep their seed."""
+    run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
+    parts = evidence.parts
+    if alone is None or reseeded is None or not (parts.stream and parts.persistent):
+        return
+    if run.finished[:2] != (True, True) or alone.lacks(reseeded) < _ENOUGH:
+        return
+    first, second = run.contents[:2]
+    if len({*first}) < _ENOUGH or first != second:
+        return
+    yield Finding(
+        "likely",
+        f"With another seed, other samples arrive. But the {len(second)} of the second epoch are "
+        "exactly those of the first, in the same order.",
+        parts.where,
+        "Make the generator once in each worker, or from the seed and the number of the epoch.",
+        cause="Workers that stay keep their seed. A generator that's made from "
+        "`get_worker_info().seed` or `torch.initial_seed()` in each epoch begins again.",
+        promise="independent",
+    )
+
+
 def collides(evidence: Evidence) -> Iterator[Finding]:
     """Find a worker that repeats what another one delivered in the epoch before."""
     run, parts = evidence.run, evidence.parts
