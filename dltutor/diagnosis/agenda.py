@@ -14,18 +14,10 @@ _ORDER: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "alone", "fetched"),
     *("reordered", "recomputed", "reseeded", "repeated", "seeded", "seeded_again", "copied"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
-    *(
-        "not_kept",
-        "one_iterator",
-        "any_order",
-        "sending",
-        "workerless",
-        "threads",
-        "views",
-        "segments",
-    ),
-    *("ahead", "memory", "ending", "twice", "copies", "repeats", "shares", "repeats_of_stream"),
-    *("epochs", "state", "order", "while_held", "travel", "forked", "imported", "two_ranks"),
+    *("not_kept", "one_iterator", "any_order", "sending", "workerless", "threads", "views"),
+    *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
+    *("repeats_of_stream", "epochs", "state", "order", "while_held", "travel", "forked"),
+    *("imported", "two_ranks"),
 )
 
 

@@ -50,7 +50,8 @@ def keep_private() -> None:
     """Make mappings private that Python code in this fork and its children makes from now on.
 
     Only shared writable mappings of files that are older than this call become private, because
-    code that makes a file has to see what it writes. Code that maps a file in C isn't affected.
+    code that makes a file has to see what it writes. Mappings that C code or a new interpreter
+    makes, such as a spawned worker, stay as they are.
     """
     since = time.time()
 

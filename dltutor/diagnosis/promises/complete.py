@@ -72,7 +72,7 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
             "shown",
             f"Without workers, `batch{path}` has {len(whole)} different values in each epoch. With "
             f"{evidence.parts.workers} workers, {missing} of them don't arrive, and {twice} "
-            "arrive once more.",
+            "arrive a second time.",
             evidence.parts.where,
             "Let all workers make the same list in the same order, and only then take every "
             "`num_workers`-th part, starting at `id`. `get_worker_info().seed` differs between "
