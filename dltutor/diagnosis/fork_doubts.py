@@ -91,7 +91,8 @@ def no_sample(ended: Ended) -> bool:
 
 def _how(ended: Ended, own_loop: bool) -> str:
     # Return "raised", "raised in a worker", "died", "hung", or "" for anything else. If a worker
-    # dies or hangs, the experiment's fork isn't to blame, because workers are other processes.
+    # dies or hangs, the experiment's fork isn't to blame, because workers are always processes of
+    # their own.
     match ended.result:
         case {"answer": {"failed": [_, *_]}} | {"unmade": _} | {"failed": _}:
             return "raised"

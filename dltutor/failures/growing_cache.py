@@ -34,7 +34,7 @@ EPOCHS = 3
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """The loudness of each recording; no file is kept."""
+    """A dataset of the loudness of each recording. It keeps no recording."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
@@ -51,7 +51,7 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 class CachedRecordings(Recordings):
-    """The same; what was read once is not read again."""
+    """A dataset of the loudness of each recording. It keeps every recording that it has read."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)

@@ -5,9 +5,10 @@ Symptom: the outer loop ends after its first batch, without an error or a messag
 
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
 iterator and returns it again. So both loops hold the same object. The inner loop resets the
-iterator, uses it up, and ends. When the outer loop asks for the next batch, there are none left.
-The inner loop is easy to overlook: a validation on the training loader in the middle of an epoch,
-statistics for a normalization, or `next(iter(loader))` for an image to log.
+iterator, uses it up, and ends. When the outer loop asks for its next batch, there isn't one. The
+inner loop is easy to overlook. It may validate on the training loader in the middle of an epoch, or
+compute statistics for a normalization. A single `next(iter(loader))`, such as for an image to log,
+also resets the iterator, but then the outer loop starts over.
 
 Fix: use a separate loader for each loop. The loaders may share the dataset, and each loader has its
 own workers.

@@ -187,9 +187,10 @@ def iterator_in(error: BaseException) -> Any:
 
 
 def starting_pid(error: BaseException) -> int | None:
-    """Return the pid of the process whose start an exception interrupted, or None without one.
+    """Return the pid of the process whose start an exception interrupted, or None if there's none.
 
-    The Process object may not have the pid yet, for example while main writes to a spawned process.
+    The pid comes from the traceback, because the Process object may not have it yet, for example
+    while main writes to a spawned process.
     """
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         starting = frame.f_locals.get("self")

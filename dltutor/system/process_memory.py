@@ -123,7 +123,7 @@ class Proc:
         return found
 
     def _scanned_children(self) -> Callable[[int], set[int]]:
-        # Some kernels don't list children, so ask every process for its parent.
+        # Linux doesn't always list children, so read the parent of every process.
         families: dict[int, set[int]] = {}
         for name in filter(str.isdigit, self._names(".")):
             if words := self._stat(int(name)):

@@ -129,7 +129,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Samples:
-    """Draw samples in main until time is up, then draw some of them again."""
+    """Draw up to `_DRAWN` samples in main, for at most `_SECONDS`, and some of them again."""
     if subject.stream:
         return _stream(subject)
     dataset = subject.dataset

@@ -147,7 +147,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
 
 
 def duplicated(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that several workers deliver, though no two are the same without workers."""
+    """Find samples that arrive more than once with workers, though all differ without them."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or parts.workers < 2 or not (any(run.drawn[:1]) and any(alone.drawn[:1])):
         return

@@ -30,7 +30,10 @@ from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, no
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
-_FILES: Final = {"first": (0,), "second": (2, 4)}  # file -> the numbers of workers that read it
+_FILES: Final = {
+    "first": (0,),
+    "second": (2, 4),
+}  # file -> how many workers each run has that reads it
 _MAKING: Final = 8  # time limit in seconds for making the dataset, as the task says
 _READING: Final = 15  # time limit in seconds for each reading of the dataset, as the task says
 _BATCH: Final = 50  # samples in a batch

@@ -35,7 +35,7 @@ class Waits:
             result of the named thread), or "" if nothing was found. Freed says whether the worker
             went on once the witness released the lock, started the threads, or gave an answer.
         held: The names of locks that another thread already held when the worker started.
-        threads: The most OpenMP threads that torch would use in a stuck worker.
+        threads: The most threads that torch or OpenCV would use for one call in a stuck worker.
     """
 
     stuck: tuple[tuple[int, str, str, str, str, bool], ...] = ()
