@@ -45,14 +45,44 @@ class Interrupts:
         self._handler = handler
         self._holding = False
         self._pending = False
+        self._since = 0.0  # when the pending interrupt first arrived
+        self._senders: set[object] = set()  # one for each thread that may still send an interrupt
+        self._sent = False  # whether a thread sent the next interrupt
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        # If you press Stop twice, the second interrupt gets through even while main passes batches.
-        if self._holding or (not self._pending and in_plumbing(frame)):
+        again, self._sent = self._sent, False
+        if again and not self._pending:
+            return  # the pending interrupt was delivered in the meantime
+        if self._holding:
             self._pending = True
+        elif in_plumbing(frame) and self._may_wait(again):
+            # Send it again, because main may be about to wait for a batch that never arrives.
+            self._pending = True
+            self._senders.add(sender := object())
+            _thread.start_new_thread(self._send_again, (signum, sender))
         elif callable(self._handler):
             self._pending = False
             self._handler(signum, frame)
+
+    def _may_wait(self, again: bool) -> bool:
+        # If you press Stop twice, the second interrupt gets through even while main passes batches.
+        if not self._pending:
+            self._since = time.monotonic()
+            return True
+        return again and time.monotonic() < self._since + PUT_OFF_AT_MOST
+
+    def _send_again(self, signum: int, sender: object) -> None:
+        time.sleep(_SOON)
+        if self._pending:
+            self._sent = True
+            os.kill(os.getpid(), signum)
+        self._senders.discard(sender)
+
+    def settle(self) -> None:
+        """Wait until no thread may still send an interrupt, so that the next handler gets none."""
+        until = time.monotonic() + 1  # a fork has the set, but not the threads
+        while self._senders and time.monotonic() < until:
+            time.sleep(_SOON / 5)
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
@@ -127,6 +157,7 @@ def interrupts_held() -> Iterator[Interrupts]:
             try:
                 yield interrupts
             finally:
+                interrupts.settle()
                 signal.signal(signal.SIGINT, previous)
 
 

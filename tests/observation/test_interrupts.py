@@ -270,6 +270,19 @@ def test_main_can_be_interrupted_while_it_waits_for_a_batch_but_not_right_before
     assert held_at(partial(receive, ring_here)) == [held]
 
 
+def test_an_interrupt_that_comes_right_before_main_waits_for_ever_arrives() -> None:
+    began = time.monotonic()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        interrupts_held() as interrupts,
+        interrupts.let_through(),
+    ):
+        as_if_in(reduction.__file__, "receive")(partial(signal.raise_signal, signal.SIGINT))
+        time.sleep(datasets.FOR_EVER)
+    assert time.monotonic() < began + 20
+    time.sleep(0.05)  # none comes afterwards
+
+
 def test_what_came_while_held_is_raised_where_it_is_let_through_or_at_the_end() -> None:
     reached = []
     with pytest.raises(KeyboardInterrupt), interrupts_held() as interrupts:
