@@ -20,6 +20,7 @@ Counts = NDArray[np.int64]
 
 _LENGTH: Final = 4  # values in a sequence
 _SHORTEST: Final = 8  # values in a row; in shorter rows, there's too little to compare
+_LARGEST: Final = 1 << 17  # values in an array; counting more would keep the loop waiting
 _BINS: Final = 4096  # so that different sequences rarely share a bin
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)  # to mix the bits, as in Fibonacci hashing
 _ALIKE: Final = 0.08  # cuts changed up to 0.04 of the sequences, and lost or repeated data 0.22
@@ -28,13 +29,15 @@ _ALIKE: Final = 0.08  # cuts changed up to 0.04 of the sequences, and lost or re
 def count(batch: Any) -> Counts:
     """Return how many sequences of four values in a batch's arrays and tensors fall in each bin.
 
-    A sequence lies within a row, and sequences of equal values, such as padding, don't count.
+    A sequence lies within a row. Sequences of equal values, such as padding, don't count, and
+    neither do those in very large arrays, such as batches of images.
     """
     counts = np.zeros(_BINS, dtype=np.int64)
     for _, leaf in leaves(batch):
         with suppress(Exception):  # numpy can't hold every tensor
             array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
-            if array.dtype.kind in "iuf" and array.ndim and array.shape[-1] >= _SHORTEST:
+            wide = array.ndim > 0 and array.shape[-1] >= _SHORTEST and array.size <= _LARGEST
+            if wide and array.dtype.kind in "iuf":
                 counts += _count_rows(array.reshape(-1, array.shape[-1]))
     return counts
 
