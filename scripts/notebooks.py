@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import sys
 import tempfile
 import warnings
@@ -24,6 +25,7 @@ from nbconvert.preprocessors import ClearOutputPreprocessor, TagRemovePreprocess
 from nbformat import NotebookNode
 from nbformat.warnings import DuplicateCellId, MissingIDFieldWarning
 from portable import ROOT, code_cells, shorten_outputs, unfit
+from traitlets.config import Config
 
 NOTEBOOKS = ROOT / "notebooks"
 
@@ -118,8 +120,13 @@ def execute(path: Path) -> NotebookNode:
     """
     notebook = read(path)
     started: list[str] = []
+    folder = tempfile.mkdtemp(prefix="kernel-")
+    # Talk to the kernel through Unix sockets. jupyter_client would choose TCP ports before the
+    # kernel starts, and while the kernel is still importing, another process may take one.
+    sockets = {"transport": "ipc", "ip": os.path.join(folder, "ipc")}
     client = NotebookClient(
         notebook,
+        config=Config({"ConnectionFileMixin": sockets}),
         on_cell_start=lambda cell, cell_index: started.append(cell.id),
         timeout=CELL_TIMEOUT,
         coalesce_streams=True,
@@ -133,6 +140,8 @@ def execute(path: Path) -> NotebookNode:
             client.execute(env=environment, cwd=str(path.parent))
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             raise Unfit(f"{path.name}: cell {started[-1]}: {str(error).strip()}") from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         shorten_outputs(notebook, environment["DLTUTOR_HOME"], environment["TMPDIR"])
     tidy(notebook)
     if problems := [f"{path.name}: {problem}" for problem in unfit(notebook)]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -113,6 +114,7 @@ class Listed(Dataset[torch.Tensor]):
 def test_a_dataset_that_is_sent_costs_a_descriptor_for_each_of_its_tensors(
     method: str, more: int
 ) -> None:
+    gc.collect()  # so that nothing of an earlier test is freed in between
     dataset, before = Listed(), held().descriptors
     batches = iter(DataLoader(dataset, 10, num_workers=1, multiprocessing_context=method))
     batch = next(batches)
