@@ -100,6 +100,13 @@ class Evidence:
         batches = max(self.run.batches, 1)
         return self.run.files / batches * max(self.parts.batches or 0, batches)
 
+    @property
+    def by_seed(self) -> int:
+        """How many samples, all without workers, arrive only with another seed."""
+        if self.alone is None or self.reseeded is None:
+            return 0
+        return self.alone.lacks(self.reseeded)
+
     def disturbed_by(self, kind: str) -> Handles | None:
         """Return how a shared "file" or "socket" disturbs workers, or None if it doesn't."""
         handles = self.handles

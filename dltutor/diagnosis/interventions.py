@@ -78,18 +78,15 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 def _seeded_once(evidence: Evidence) -> bool:
     # Return whether persistent workers may keep random samples. If so, no sample changes when it's
     # drawn again, but another seed gives different samples.
-    samples, alone, reseeded = evidence.samples, evidence.alone, evidence.reseeded
+    samples = evidence.samples
     if not evidence.parts.persistent or samples is None or samples.random or samples.again:
         return False
-    return alone is not None and reseeded is not None and alone.lacks(reseeded) > 0
+    return evidence.by_seed > 0
 
 
 def _meant_to_repeat(evidence: Evidence) -> bool:
     # Return whether the loader has a generator, so that a seed should decide all random numbers.
-    alone, reseeded = evidence.alone, evidence.reseeded
-    if not (evidence.parts.generator and evidence.parts.in_order):
-        return False
-    return alone is not None and reseeded is not None and alone.lacks(reseeded) > 0
+    return evidence.parts.generator and evidence.parts.in_order and evidence.by_seed > 0
 
 
 def _repeats_without_workers(evidence: Evidence) -> bool:

@@ -206,12 +206,17 @@ class InLine(Rows):
         return super().__getitem__(index)
 
 
+def share() -> tuple[int, int]:
+    """The first of a worker's numbers, and the step to its next ones."""
+    info = get_worker_info()
+    return (info.id, info.num_workers) if info else (0, 1)
+
+
 class Packs(IterableDataset[Any]):
     """Blocks of tokens, cut from documents; each worker packs its own share of the documents."""
 
     def __iter__(self) -> Iterator[Any]:
-        info = get_worker_info()
-        first, step = (info.id, info.num_workers) if info else (0, 1)
+        first, step = share()
         rest: list[int] = []
         for number in range(first, 200, step):
             rng = np.random.default_rng(number)
@@ -231,8 +236,7 @@ class Walks(IterableDataset[Any]):
         self.shift = shift
 
     def __iter__(self) -> Iterator[Any]:
-        info = get_worker_info()
-        first, step = (info.id, info.num_workers) if info else (0, 1)
+        first, step = share()
         rng = np.random.default_rng(torch.initial_seed() >> self.shift)
         for _ in range(first, 64, step):
             yield torch.from_numpy(rng.normal(size=8))
@@ -245,8 +249,7 @@ class Shuffled(IterableDataset[Any]):
         self.alike = alike
 
     def __iter__(self) -> Iterator[Any]:
-        info = get_worker_info()
-        first, step = (info.id, info.num_workers) if info else (0, 1)
+        first, step = share()
         seed = torch.initial_seed() - (first if self.alike else 0)
         numbers = [*range(64)]
         random.Random(seed).shuffle(numbers)

@@ -99,11 +99,10 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
 
 def restarted(evidence: Evidence) -> Iterator[Finding]:
     """Find a random stream that begins again in each epoch, because its workers keep their seed."""
-    run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
-    parts = evidence.parts
-    if alone is None or reseeded is None or not (parts.stream and parts.persistent):
+    run, parts = evidence.run, evidence.parts
+    if not (parts.stream and parts.persistent) or evidence.by_seed < _ENOUGH:
         return
-    if run.finished[:2] != (True, True) or alone.lacks(reseeded) < _ENOUGH:
+    if run.finished[:2] != (True, True):
         return
     first, second = run.contents[:2]
     if len({*first}) < _ENOUGH or first != second:
