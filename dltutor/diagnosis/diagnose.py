@@ -23,7 +23,7 @@ from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
-#: The most times that a loader runs, in all experiments together.
+#: The most runs to announce, for all experiments together. Nothing enforces this limit.
 RUNS: Final = 40
 
 
@@ -104,7 +104,13 @@ def examine(
 
 
 def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:
-    """Check the arguments to `diagnose`, and make an Examination from them."""
+    """Check the arguments to `diagnose`, and make an Examination from them.
+
+    Raises:
+        RuntimeError: This process can't be forked, or this isn't the main thread.
+        TypeError: `loader` is neither a loader nor a function.
+        ValueError: `epochs` or `deadline` is out of range.
+    """
     if not hasattr(os, "fork"):
         raise RuntimeError(
             "diagnose() runs the loader in forks of this process, but this system can't fork. On "

@@ -1,4 +1,4 @@
-"""Compare two runs of a loader to see which samples differ, and whether the loop's results do."""
+"""Compare two runs of a loader to see how many samples differ, and whether the results do."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Difference:
         more: How many samples the second run lacks, or has less often than the first.
         missing: How many samples the first run lacks, or has less often than the second.
         twice: How many samples the first run repeats, and has more often than the second.
-        replayed: Whether both runs have the same samples, equally many, and some repeat even in the
-            second run. That happens if an epoch is longer than the data.
+        replayed: Whether both runs draw from the same samples, deliver the same number of them, and
+            the second run repeats some. That happens if an epoch is longer than the data.
         unit: What the numbers count: "samples", or "batches" if batches can't be taken apart.
     """
 

@@ -102,7 +102,7 @@ class Evidence:
 
     @property
     def by_seed(self) -> int:
-        """How many samples, all without workers, arrive only with another seed."""
+        """How many samples arrive only with another seed, in runs without workers."""
         if self.alone is None or self.reseeded is None:
             return 0
         return self.alone.lacks(self.reseeded)

@@ -224,7 +224,7 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
-#: A seed that nobody else is likely to use.
+#: A seed that your code is unlikely to use.
 _SEED: Final = 24301
 
 #: Arguments for runs of one epoch with a fixed seed, so that their results can be compared.

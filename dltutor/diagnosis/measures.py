@@ -21,7 +21,8 @@ class Measures:
         kind: The type of the exception that arrived in main.
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
-        said: The messages from all exceptions, and what was written to stderr, or the end of them.
+        said: The messages from all exceptions and what was written to stderr, or only the end of
+            this text if it's long.
         named: The failure modes that `explain` finds in all these messages, the likeliest first.
         codes: The exit code of each worker.
         batches: How many batches reached the loop.
@@ -48,13 +49,14 @@ class Measures:
         asked: Whether the loop asked a dead worker for its exit code.
         first: Seconds until the first batch, including the time to start workers.
         pace: Mean seconds between two batches in one iteration.
-        stood: If the run hung, the line at which the first worker was (main, if there are no
-            workers), or "" if the line isn't known.
+        stood: If the run hung, the first worker whose stack is known and the line where it was, or
+            "" if no stack is known or there are no workers.
         left: How many processes that workers had started outlived the workers.
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
-        ending: The most seconds between the last batch of an iteration and the iteration's end.
+        ending: The most seconds that an iteration took to end after the loop asked for one batch
+            more than there were.
         state: A digest of torch's global generator when the loop first iterated the loader.
         waited_for: Seconds that the loop waited for batches in the first iteration, except for the
             first batch.
@@ -150,7 +152,7 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run finished its first pass, with every sample of the other's."""
+        """Return whether this run's first pass finished and has all samples of the other's."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:

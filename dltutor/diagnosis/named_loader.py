@@ -18,7 +18,7 @@ TARGET_HELP: Final = (
 
 
 class NoLoader(Exception):
-    """There's no loader by this name. The message says why, as a sentence."""
+    """The named loader can't be found or made. The message says why, as a sentence."""
 
 
 def find(target: str) -> Any:

@@ -27,7 +27,7 @@ from dltutor.observation.foreign import attributes_of, is_a, lineage, module_of
 
 _EACH: Final = 24  # the most elements to visit in one container
 _ATTRIBUTES: Final = 200  # the most attributes to visit in one object
-_LONGEST: Final = 3.0  # the most seconds for one walk, with what the caller does at each thing
+_LONGEST: Final = 3.0  # the most seconds for one walk, including what the caller does
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _WHOLE: Final = (*_PLAIN, np.ndarray, torch.Tensor)
 _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation")

@@ -1,6 +1,6 @@
 """After the loop returns, how many workers are left that nothing needs?
 
-Run the loop once more, in a process that keeps no iterator of its own. Workers are left over if an
+Run the loop again, in a process that keeps no iterator of its own. Workers are left over if an
 exception holds their iterator, or if the garbage collector would free it. Workers aren't left over
 if the loop itself keeps their iterator.
 """

@@ -30,7 +30,7 @@ class Order:
     Args:
         told: How often the loop called the sampler's `set_epoch`.
         epochs: How many epochs the loop finished.
-        repeated: How many of these had the same order as an earlier epoch.
+        repeated: How many finished epochs had the same order as an earlier epoch.
         moves: Whether `set_epoch` changes the order, and the order stays the same without it.
         ranks: How many ranks there are, or 0 if that isn't known.
         twice: How many duplicate indices all ranks together get in one epoch.

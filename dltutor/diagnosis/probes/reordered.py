@@ -38,7 +38,8 @@ class Reordered:
     """A comparison of samples drawn in the sampler's order with samples drawn from last to first.
 
     Args:
-        looked: How many samples were compared, or 0 if two runs in the same order already differ.
+        looked: How many samples were compared, or 0 if two runs in the same order already differ or
+            a run didn't finish.
         differ: How many samples differ between the two orders.
         index: The index of a sample that differs, as its repr.
         other: The index whose sample arrived instead in one order, as its repr, or "" if none did.

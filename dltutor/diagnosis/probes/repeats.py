@@ -141,7 +141,7 @@ def _drawn(
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Count the samples that vary, then the draws repeated and compared in W1 and in epoch 2."""
+    """Count the varying samples, then the draws repeated and compared in W1 and the next epoch."""
     varied = [
         at
         for at in range(0, len(first[0]) - 1, 2)

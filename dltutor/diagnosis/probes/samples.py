@@ -1,8 +1,8 @@
 """What are the samples like when main draws them itself?
 
-Iterate a stream. From any other dataset, draw samples in the sampler's order, then draw some of
-these samples again with the same seeds and without seeds, and also draw one sample past the end.
-Have the collate function join the same samples twice.
+Iterate a stream once. From any other dataset, draw samples in the sampler's order, draw some of
+these samples again with the same seeds and without seeds, and draw one sample past the end. Then
+have the collate function join the same samples twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TIMES: Final = 4  # how often to draw each sample again
 _FEW: Final = 5  # a pool or a cache may leave this many things behind
 _SEEDED: Final = 4  # samples to draw twice, each time with a new seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
-_QUICKLY: Final = 0.3  # seconds; don't ask a slower sampler again
+_QUICKLY: Final = 0.3  # seconds; don't count the batches of a slower sampler
 _FAILED: Final = 40  # the most failed samples to record
 _ALIKE: Final = 3  # if more samples than this are equal, assume that it's intended
 _TRACED: Final = 8  # the most groups of equal samples to look at
@@ -52,7 +52,7 @@ class Samples:
     Args:
         looked: How many samples were drawn without an error.
         failed: The samples that raised, each as [index, type, message, line of your code].
-        ended: What cut the drawing short ("died", "hung", or "time"), or "" if nothing did.
+        ended: "died" or "hung" if the process did, "time" if a stream took too long, or "".
         at: The index that main was drawing when the process died or hung.
         code: The exit code of the process if it died, or None.
         typical: Median seconds per sample.
@@ -129,7 +129,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Samples:
-    """Draw up to `_DRAWN` samples in main, for at most `_SECONDS`, and some of them again."""
+    """Draw up to `_DRAWN` samples in main, for at most `_LOOKED` s, and some of them again."""
     if subject.stream:
         return _stream(subject)
     dataset = subject.dataset
@@ -358,7 +358,8 @@ def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
-    # Return the samples that equal another index's sample and whose drawing catches an exception.
+    # Return the samples that equal another index's sample, if your code catches an exception while
+    # it draws them.
     found = []
     # A sampler may deal out an index more than once, or keys that aren't numbers.
     numbers = ((key for key in keys if is_a(key, int)) for keys in record.contents.values())

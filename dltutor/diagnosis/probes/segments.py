@@ -101,7 +101,7 @@ def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
 
 def _kill(family: set[int]) -> None:
     # Kill the shared memory managers first, because a manager that outlives the other processes
-    # removes their segments. The operating system can kill all at one instant, but we can't.
+    # removes their segments. The operating system can kill all at the same time, but we can't.
     for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

@@ -50,10 +50,10 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
 
 
 def overlaps(evidence: Evidence) -> Iterator[Finding]:
-    """Find a field by which some samples are missing and others repeat, though counts are right.
+    """Find a field whose values show that some samples are missing and others repeat.
 
-    This works even if the rest of a sample is random. A field counts if it has other values in each
-    sample, and the same values in two epochs without workers.
+    This works even if the rest of a sample is random. A field counts if it has a different value in
+    each sample, and the same values in two epochs without workers.
     """
     ours, plain, again = (
         {}

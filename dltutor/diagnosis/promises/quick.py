@@ -23,7 +23,7 @@ _TIMES: Final = 2  # a first batch that takes this many times as long as without
 _SHARE: Final = 0.4  # a sampler is slow if it takes more of the time between two batches
 _REPEATED: Final = 1.6  # this many times the CPU seconds without workers is too much
 _WAITED: Final = 0.4  # the fewest seconds that the loop has to wait in an epoch
-_ONE: Final = 0.3  # the largest share of that waiting that a single sample may cause
+_ONE: Final = 0.3  # the largest share of the loop's waiting that a single sample may cause
 # How much more of the time the average worker idles than the busiest one. If one of two workers has
 # three times as much to do as the other, that's a third, which is too much.
 _UNEVEN: Final = 0.3

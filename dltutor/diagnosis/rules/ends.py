@@ -175,8 +175,8 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
-    # If the last sample isn't known, something else may have killed the worker, such as SIGBUS from
-    # a full /dev/shm. Under forkserver, main can't learn the cause, so `lost_cause` is shown.
+    # If the last sample isn't known, something else may have killed the worker. A SIGBUS may come
+    # from a full /dev/shm. Under forkserver, main can't learn the cause, so `lost_cause` is shown.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding("shown" if shown else "likely", said, parts.where)
 

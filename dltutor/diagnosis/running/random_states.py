@@ -40,7 +40,11 @@ class Pins:
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
-        """Hold all sources in the block, except the source named `free`."""
+        """Hold all sources in the block, except the source named `free`.
+
+        The global generators start from `seed`. The dataset's own generators start in the state
+        that they were in when this object was made.
+        """
         with ExitStack() as undo:
             if free != "torch":
                 undo.callback(torch.set_rng_state, torch.get_rng_state())

@@ -25,7 +25,7 @@ from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
 
-PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
+PATIENCE: Final = 6.0  # seconds that a run may take past its time before it counts as hung
 STARTING: Final = 14.0  # the same, for workers that import torch first
 _NUMBERS: Final = 64  # how many numbers from a loop's result to keep
 _YOURS: Final = ("...", "your cell")  # how a frame's file name starts if the file is yours
@@ -48,14 +48,17 @@ def run(
     Args:
         subject: The loader, with its training loop.
         seconds: After how many seconds the run ends, at the next batch.
-        patience: Seconds that may pass without a batch, or more if samples are slow. If None, they
-            depend on the start method.
+        patience: How many seconds past `seconds` to wait for a batch before the run counts as hung,
+            or more if samples are slow. If None, the start method decides.
         content: Whether to take digests of what arrives.
         epochs: How many epochs to run. If None, run `subject.epochs`.
         own_loop: Whether to use a plain loop even if there's a training loop.
         copies: Whether to give the loop a copy of each batch.
-        set_epochs: Whether a plain loop tells the dataset and sampler the epoch.
         seed: The seed for `Subject.seed`. If None, nothing is seeded.
+        set_epochs: Whether a plain loop tells the dataset and sampler the epoch.
+
+    Raises:
+        Unanswered: A batch takes too long, or workers in new interpreters didn't start in time.
     """
     if seed is not None:
         subject.seed(seed)

@@ -20,7 +20,7 @@ from dltutor.observation.foreign import message_of
 
 _MOST: Final = 50_000  # the most temporary files to count
 _DEEP: Final = 12
-_OTHERS: Final = ("dlt", "pymp-")  # folders that the instruments and multiprocessing make
+_OTHERS: Final = ("dlt", "pymp-")  # folders that dltutor and multiprocessing make
 
 
 class Reading:
@@ -82,7 +82,7 @@ def things_left() -> dict[str, int]:
 
 
 def temporary_files() -> int:
-    """Count all temporary files and folders, except the instruments' and multiprocessing's own."""
+    """Count all temporary files and folders, except dltutor's and multiprocessing's own."""
     count = 0
     for folder, folders, files in os.walk(tempfile.gettempdir()):
         folders[:] = [each for each in folders if not each.startswith(_OTHERS)]

@@ -1,6 +1,6 @@
 """The subject: a loader in its own process, where experiments may run and change it.
 
-Everything here runs in the sandbox. Any changes disappear with the process.
+Experiments change a subject only in the sandbox, so all changes disappear with its process.
 """
 
 from __future__ import annotations
@@ -156,10 +156,10 @@ class Subject:
 
     @property
     def epochs_to_run(self) -> int:
-        """How many epochs to run, at least two if a second epoch may repeat or miss something.
+        """How many epochs to run.
 
-        That's the case without a training loop. With a loop, it's the case if workers are
-        persistent, because you may call the loop once per epoch.
+        A plain loop runs at least two, because a second epoch may repeat or miss something. A
+        training loop does, too, if workers are persistent, because you may call it once per epoch.
         """
         again = self.loop is None or self.inner.persistent_workers
         return max(self.epochs, 2) if again else self.epochs

@@ -66,7 +66,7 @@ class Watch:
         self.pauses: list[float] = []  # seconds between two batches of one iteration
         self._last: dict[int, float] = {}  # when each iteration began or its last batch arrived
         self._asked: dict[int, float] = {}  # when the loop last asked each iteration for a batch
-        self.ending = 0.0  # the most seconds between an iteration's last batch and its end
+        self.ending = 0.0  # the most seconds that the loop waited for an iteration to end
         self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0

@@ -23,7 +23,7 @@ def ever_held(locks: list[Any]) -> bool:
 
 
 def others() -> tuple[threading.Thread, ...]:
-    """Return the other threads of this process, except the instruments' threads."""
+    """Return the other threads of this process, except dltutor's own."""
     mine = threading.current_thread()
     return tuple(
         each

@@ -44,7 +44,7 @@ class Memory:
         copied: MB of main's pages that a worker copied, or -1 if no worker could be measured.
         copied_frozen: MB copied with main's objects hidden from the garbage collector.
         copied_in_loop: MB copied when the training loop takes the batches.
-        collections: How many full garbage collections ran in one worker, at most.
+        collections: The most full garbage collections that ran in one worker.
         collected_at: The file and line where the last full collection in a worker started.
         read: Large containers of Python objects, each as [path, class, length, share of its
             elements' pages that a worker had copied before its first sample, the share at the end].

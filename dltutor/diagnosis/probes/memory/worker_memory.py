@@ -171,8 +171,9 @@ class _Inside:
 
 
 def _anonymous() -> tuple[float, float]:
-    # Return the MB of this worker's private memory, and of its anonymous memory including what main
-    # shares. Batches in shared memory don't count. Neither do most mapped pages, which are clean.
+    # Return this worker's private memory in MB, and its anonymous memory, which includes pages that
+    # the worker shares with main. Batches in shared memory don't count. Neither do most mapped
+    # pages, which are clean.
     sizes: dict[str, int] = {}
     with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
         for line in figures.read(4096).splitlines()[1:]:

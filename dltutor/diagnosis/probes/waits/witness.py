@@ -40,7 +40,7 @@ class Witness:
     Args:
         folder: Where each worker writes what it found, as lines of JSON.
         roots: The objects to search for the names of locks, threads, and executors.
-        others: The threads that the process had when it was forked.
+        others: The parent process's threads at the time of the fork.
     """
 
     def __init__(
