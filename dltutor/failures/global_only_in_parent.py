@@ -9,7 +9,7 @@ copy of main's memory, where the global was already filled. A worker started by 
 imports the module again, which sets the worker's global to None. Main sends the dataset to the
 worker, but not the global that the dataset reads, and nothing in the code shows that.
 
-Fix: give the dataset what it reads as an attribute, so that it travels with the dataset. Pass
+Fix: make the data an attribute of the dataset, so that main sends the data with the dataset. Pass
 large arrays as torch tensors, because tensors go through shared memory, but main copies a numpy
 array or a list to each worker.
 

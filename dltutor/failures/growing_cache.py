@@ -9,8 +9,8 @@ samples go to different workers in every epoch. After the first epoch, two worke
 data each, then three quarters each, and soon memory holds `num_workers` copies of the dataset. What
 one worker has read doesn't help the other. `functools.lru_cache` without a `maxsize` does the same.
 
-Fix: don't use a cache in the workers. Linux keeps the files that were read in its page cache,
-once for all processes, and gives that memory back when something else needs it. If decoding is the
+Fix: don't use a cache in the workers. Linux already caches every file that a process has read, once
+for all processes, and gives that memory back when something else needs it. If decoding is the
 expensive part, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`),
 or, if it fits, into one tensor before the loader starts. A cache with a size limit is safe, but it
 rarely helps, because in a shuffled epoch, main asks for each sample once, from any worker.

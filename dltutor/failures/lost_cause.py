@@ -68,7 +68,10 @@ def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
 
 
 def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterator[Any]:
-    """Yield a loader's batches, append its workers to `workers`, and kill one after the first."""
+    """Yield a loader's batches, and kill one of its workers after the first batch.
+
+    Append the workers to `workers`, so that the caller can read their exit codes.
+    """
     others = set(active_children())
     batches = iter(loader)
     workers += sorted(set(active_children()) - others, key=lambda worker: worker.pid or 0)

@@ -1,4 +1,4 @@
-"""Of two nested loops over one loader with persistent workers, the outer one ends early, silently.
+"""With persistent workers, a loop inside a loop over the same loader silently ends the outer loop.
 
 Symptom: the outer loop ends after its first batch, without an error or a message. With
 `persistent_workers=False`, or with no workers, the same code runs all its rounds.

@@ -4,8 +4,8 @@ Symptom: set_epoch has no effect with persistent_workers=True. The augmentation,
 never changes, and there's no error and no warning.
 
 Mechanism: a worker gets its copy of the dataset when it starts. Fresh workers start in each epoch,
-so an attribute that you set before the epoch arrives by accident of timing. Persistent workers
-start once, so `dataset.set_epoch(1)` changes the main process's copy, which no worker reads.
+so they happen to get an attribute that you set before the epoch. Persistent workers start once, so
+`dataset.set_epoch(1)` changes the main process's copy, which no worker reads.
 Samplers aren't affected, because they run in the main process.
 
 Fix: keep the epoch in memory that all processes share. A tensor of one number will do:

@@ -39,7 +39,7 @@ LENGTH = 800
 
 
 def count_classes(loader: DataLoader[Any]) -> list[int]:
-    """How many sentences of each class there are, counted at the end of the epoch."""
+    """Count the sentences of each class at the end of the epoch."""
     seen = []
     for *_, labels in loader:
         seen.append(labels)

@@ -25,6 +25,9 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
         shape: One of `CLASSES`.
         rng: The generator for the colors, position, and size. The same seed gives the same image.
         side: The width and height in pixels.
+
+    Raises:
+        ValueError: `shape` isn't one of `CLASSES`.
     """
     if shape not in CLASSES:
         raise ValueError(f"shape must be one of {', '.join(CLASSES)}, got {shape!r}")

@@ -27,7 +27,7 @@ class Connection:
     """A session with the server. Each question says which process asks.
 
     A process that asks leaves its own answer in the socket for a moment. So if two processes ask
-    over one connection at the same time, each reads the other's answer, not only by chance.
+    over one connection at the same time, each reliably reads the other's answer.
 
     Args:
         address: The host and port where the server listens.

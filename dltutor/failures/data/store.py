@@ -1,4 +1,4 @@
-"""A store of embeddings on this machine: a server in its own process, and a client.
+"""Run a store of embeddings as a server in its own process, and connect to the server.
 
 The server is this file, run as a script, and needs only Python's standard library.
 """

@@ -1,4 +1,4 @@
-"""All failure modes share this code: their contract, signs, loader, and temporary files.
+"""Provide what all failure modes share: their contract, signs, loader, and temporary files.
 
 Import `gauge`, which reads memory, from its own module, because it imports torch.
 """
