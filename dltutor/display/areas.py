@@ -15,7 +15,7 @@ from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
 _MOST_LAYERS: Final = 8  # the most workers with a layer each; more workers share one layer
-_NEAR: Final = 0.5  # draw the limit if more than this part of the limit is in use
+_NEAR: Final = 0.5  # draw the limit if more than this fraction of the limit is in use
 _ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
 _LINE: Final = 0.075  # the height of a label, as a fraction of the axes' height
 

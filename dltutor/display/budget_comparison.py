@@ -25,7 +25,10 @@ COLORS: Final = {"main": MAIN, "workers": WORKERS[0], "batches": WORKERS[1]}
 
 
 def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars for the batches in `/dev/shm`, as predicted and, after a trial, as measured."""
+    """Return bars for the batches in `/dev/shm`, as predicted and, after a trial, as measured.
+
+    Without a `/dev/shm`, return a sentence that says so.
+    """
     one = predicted.settings
     if predicted.machine.shm is None:
         why = "There is no /dev/shm here. Batches still take up memory, but it isn't measured."

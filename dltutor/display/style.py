@@ -1,8 +1,8 @@
 """Define how figures look on light and dark pages.
 
-People with common kinds of color blindness can tell these colors apart. We took the
-colors from Okabe and Ito (https://jfly.uni-koeln.de/color/), without black and yellow, which vanish
-on one of the two pages.
+People with common kinds of color blindness can tell these colors apart. We took the colors from
+Okabe and Ito (https://jfly.uni-koeln.de/color/), without black and yellow, because each of these
+two vanishes on one kind of page.
 """
 
 from __future__ import annotations

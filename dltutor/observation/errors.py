@@ -18,8 +18,8 @@ from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 # The broken datasets count as the learner's code. Libraries and the instruments don't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# Match an instrument's frame in a printed traceback, to remove it. Your run wouldn't have it.
-# In an exception group, each line begins with bars.
+# Match an instrument's frame in a printed traceback, so that we can remove the frame, because a run
+# without the instrument wouldn't have it. In an exception group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
     r"(?:(?P=bars)    .*\n)*",
@@ -36,14 +36,24 @@ _FRAME: Final = re.compile(
 
 @dataclass(frozen=True)
 class Failed:
-    """An exception in plain text, so that Python can free the exception itself."""
+    """An exception in plain text, so that Python can free the exception itself.
+
+    Args:
+        chain: The type and message of the exception and of its causes, outermost first.
+        traceback: The learner's lines in the traceback, outermost first.
+        raised_in_worker: The type of the exception that a worker raised, or None if none raised.
+        failed_worker: The number of the worker that raised an exception, or None if none did.
+        raw: The error as a terminal would show it without `observe`, with shortened paths.
+        lost_contact: Whether multiprocessing couldn't fetch a batch, so a worker may be gone.
+        notes: The notes on the exceptions in `chain`.
+    """
 
     chain: tuple[tuple[str, str], ...]
     traceback: tuple[Frame, ...]
     raised_in_worker: str | None
     failed_worker: int | None
     raw: str
-    lost_contact: bool  # multiprocessing couldn't fetch a batch, so a worker may be gone
+    lost_contact: bool
     notes: tuple[str, ...] = ()
 
     @property

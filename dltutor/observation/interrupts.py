@@ -56,7 +56,7 @@ class Interrupts:
         if self._holding:
             self._pending = True
         elif in_plumbing(frame) and self._may_wait(again):
-            # Send it again, because main may be about to wait for a batch that never arrives.
+            # Send the interrupt again, because main may be about to wait for a batch forever.
             self._pending = True
             self._senders.add(sender := object())
             _thread.start_new_thread(self._send_again, (signum, sender))
@@ -86,7 +86,10 @@ class Interrupts:
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """Let interrupts through in the block, except while main passes batches."""
+        """Let interrupts through in the block, except while main passes batches.
+
+        If an interrupt was held back before the block, raise KeyboardInterrupt right away.
+        """
         holding, self._holding = self._holding, False
         try:
             self.deliver()

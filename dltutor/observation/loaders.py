@@ -70,7 +70,7 @@ def length(loader: DataLoader[Any]) -> int | None:
 
 
 def title_of(loader: Any) -> str:
-    """Return a title with the class of a loader's dataset (or of a wrapper) and its workers."""
+    """Return a title with the class of the dataset (or wrapper) and the number of workers."""
     inner = inner_loaders(loader).values()
     count = sum(each.num_workers for each in inner)
     plain = is_a(loader, DataLoader)

@@ -24,8 +24,8 @@ def positions() -> dict[int, int]:
     """Return the position of each regular file that is open for reading, by its descriptor.
 
     Leave out stdin. Also leave out files that are open only for writing, and the files that stdout
-    and stderr go to, because both processes write to these files, and main's next line belongs
-    after the sandbox's last line.
+    and stderr go to, because the fork and its parent both write to these files, and the parent's
+    next line belongs after the fork's last line.
     """
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]

@@ -1,8 +1,8 @@
 """Give a fork its own view of mapped files, so that what it writes doesn't reach the files.
 
 A fork shares each writable mapping of a file with its parent. So if a dataset changes the samples
-of a `np.memmap(mode="r+")` in place, an experiment would spoil the file for its owner and for all
-later experiments. Shared memory (`/dev/shm`, or a file without a name) stays shared, because
+of a `np.memmap(mode="r+")` in place, a run in a fork would spoil the file for its owner and for all
+later runs. Shared memory (`/dev/shm`, or a file without a name) stays shared, because
 processes use it to exchange data.
 """
 

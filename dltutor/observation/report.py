@@ -106,8 +106,8 @@ class Observation:
         expected: How many samples `len(dataset)` promises for all epochs, or None if unknown,
             for example because the loop left an epoch early, the loader has `drop_last`, or the
             sampler doesn't deal out every sample.
-        waited: The part of its time that your loop waited for batches, or None for the default
-            loop, which does nothing else.
+        waited: The fraction of its time that your loop spent waiting for batches, or None for the
+            default loop, which does nothing else.
         left: How many processes that workers had started were still running after the workers left,
             before `observe` ended these processes. It's 0 unless the run is `ok`.
         notes: Notes on the exceptions in `chain`, from `add_note`. From Python 3.14 on, pickle adds
@@ -158,11 +158,10 @@ class Observation:
         Returns:
             The fields of Observation by name, plus `ok`, `title`, and `signs`, which is a list of
             `promise` and `evidence`. `chain` is a list of `type` and `message`, and `notes` a list
-            of strings, both without pids and addresses.
-            `traceback` and a worker's `stack` are lists of `file`, `line`, `function`, and `code`.
-            A worker also has `name` (such as W0), `signal`, and `fate`. `timeline` is what
-            `Timeline.to_dict` returns. `confinement` is a dict of its rows, or None. `result` isn't
-            there, because it can have any type.
+            of strings, both without pids and addresses. `traceback` and a worker's `stack` are
+            lists of `file`, `line`, `function`, and `code`. A worker also has `name` (such as W0),
+            `signal`, and `fate`. `timeline` is what `Timeline.to_dict` returns. `confinement` is a
+            dict of its rows, or None. `result` isn't there, because it can have any type.
         """
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["result"]

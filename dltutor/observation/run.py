@@ -28,7 +28,7 @@ from dltutor.observation.worker_setup import (
     temporary_folder_shown,
 )
 
-_GRACE: Final = 1.0  # seconds to wait for a worker to exit by itself, or to reap a dead one
+_GRACE: Final = 1.0  # seconds to wait until a worker exits, or until we can reap a dead worker
 _LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after it has closed its socket
 
 
@@ -48,6 +48,7 @@ class Run:
         started: When the run began, on the clock `time.perf_counter`.
         first_batch: Seconds until the first batch arrived, or None before that.
         last_batch: Seconds until the last batch so far arrived, or None before the first batch.
+        stderr: The file that gets what the workers write to descriptor 2.
     """
 
     def __init__(
@@ -111,7 +112,10 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """Return the name of the loader whose iterator raised `error`. A single loader has ""."""
+        """Return the name of the loader whose iterator raised `error`.
+
+        The name is "" if there is only one loader or the loader is unknown.
+        """
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 

@@ -47,8 +47,8 @@ _KEPT: Final = 20_000  # the most characters to keep from the end of the output
 _HANDLERS: Final = 2.0  # the most seconds for functions that libraries run at a fork
 
 _at_fork = deadline(_HANDLERS)
-# Turn the deadline off after all other handlers. Python runs this handler last, because handlers
-# run in reverse order, and a learner's cells register theirs later.
+# Turn the deadline off after the handlers that a learner's cells register. Python runs handlers in
+# reverse order, and the cells register theirs later, so this handler runs after them.
 os.register_at_fork(before=lambda: _at_fork.stop())
 
 
@@ -106,6 +106,9 @@ def run(
             a folder and removes it afterward.
         before_fork: A function to call right before this process forks.
         cut: Whether to cut this process's connections in the fork.
+
+    Returns:
+        The Ended, with the function's result and how the processes ended.
 
     Raises:
         KeyboardInterrupt: You pressed Stop. By then, all processes are gone.

@@ -37,8 +37,8 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
         pid: The worker's pid.
 
     Returns:
-        The learner's lines in the worker's main thread, innermost first. If there are none, it's
-        the line in torch's worker loop. If the worker can't answer yet or doesn't, it's None.
+        The learner's lines in the worker's main thread, innermost first, or the line in torch's
+        worker loop if there are none. The result is None if the worker doesn't answer.
     """
     path = _answers(folder, pid)
     if not path.exists():

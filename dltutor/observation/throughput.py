@@ -31,7 +31,7 @@ from dltutor.system.this_machine import machine
 RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # the fewest batches from each worker in a run
-_FIRST_ROUND: Final = 0.4  # the part of the deadline for all timed batches in one round
+_FIRST_ROUND: Final = 0.4  # the fraction of the deadline for all timed batches in one round
 _MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
 _END: Final = object()

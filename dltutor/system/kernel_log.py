@@ -26,7 +26,7 @@ class KernelLog:
         """Return the lines about the processes that the OOM killer killed in a cgroup.
 
         Args:
-            group: The cgroup's name, which Linux writes a few lines above such a line.
+            group: The cgroup's name, which Linux writes a few lines above each of these lines.
 
         Returns:
             Each line, from "Memory cgroup out of memory: Killed process" on, or None if this

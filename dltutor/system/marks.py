@@ -6,8 +6,9 @@ a new session, with an empty environment, and even after their parent has ended.
 privilege to set the limit. So we can ask at any time whether a process descends from a process that
 we marked. Asking takes 3 µs per process (measured on Linux 6.18).
 
-A marked process can make marks of its own, two levels deep, because a check runs an answer, and the
-answer observes a loader. A process that carries the inner mark also carries the outer mark.
+A marked process can make marks of its own, two levels deep, because a lesson's check runs the
+learner's answer in a marked process, and the answer may mark the workers of a loader that it
+observes. A process that carries the inner mark also carries the outer mark.
 
 This module imports only the standard library, because the memory sampler and the supervisor use it.
 """

@@ -91,7 +91,7 @@ def has_name(pid: int, *names: bytes) -> bool:
 
 
 def known(pid: int) -> Process:
-    """Return the process with this pid. If there is none, the result doesn't equal any."""
+    """Return the process with this pid. If there is none, the result equals no real process."""
     birth = _figures().birth(pid)
     return Process(pid, birth[0] if birth else _NEVER)
 

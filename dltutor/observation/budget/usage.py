@@ -11,7 +11,7 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # the part of the free memory, and of the free /dev/shm, that is safe to use
+_SAFE: Final = 0.75  # the fraction of free memory, and of free /dev/shm, that is safe to use
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,9 @@ def observe_made(
         deadline: How many seconds the loader may run.
         added_score: How much to add to the workers' oom_score_adj.
 
+    Returns:
+        The Observation, whose `end` is "raised" if the function raised an exception.
+
     Raises:
         TypeError: The function doesn't return a loader.
     """

@@ -112,7 +112,7 @@ def timeline_of(
 
     Args:
         moments: The moments, in chronological order.
-        notes: Sentences about what is missing in the chart.
+        notes: Sentences about what is missing from the record.
         limits: The limits on memory.
     """
     roles = dict.fromkeys(role for moment in moments for role in moment.processes)
@@ -183,7 +183,7 @@ def _confinement(
 
 
 def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
-    """Yield how much each limit is, what enforced it, and which processes die first."""
+    """Yield a sentence for each limit, and one about which processes are killed first."""
     if task.memory is not None and report.cgroup is not None:
         how = f"enforced by the kernel, with a cgroup (version {report.cgroup})"
         yield f"memory {size(task.memory)}: {how}"

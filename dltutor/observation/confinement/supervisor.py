@@ -75,7 +75,7 @@ def run(
 
     Args:
         task: The child's command line and limits.
-        interrupts: The Interrupts from `workspace`, let through while this function waits.
+        interrupts: The Interrupts from `workspace`. Stop gets through while this function waits.
         record: Whether to record the child's memory.
 
     Returns:

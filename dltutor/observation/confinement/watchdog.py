@@ -12,7 +12,7 @@ from dltutor.system.process_memory import Proc
 from dltutor.system.psutil_reader import Psutil
 
 _AGAIN: Final = 0.25  # seconds to wait for a killed process to give its memory back
-_SHARE: Final = 0.1  # the part of a core to use, at most, for reading PSS
+_SHARE: Final = 0.1  # the largest fraction of a core to use for reading PSS
 
 
 class Watchdog:

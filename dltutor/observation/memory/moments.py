@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The figures of one process, or of all with one role, at one moment (sizes in bytes).
+    """The figures of one process, or of all processes with one role, at one moment, in bytes.
 
     Args:
         rss: Resident memory, with shared pages counted in full.

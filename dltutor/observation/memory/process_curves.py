@@ -86,7 +86,8 @@ def steady(batches: NDArray[np.int64], seconds: Floats) -> NDArray[np.bool_]:
     """Return a mask of the samples in the steady part of a process's life.
 
     The steady part begins at the first batch that arrives after the process's first sample. Without
-    such a batch, the part begins after a quarter of the process's life, but after at most 1 s.
+    such a batch, the part begins after a quarter of the process's life or after 1 s, whichever is
+    shorter.
 
     Args:
         batches: How many batches were delivered by the time of each sample.

@@ -38,9 +38,9 @@ class Recorder:
         period: Seconds between two samples of the figures that are cheap to read: RSS, minor
             faults, threads, descriptors, `/dev/shm`.
         memory_period: The fewest seconds between two samples of USS and PSS.
-        memory_budget: The part of a core that the helper may use. The larger the processes are, the
-            less often the helper reads USS and PSS, except for the last sample, which always has
-            both.
+        memory_budget: The fraction of a core that the helper may use. The larger the processes are,
+            the less often the helper reads USS and PSS, except for the last sample, which always
+            has both.
         often: Whether to read USS and PSS as often as the budget allows. If so, the first sample
             has both, and in the first 10 s the helper may use 15 percent of a core, so that short
             runs get readings. Otherwise the helper reads both when workers have started, and at
@@ -52,6 +52,9 @@ class Recorder:
         mark: If not 0, and this process is killed, the helper ends every process that carries this
             mark (see `dltutor.system.marks`).
         folder: If not "", and this process is killed, the helper removes this folder.
+
+    Attributes:
+        batches: How many batches have been delivered so far. The caller sets this number.
     """
 
     def __init__(

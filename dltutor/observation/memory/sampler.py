@@ -32,7 +32,7 @@ _SOON = 0.05  # the fewest seconds between two samples on request
 _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
 _AT_ONCE = 0.02  # the most seconds to save up for full samples, and what the sampler begins with
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
-_EARLY_BUDGET = 0.15  # the part of a core for those seconds, enough for two 60 ms readings a second
+_EARLY_BUDGET = 0.15  # the fraction of a core for those seconds, for two 60 ms readings a second
 _AWAKE = 1.0  # seconds between two checks that the parent is still alive
 _DYING = 5.0  # seconds to wait for a parent to end after it has closed its pipes
 _FLUSH = 2.0  # seconds to wait for the parent to read the last line
@@ -45,7 +45,7 @@ class Sampler:
         reader: The reader for the processes' figures.
         pid: The process to observe.
         memory_period: The fewest seconds between two full samples.
-        memory_budget: The part of a core that all samples together may use.
+        memory_budget: The fraction of a core that all samples together may use.
         often: Whether to take many full samples even in a short run. If so, the first sample is
             full, and the budget is larger for the first 10 s. Otherwise the sampler takes the first
             full sample when there are workers, and the time that observed processes may have to

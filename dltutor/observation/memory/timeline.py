@@ -48,7 +48,7 @@ class Timeline:
         processes: All processes. Several processes may have the same role, one after the other,
             because each epoch may start new workers.
         limits: The limits on memory.
-        notes: What is missing in the chart, and why.
+        notes: What is missing from the record, and why.
     """
 
     seconds: Floats
