@@ -38,7 +38,15 @@ class Kernel:
         self.value(f"{code}\nNone", timeout)
 
     def value(self, code: str, timeout: float = 600) -> Any:
-        """Run a cell that ends in an expression, and return its value, which must fit in JSON."""
+        """Run a cell whose last line is an expression, and return the expression's value.
+
+        Args:
+            code: The cell's source. The value must be something that JSON can hold.
+            timeout: The most seconds that the cell may take (default 600).
+
+        Raises:
+            RuntimeError: The cell raised an exception.
+        """
         *lines, last = code.strip().splitlines()
         cell = "\n".join([*lines, f"print('VALUE ' + __import__('json').dumps({last}))"])
         printed = ""
@@ -68,7 +76,11 @@ class Kernel:
 
 @contextmanager
 def kernel() -> Iterator[Kernel]:
-    """Start a notebook kernel in `benchmarks/`, so that its cells can import the benchmarks."""
+    """Start a notebook kernel in `benchmarks/`, so that its cells can import the benchmarks.
+
+    Raises:
+        RuntimeError: The kernel runs a different Python from this one.
+    """
     # Without this option, the kernel warns that its channels aren't encrypted.
     quiet = ["--IPKernelApp.log_level=40"]
     manager, client = start_new_kernel(cwd=str(Path(__file__).parent), extra_arguments=quiet)

@@ -92,6 +92,11 @@ class Loop:
     Args:
         seconds: How long the loop counts batches, after a lead-in.
         then: A function to call after counting, while the workers are still running.
+
+    Attributes:
+        rate: Batches per second after the lead-in.
+        first: When the first batch arrived, on the clock `time.perf_counter`.
+        last: When the last counted batch arrived, on the same clock.
     """
 
     def __init__(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:

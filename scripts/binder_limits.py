@@ -89,7 +89,7 @@ def run(
         measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,
             `pss` is 0.
         deadline: Seconds until `run` ends the command (default 240).
-        grace: The most seconds for the command's processes to exit after it has (default 15).
+        grace: The most seconds for the command's processes to exit after the command (default 15).
     """
     request = {
         "command": list(command),
@@ -146,7 +146,7 @@ def _run(found: dict[str, Any], output: str, limits: tuple[str, ...]) -> Run:
 def _one_core() -> Iterator[Path | None]:
     """Make a cgroup (version 1) with the CPU time of one core, or yield None if that's impossible.
 
-    Like Binder's limit, this is on CPU time, not on the number of cores, so torch sees all cores.
+    Like Binder, the cgroup limits CPU time, not the number of cores, so torch sees all cores.
     """
     group = Path(f"/sys/fs/cgroup/cpu/dltutor-{os.getpid()}")
     try:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 
 PERIOD: Final = 0.5
-"""Seconds between two readings of PSS, few enough for cells that run for only 2 or 3."""
+"""Seconds between two readings of PSS, short enough for cells that run for only 2 or 3 s."""
 
 
 def watch(
@@ -38,7 +38,7 @@ def watch(
         group: The cgroup to move into before starting the command. If None, don't change cgroups.
         output: The file for the command's stdout and stderr. If None, the command inherits ours.
         deadline: Seconds until `watch` ends the command.
-        grace: The most seconds for the command's processes to exit after the command has.
+        grace: The most seconds for the command's processes to exit after the command.
         measured: Whether to read PSS. If not, `pss` is 0.
 
     Returns:
