@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 
 class DltutorError(Exception):
-    """The base class for all exceptions that dltutor defines."""
+    """The base class of dltutor's own exceptions that a caller may want to catch."""
 
 
 # Each public name -> the module that defines it. `__getattr__` imports the module on first use,

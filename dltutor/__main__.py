@@ -19,7 +19,7 @@ from dltutor.diagnosis.workers_command import add_workers
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lab.command import add_lab
 
-# Importing torch takes a second or two, and only `show` needs torch.
+# Importing torch takes a second or two, so only a command that needs torch imports it.
 if TYPE_CHECKING:
     from dltutor.failures import Failure
     from dltutor.observation import Observation

@@ -64,10 +64,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A label and a sentence or two. A notebook shows text in `backticks` as code.
+    """A label and a sentence or two. A notebook shows the label in bold, and `backticks` as code.
 
     Args:
-        label: The kind of note, in bold, with its punctuation, such as "Not yet.".
+        label: The kind of note, with its punctuation, such as "Not yet.".
         text: One or two sentences, with code in `backticks`.
         tone: The color of the edge in HTML.
     """

@@ -64,6 +64,9 @@ def lay_out(folder: Path) -> LaidOut:
     Args:
         folder: The folder, which this function makes if only the folder's parent exists.
 
+    Returns:
+        What changed in the folder.
+
     Raises:
         OSError: The folder can't be made, read, or written.
     """
@@ -134,13 +137,13 @@ def _pages() -> Iterator[tuple[str, bytes]]:
         relative = path.relative_to(source)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
             page = path.read_bytes()
-            if path.suffix in (".ipynb", ".md"):  # point links out of the folder at our repository
+            if path.suffix in (".ipynb", ".md"):  # links to files elsewhere go to our repository
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)
             yield relative.as_posix(), page
 
 
 def _repository() -> str:
-    from importlib import metadata  # here, because importing it takes as long as `dltutor list`
+    from importlib import metadata  # here, because the import takes as long as `dltutor list`
 
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
@@ -178,6 +181,6 @@ def _files(number: int) -> str:
 
 
 def _sha256(content: bytes) -> str:
-    from hashlib import sha256  # here, because it loads OpenSSL, which `dltutor list` doesn't need
+    from hashlib import sha256  # imported here, because `dltutor list` doesn't need OpenSSL
 
     return sha256(content).hexdigest()

@@ -91,7 +91,7 @@ def check(exercise: str, answer: Any) -> Result:
 
 
 def hint(exercise: str) -> Note:
-    """Return an exercise's next hint. After the third hint, say that there are no more.
+    """Return an exercise's next hint. After three, say that there are no more, then begin again.
 
     Args:
         exercise: The exercise's name, such as "01.fix".

@@ -40,7 +40,7 @@ def run_loader(
         workers: Number of workers.
         within: Time limit in seconds for all epochs together.
         method: The workers' start method (default "fork"). A class from a cell needs "fork", unless
-            the grader has called `send_cells`.
+            the grader has called `running.send_cells`.
         epochs: Number of epochs (default 1).
         options: More arguments for the DataLoader.
 
@@ -104,7 +104,17 @@ def arrivals(
 
 
 def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:
-    """Return the learner's DataLoader. Reject any other object, or a wrong number of workers."""
+    """Call the learner's `make_loader`, and return the DataLoader that it makes.
+
+    Args:
+        data: The learner's module.
+        folder: The folder with the data, which is the first argument of `make_loader`.
+        workers: Number of workers, which is the second argument of `make_loader`.
+        within: Time limit for the call in seconds.
+
+    Raises:
+        Rejected: The call fails, or returns anything but a DataLoader with this many workers.
+    """
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
     if not isinstance(loader, DataLoader):

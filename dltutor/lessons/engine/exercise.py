@@ -114,7 +114,7 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Return a grader for a choice between letters. A chosen option is also the result's code."""
+    """Return a grader for a choice between letters. The result's code is the chosen letter."""
     letters = [*options]
     listed = ", ".join(map(repr, letters))
 

@@ -2,8 +2,7 @@
 
 Even the empty run uses memory for library pages that the process touches for the first time, for
 library pages that a fork copies, and for the loader itself. The amount differs between machines,
-Python versions, and builds of torch. So a grader first measures an empty dataset in the
-same way.
+Python versions, and builds of torch. So a grader first measures an empty dataset in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dltutor.tables import MB
 
 What = TypeVar("What")
 
-_WITHOUT_PSS: Final = 200  # MB to assume if PSS can't be read (an interpreter with torch uses that)
+_WITHOUT_PSS: Final = 200  # MB to assume without PSS, about what an interpreter with torch uses
 
 
 class Empty(Dataset[Any]):

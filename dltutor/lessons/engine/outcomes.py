@@ -40,7 +40,7 @@ class Result:
 
     Args:
         outcome: One of the five outcomes.
-        code: The code for what the check found. `engine/words.py` has a message for each code.
+        code: The code for what the check found. `engine/words.py` looks up the code's message.
         fields: Values from the evidence, for the message to show.
         exercise: The name of the exercise whose messages apply, or "" until check() sets the name.
     """
@@ -51,10 +51,10 @@ class Result:
     exercise: str = ""
 
     def under(self, code: str) -> Result:
-        """Return a copy with the message for another code, which has this result's message in it.
+        """Return a copy that puts this result's message into the message for another code.
 
         Args:
-            code: The code of the outer message, which has `{finding}` for this result's message.
+            code: The code for the outer message, which has `{finding}` for this result's message.
         """
         return replace(self, code=code, fields={**self.fields, "finding": self.code})
 
@@ -99,7 +99,7 @@ Fault: TypeAlias = Result
 
 
 def fault(code: str, /, **fields: object) -> Fault:
-    """Return the result that `not_yet` would raise, to keep as evidence."""
+    """Return the result that `not_yet` puts into its exception, to keep as evidence."""
     return Result(Outcome.NOT_YET, code, fields)
 
 

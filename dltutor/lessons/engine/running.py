@@ -126,7 +126,8 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
-    # Replace a lock or Value in a global or a class with a new one, as a worker's own import would.
+    # Replace a lock or Value in a global or a class with a new one, which is what a worker would
+    # get by importing the code from a file.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()

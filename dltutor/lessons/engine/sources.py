@@ -12,7 +12,7 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# Ignore these opcodes, because they depend on whether a file that calls a name also imports it.
+# Ignore these opcodes, because Python compiles `os.open()` differently if the file imports `os`.
 _CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
 _HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # new in Python 3.14
 
@@ -62,8 +62,8 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 
 def _members(thing: type) -> dict[str, Any]:
-    # Leave out the `__names__` that Python adds to every class, and the `_abc_` names that a base
-    # class such as IterableDataset adds. Keep methods such as `__init__`.
+    # Leave out what Python adds to every class, such as `__module__`, and the `_abc_` names that a
+    # base class such as IterableDataset adds. Keep methods such as `__init__`.
     return {
         name: _member(value)
         for name, value in vars(thing).items()
@@ -103,7 +103,7 @@ def _argument(step: dis.Instruction) -> Any:
 
 def show_source(*things: Any) -> Any:
     """Return the source of classes and functions as Markdown for a notebook."""
-    from IPython.display import Markdown  # imported here, because no check needs IPython
+    from IPython.display import Markdown  # imported here, because only notebooks need IPython
 
     text = "\n".join(f"```python\n{dedent(inspect.getsource(each))}```" for each in things)
     return Markdown(text)

@@ -77,7 +77,7 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
 
     for says in (*_own(lesson(number), name), _common()):
         if code in says:
-            # Fill in only our own message's fields, because the learner's code may have braces.
+            # Fill in the fields in one pass, because a value from the learner may have braces.
             filled = re.sub(r"\{(\w+)\}", field, says[code])
             return re.sub(r"(?<=\S) {2,}(?=\S)", " ", filled).strip()
     raise KeyError(f"no words for {code!r} in {exercise}")

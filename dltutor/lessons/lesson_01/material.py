@@ -98,7 +98,19 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Write a file of each kind, in random order and under neutral names. Return the Folder."""
+    """Write a file of each kind, in random order and under neutral names.
+
+    Args:
+        root: The empty folder to fill.
+        seed: The seed for the order and for what `draw` draws.
+        kinds: The kinds of files, each as often as it should appear.
+        classes: The names of three classes.
+        draw: A function that draws an image or a reading.
+        load: A function that takes a path and returns the values of a usable file.
+
+    Returns:
+        The Folder.
+    """
     rng = np.random.default_rng(seed)
     folder = Folder(root)
     for i, k in enumerate(rng.permutation(len(kinds))):
@@ -145,7 +157,7 @@ def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
 
 
 def last_line(seen: Observation) -> str:
-    """Return the last line of a run's error, cut after 88 characters, or `end` without an error."""
+    """Return the last line of a run's error, cut after 88 characters, or how the run ended."""
     lines = seen.raw.replace(f"{lesson_images()}/", "").strip().splitlines()
     return f"{lines[-1]:.88}" if lines else seen.end
 
@@ -176,7 +188,7 @@ def looks(root: Path) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """Show how many images of each class arrive with each dataset class."""
+    """Show how many images with each label arrive from each dataset class."""
     listed = sorted(Counter(label for _, label in Images(lesson_images()).listed).items())
     rows = []
     for kind in kinds:

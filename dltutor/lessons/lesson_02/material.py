@@ -37,7 +37,7 @@ def caption_files() -> list[Path]:
 
 
 class Compose:
-    """Run several steps, one after the other."""
+    """A transform that runs several steps, one after the other."""
 
     def __init__(self, *steps: Callable[[Any], Any]) -> None:
         self.steps = steps

@@ -87,7 +87,7 @@ _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
 _TORN: Final = partial(_local(TornReading), "its header")
 LENGTH: Final = 5200
-#: Index -> the error that the sample raises. The last sample raises one, and the first doesn't.
+#: Index -> the sample's error. The last sample raises an error, and the first doesn't.
 FAULTS: Final = {
     4217: Fault(ValueError, ValueError, "a ValueError"),
     1931: Fault(KeyError, KeyError, "a KeyError"),

@@ -30,11 +30,11 @@ _PIXELS: Final = 64  # pixels per frame
 _KINDS: Final = 13  # different slices, so that a slice at a wrong position usually looks different
 
 
-new_folder: Final = own_folder  # for a run's breadcrumbs
+new_folder: Final = own_folder  # for breadcrumbs, the files with each worker's last index
 
 
 def breadcrumb_in(folder: Path, seen: Observation) -> str:
-    """Return the last breadcrumb from the worker that the error names."""
+    """Return the breadcrumb, the last index that the worker named in the error wrote to a file."""
     named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
     assert named, f"the error should name a pid: {seen.raw}"
     return (folder / f"sample-{named[1]}").read_text()
@@ -96,7 +96,7 @@ def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
 
 
 def loader_of(make: bytes) -> DataLoader[Any]:
-    """Return the loader that `confined` runs."""
+    """Return the loader that `confined` runs. `make` is the pickled function for the dataset."""
     dataset: Dataset[Any] = cloudpickle.loads(make)()
     return DataLoader(dataset, num_workers=2, multiprocessing_context="fork", collate_fn=list)
 
@@ -117,7 +117,7 @@ class Film(NamedTuple):
 
 @cache
 def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
-    """Write a film to a temporary folder, with deadly frames at the positions in `deadly`."""
+    """Write a film to a temporary folder, with deadly frames at one or two positions (`deadly`)."""
     chance = random.Random(frames)
     film = Film([], {}, {})
     # The exit codes are random, so that an answer knows a code only if it has tried the frame. Even

@@ -26,7 +26,8 @@ _CLIPS[8, :32], _CLIPS[9, :31] = 7, 0
 _CLIPS[13:15, :32], _CLIPS[13, 7], _CLIPS[13:15, 9] = 0, 5, -5
 _MORE: Final = torch.cat((_CLIPS, _CLIPS[4:12]))
 _ALL: Final = list(range(16))
-_MOST: Final = [*range(24), *(40 * [2])]  # 8 of these have too many silent stretches for a byte
+# Repeated 8 times, these indices draw more silent stretches than a byte can count.
+_MOST: Final = [*range(24), *(40 * [2])]
 # The epoch numbers jump, as in a resumed run. In epoch 301, the sampler draws some recordings twice
 # and leaves out others.
 _EPOCHS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))

@@ -42,7 +42,7 @@ class CountedClips(Dataset[torch.Tensor]):
 
 
 def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tensor:
-    """Make sixteen recordings that last for these epochs. In each epoch, some are silent."""
+    """Make sixteen recordings, long enough for these epochs. In each epoch, some are silent."""
     generator = torch.Generator().manual_seed(seed)
     clips = torch.randint(1, 1000, (16, 32 * (max(epochs) + 1)), generator=generator)
     for place, epoch in enumerate(epochs):

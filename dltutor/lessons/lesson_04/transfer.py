@@ -16,7 +16,7 @@ from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 # Most words are in only one headline, so a vocabulary from some of the headlines isn't enough.
 _RARE: Final = [f"train-{number} waits for bridge-{number}" for number in range(128)]
 _HEADLINES: Final = make_headlines(seed=61) + _RARE
-# In slow motion, two or four of the four workers meet a new word at the same moment.
+# In slow motion, two of the four workers meet each new word at the same moment.
 _NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
 # The run in main has its own words. If the vocabulary were a global variable, later workers would
 # inherit these words.

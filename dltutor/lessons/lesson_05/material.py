@@ -132,7 +132,7 @@ class Database(Dataset[torch.Tensor]):
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows after the first batch, and count old rows in later ones."""
+        """Run an epoch, renew all rows after one batch, and count the old rows in later batches."""
         batches = iter(loader)
         next(batches)
         self.renew()

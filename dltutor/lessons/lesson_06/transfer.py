@@ -42,7 +42,7 @@ class Evidence:
 
 
 def gather(path: Path) -> Evidence:
-    """Use the class in main, then in a new interpreter, then with forked workers."""
+    """Use the class in main, then with a spawned worker, no worker, and forked workers."""
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
     # The first clip is silent, the next clips get louder, and the loudest value is below zero.

@@ -61,7 +61,11 @@ def import_file(path: str | Path) -> ModuleType:
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
-    """Return the path of a file that doesn't hold only the starter. Don't import the file."""
+    """Return the path of the learner's file, without importing the file.
+
+    Raises:
+        Rejected: The answer isn't the path of a file, or the file only holds the starter.
+    """
     if blank(answer):
         not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):
@@ -75,7 +79,7 @@ def a_fixed_file(answer: Any, starter: type) -> Path:
 
 
 def class_in(path: Path, name: str) -> Any:
-    """Import a learner's file, and return its dataset class."""
+    """Import a learner's file, and return the dataset class that has this name."""
     with theirs():
         found = getattr(import_file(path), name, None)
     if found is None:
@@ -151,7 +155,17 @@ def epoch(
     underway: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> Epoch:
-    """Read samples in a loader, and call `underway` once each worker has delivered a batch."""
+    """Read samples in a loader, and record how the run ended.
+
+    Args:
+        dataset: The dataset that the answer made.
+        read: The indices, in the order in which the loader asks for them.
+        expected: The right samples, in the same order.
+        method: The workers' start method.
+        workers: Number of workers.
+        underway: A function to call in main once each worker has delivered a batch.
+        options: More arguments for `run_loader`.
+    """
     samples: Samples = []
     options |= {"workers": workers, "within": _WITHIN[method], "method": method}
 

@@ -123,7 +123,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
     _try(new())
-    dataset = new()  # a new one, because `_try` may have changed the first
+    dataset = new()  # a new dataset, because `_try` may have changed the first
     runs, came = list[Epochs](), list[tuple[Sample, ...]]()
 
     def collect(loader: DataLoader[Any]) -> None:

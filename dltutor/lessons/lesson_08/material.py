@@ -183,7 +183,7 @@ class _InMain(Nothing):
 
 
 class _InEach(Nothing):
-    # Each worker loads the array with its first sample.
+    # Each worker loads its own array when it makes its first sample.
     map: Any = None
 
     def __getitem__(self, index: int) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 The check makes a dataset from each of two files, and reads the first without workers and the
 second with 2 and with 4. To see how much a worker grows on this machine, the check also reads an
-empty dataset before that, and the broken class after a right answer, both with 2 workers.
+empty dataset first and, if all samples are right, the broken class last, both with 2 workers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dltutor.lessons.lesson_09.material import write_captions
 _FILES: Final = {
     "first": (0,),
     "second": (2, 4),
-}  # file -> how many workers each run has that reads it
+}  # file -> the number of workers in each run that reads the file
 _MAKING: Final = 8  # time limit in seconds for making the dataset, as the task says
 _READING: Final = 15  # time limit in seconds for each reading of the dataset, as the task says
 _BATCH: Final = 50  # samples in a batch

@@ -193,7 +193,7 @@ def count_in(thing: object) -> int:
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
-#: The list, the five datasets of "09.diagnose", and two that have no Python objects.
+#: The list, the five datasets of "09.diagnose", and two datasets of packed bytes.
 KEPT: Final = {
     "the list": captions.Captions,
     "A, a tuple": captions.CaptionTuple,

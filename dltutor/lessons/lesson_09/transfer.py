@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_09.fix import Task, grader
 
-_CROWD: Final = 300  # boxes in one image, more than a byte can count. The others have 0 to 5.
+_CROWD: Final = 300  # boxes in one image, more than a byte can count. Other images have 0 to 5.
 
 Array = NDArray[Any]
 

@@ -30,7 +30,8 @@ _LENGTH: Final = 200_000  # numbers in each recording
 _READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-_EARLY: Final = 0.25  # the part of a run by which the first reading must come (D soon levels off)
+# D soon levels off, so the first reading must be within this part of the run.
+_EARLY: Final = 0.25
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -38,7 +39,8 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "pss_shm"),
     ("main", "fds"),
 )
-_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without descriptors and main's USS (see `Job.loader`)
+# Leave out descriptors, and main's USS, which also grows when a collection copies shared pages.
+_LEAKS: Final = (*_LINES[:2], _LINES[3])
 # `observe_memory` clears this event until every process's memory has been read after batch 2.
 _all_read = threading.Event()
 _all_read.set()
@@ -53,7 +55,7 @@ class JobD(heap_growth.Recordings):
 
 
 class Collecting(Dataset[Any]):
-    """The samples of another dataset, with `gc.collect()` before each one."""
+    """A dataset that calls `gc.collect()` before it reads each sample of another dataset."""
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         self.dataset = dataset

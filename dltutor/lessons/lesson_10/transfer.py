@@ -104,7 +104,7 @@ class Watch:
         self._batch, self._packed, self._saved = batch, 0, WeakSet[_Saved]()
         model.register_forward_pre_hook(lambda *_: self.notes.append(self._alive()))
         gc.collect()
-        gc.freeze()  # makes collections quick, including the answer's own
+        gc.freeze()  # hides existing tensors from gc.get_objects(), and makes collections quick
 
     def run(self, validation: Callable[[], Any]) -> Any:
         """Run a validation, note what's alive afterward, and return the validation's result."""

@@ -9,7 +9,7 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 
-#: The ways to keep a batch's labels that keep the batch's descriptor, and the ones that don't.
+#: The letters of the ways that keep the batch's descriptor, and of the ways that free it.
 _KEEPS: Final = frozenset("aceg")
 _FREES: Final = frozenset("bdf")
 

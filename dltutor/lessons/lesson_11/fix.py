@@ -40,7 +40,7 @@ _RUNS: Final = {  # call -> number of workers
     "without workers, the second time": 0,
 }
 _LENGTH: Final = 3_000  # sentences, which are 30 batches of 100
-_WITHIN: Final = 60  # time limit in seconds. A right answer takes 1 s, or a few with spawn.
+_WITHIN: Final = 60  # time limit in seconds. A right answer takes 1 s, or a few seconds with spawn.
 
 
 @dataclass(frozen=True)

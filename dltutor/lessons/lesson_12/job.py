@@ -36,7 +36,7 @@ class ByWorker(IterableDataset[int]):
 
 
 class ByRankAndWorker(IterableDataset[int]):
-    """All workers of all ranks share the records."""
+    """A stream whose records all workers of all ranks share."""
 
     def __init__(self, read: Callable[[], Iterable[int]], rank: int, ranks: int) -> None:
         self.read, self.rank, self.ranks = read, rank, ranks
@@ -52,7 +52,14 @@ class ByRankAndWorker(IterableDataset[int]):
 def census(
     loader: Iterable[Any], epochs: int = 1, names: Callable[[Any], list[Any]] = torch.Tensor.tolist
 ) -> Counter[Any]:
-    """Count how many times each sample arrives, over epochs, workers, and ranks."""
+    """Count how many times each sample arrives, over epochs, workers, and ranks.
+
+    Args:
+        loader: The loader to run. If there are several ranks, each rank passes its own.
+        epochs: Number of epochs (default 1).
+        names: A function that takes a batch and returns what to count for each of its samples. The
+            default counts the numbers in a tensor.
+    """
     came = Counter[Any]()
     for _ in range(epochs):
         for batch in loader:

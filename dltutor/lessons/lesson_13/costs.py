@@ -159,7 +159,7 @@ class _Batches:
 
 
 class _FromWorkers(_Batches):
-    """The iterator of a rehearsed loader with workers. Ending them also moves the clock."""
+    """The iterator of a rehearsed loader with workers. Ending the workers also moves the clock."""
 
     def _shutdown_workers(self) -> None:  # torch's iterators have this method
         if not self.ended:

@@ -43,7 +43,7 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """A dataset of reviews as word numbers, with labels. No two are the same, and one is empty."""
+    """A dataset of reviews as word numbers, with labels. All differ, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ class Reviews(Dataset[tuple[torch.Tensor, int]]):
 
 
 class Curves(MemoryFigure):
-    """A figure that a notebook shows as an image."""
+    """A figure of throughput curves, which a notebook shows as an image."""
 
     def __repr__(self) -> str:
         return "<Figure: samples per second by number of workers>"
@@ -127,10 +127,10 @@ def eight_against_none(found: Mapping[str, Throughput]) -> Table:
 
 
 def smallest_good(measured: Mapping[int, list[float]]) -> int:
-    """The smallest number of workers that the fastest does not clearly beat.
+    """Return the smallest number of workers that the fastest doesn't clearly beat.
 
     Args:
-        measured: Number of workers -> seconds for a batch, of each run.
+        measured: Number of workers -> the seconds per batch in each run.
     """
     fastest = min(measured, key=lambda workers: median(measured[workers]))
     enough = max(*measured[fastest], 1.1 * median(measured[fastest]))

@@ -31,7 +31,10 @@ _KINDS: Final = 4
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write photos with four labels. Each photo brightens down and right, and has its own tint."""
+    """Write photos with four labels.
+
+    Each photo has its own tint, and gets brighter toward the bottom and toward the right.
+    """
     random = np.random.default_rng(seed)
     down, right = np.mgrid[:_SIDE, :_SIDE] * _STEP
     tints = random.permutation(_PHOTOS)

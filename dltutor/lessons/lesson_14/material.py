@@ -42,7 +42,7 @@ class Room:
         return iter(self.scenes)
 
     def debrief(self) -> Table:
-        """Show how many hints each incident took, and the shortest way to each solved one."""
+        """Show how many hints each incident took and, if you solved it, the shortest way there."""
         outcomes = saved_outcomes.load()
 
         def way(scene: Scene) -> str:

@@ -32,7 +32,7 @@ class Report:
         scene: The incident, such as `room[0]`. The report includes the incident's folder as it is
             when you call `check`.
         cause: The cause, by its name in `dltutor list`. If you found two, give a list of names.
-        where: The function, class, or variable that has the fault, or a list of such names.
+        where: The name of the function, class, or variable that has the fault, or a list of names.
     """
 
     scene: Scene

@@ -87,7 +87,7 @@ class Scene:
         Raises:
             ValueError: There's no such file.
         """
-        from IPython.display import Markdown  # imported here, because no check needs IPython
+        from IPython.display import Markdown  # imported here, because only notebooks need IPython
 
         path = self.folder / name
         if not path.is_file():

@@ -10,7 +10,7 @@ from torch.utils.data import Sampler
 class Share(Sampler):
     """A sampler of a rank's indices: every `ranks`-th one from an order that all ranks share.
 
-    If their number isn't a multiple of `ranks`, the first indices appear twice to even it out.
+    If the number of indices isn't a multiple of `ranks`, the first few indices appear twice.
     """
 
     def __init__(self, length, rank, ranks):
