@@ -16,7 +16,7 @@ def source(name: str, notebook: NotebookNode) -> str:
 
 
 def assert_on_call_is_last(notebook: NotebookNode) -> None:
-    """Assert that the last section is "On call", with a table and code, and that all links work."""
+    """Assert that "On call" is the last section, and that all links lead to a section."""
     cells = notebook.cells
     assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
     assert cells[-2].source.startswith("## On call\n")
@@ -27,7 +27,7 @@ def assert_on_call_is_last(notebook: NotebookNode) -> None:
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
-    """Run code in the way that ipykernel runs a cell, and return all names defined after that.
+    """Run code the way ipykernel runs a cell, and return all names that are defined after that.
 
     Args:
         code: The cell's source.

@@ -109,8 +109,8 @@ def raise_unsayable() -> None:
 def all_is_sent() -> None:
     """Wait until this worker has nothing left to send.
 
-    While the worker sends a tensor, the tensor has a name in /dev/shm for some microseconds. If the
-    worker ended right then, the name would stay.
+    While the worker sends a tensor, the tensor has a name in /dev/shm for a few microseconds. If
+    the worker ended right then, the name would stay.
     """
     until = time.monotonic() + 30
     while any(map(_sends, sys._current_frames().values())):

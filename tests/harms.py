@@ -78,7 +78,7 @@ HARMS: dict[str, Harm] = {
     "kills its parent": Harm(signal_parent(signal.SIGKILL)),
     "sleeps": Harm(lambda: time.sleep(600)),
     "retries under a bare except": Harm(swallow_everything),
-    "leaves a process": Harm(start_a_stray, fatal=False),  # the check may end that process itself
+    "leaves a process": Harm(start_a_stray, fatal=False),  # a check may end that process
     "leaves threads": Harm(start_threads, fatal=False),
     "fills memory": Harm(keep_allocating),
     "changes everything": Harm(change_everything, fatal=False),

@@ -135,7 +135,7 @@ def _only(one: Any, other: Any) -> str:
 
 
 def change_everything() -> None:
-    """Change everything in the state that a process can change. Repeated calls do no harm."""
+    """Change most of what `state` returns. It's safe to call this more than once."""
     random.seed(7)
     np.random.seed(7)
     torch.manual_seed(7)

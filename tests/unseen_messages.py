@@ -415,7 +415,7 @@ UNSEEN: list[tuple[str, str]] = [
     ),
 ]
 
-# Messages that an earlier version of the doctor didn't recognize.
+# Messages that an earlier version of `explain` didn't recognize.
 UNSEEN += [
     (
         "RuntimeError: unable to open shared memory object </torch_123_456> in read-write mode: No space left on device (28)",

@@ -1,4 +1,4 @@
-"""The doctor at work: it finds, it clears, it changes nothing, it leaves nothing."""
+"""Check that `diagnose` finds an error, clears a healthy loader, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dltutor.diagnosis.report import UNSEEN, page
 
 
 class Rooms(Dataset[torch.Tensor]):
-    """Rooms of a building. One of them may have no label, or never come."""
+    """A dataset of rooms, one of which may have no label. Each takes `pause` seconds."""
 
     def __init__(self, unlabeled: int = -1, pause: float = 0.0) -> None:
         self.unlabeled = unlabeled
@@ -103,7 +103,7 @@ def test_stop_ends_a_visit_at_once_and_nothing_is_left(
     with pytest.raises(KeyboardInterrupt):
         timer.start()
         diagnose(loader)
-        time.sleep(10)  # where it was quicker than the timer
+        time.sleep(10)  # in case diagnose() returns before the timer fires
     timer.join()
 
 
@@ -112,7 +112,7 @@ def test_the_deadline_bounds_the_visit_and_what_was_not_tried_is_named(
 ) -> None:
     began = time.monotonic()
     diagnosis = diagnose(rooms(pause=0.1), deadline=3)
-    assert time.monotonic() - began < 3 + 5  # on a busy machine
+    assert time.monotonic() - began < 3 + 5  # 5 s more for a busy machine
     assert diagnosis.untried and all(each.why for each in diagnosis.untried)
 
 

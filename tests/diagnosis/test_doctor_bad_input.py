@@ -1,4 +1,4 @@
-"""What no doctor can look at: one clear sentence in time, no false finding, and nothing left."""
+"""Check that `diagnose` rejects bad input in one sentence and in time, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import Diagnosis
 
 Left = Callable[..., None]
-SLACK = 4.0  # seconds after the deadline, on a busy machine
+SLACK = 4.0  # extra seconds after the deadline for a busy machine
 
 
 class Rows(Dataset[torch.Tensor]):
-    """Numbered rows, each of which may take its time or ask somebody."""
+    """A dataset of numbered rows that may each take `pause` seconds, or ask for input."""
 
     def __init__(self, length: int, pause: float = 0.0, ask: bool = False) -> None:
         self.length = length
@@ -43,7 +43,7 @@ class Rows(Dataset[torch.Tensor]):
 
 
 class Exhausted(IterableDataset[int]):
-    """A stream that somebody has read already."""
+    """A stream that has already been read to its end."""
 
     def __init__(self) -> None:
         self.rows = iter(())
@@ -53,7 +53,7 @@ class Exhausted(IterableDataset[int]):
 
 
 class Lists:
-    """Can be iterated, and has no DataLoader."""
+    """An object that can be iterated, but neither is a DataLoader nor has one."""
 
     def __iter__(self) -> Iterator[int]:
         return iter([1, 2, 3])
@@ -69,7 +69,7 @@ def alone(length: int, **options: Any) -> Any:
 
 
 def why_not(diagnosis: Diagnosis, question: str) -> str:
-    """Why a question was not answered; it fails if it was."""
+    """Return why the doctor didn't answer a question, or raise StopIteration if it did."""
     return next(each.why for each in diagnosis.untried if each.question.startswith(question))
 
 

@@ -1,6 +1,7 @@
-"""The doctor on the course's own failures: the broken case gets its name, the fixed one nothing.
+"""Check that the doctor names each broken case's failure mode, and finds nothing in fixed cases.
 
-`python scripts/doctor.py` prints all of it, under every start method, with who was taken for whom.
+Each test uses the first start method that shows the failure. `python scripts/doctor.py` runs all
+cases under every such start method, and counts the right answers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import pytest
 
 from dltutor.failures import CATALOG, Failure
 
-#: One that raises and one that is silently wrong. Each takes two interpreters and two visits.
+#: The default tier has one failure mode that raises and one whose samples are silently wrong,
+#: because each failure mode takes two interpreters and two diagnoses.
 EACH_TIME = ("corrupt_images", "repeated_stream")
 
 

@@ -1,4 +1,4 @@
-"""explain(): real messages, old and new, as they come; and texts that are none of these."""
+"""Test `explain` on real messages from old and new versions, and on logs that it must ignore."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from notebooks import NOTEBOOKS, read
 
 START = NOTEBOOKS / "00-start-here.ipynb"
 
-# Each with the failure modes of which one must come first; unseen_messages.py has more.
+# Messages, each with failure modes, one of which must come first. unseen_messages.py has more.
 MESSAGES: list[tuple[str, set[str]]] = [
     ("AttributeError: 'NoneType' object has no attribute 'numel'", {"none_in_batch"}),
     (
@@ -138,7 +138,7 @@ NONE_OF_THESE = [
 ]
 
 
-# Three dots stand for words that were left out, and not for anything.
+# Three dots in a log stand for a few left-out words, so these logs must not match any message.
 DOTS_FOR_ANYTHING = [
     "FileNotFoundError: ... No such file or directory: 'x.jpg'",
     "Loading 3 images... failed to read the first\nEpoch 1 ... IndexError: ... size",
@@ -154,7 +154,7 @@ REAL = [*MESSAGES, *((text, {name}) for text, name in UNSEEN)]
 
 
 def misnamed(logged: Callable[[str], str]) -> dict[str, list[str]]:
-    """The messages that, logged in this way, don't name one of their failure modes first."""
+    """Return the messages whose log doesn't name one of their failure modes first."""
     found = {message: names(logged(message)) for message, _ in REAL}
     return {
         message: found[message] for message, right in REAL if not right & set(found[message][:1])
@@ -276,7 +276,7 @@ def test_a_long_log_is_read_at_its_beginning_and_its_end_in_bounded_time() -> No
     log = "received 0 items of ancdata\n" + line * 200_000 + "image file is truncated\n"
     started = time.perf_counter()
     assert names(log) == ["corrupt_images", "too_many_open_files"]
-    assert time.perf_counter() - started < 60  # a quarter of an hour, read naively
+    assert time.perf_counter() - started < 60  # a naive search takes 15 minutes
 
 
 @pytest.mark.parametrize("log", [b"ancdata", None, RuntimeError("ancdata")])

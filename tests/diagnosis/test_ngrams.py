@@ -1,4 +1,4 @@
-"""Which batches hold the same values, cut into different samples."""
+"""Test that `alike` recognizes the same values if they're cut into different samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VALUES = np.random.default_rng(0).integers(0, 1000, 60_000)
 
 
 def cut(values: np.ndarray, length: int, *, padding: int = 0) -> Counts:  # type: ignore[type-arg]
-    """Count the values cut into rows of this length, as the tensors of a batch."""
+    """Cut the values into padded rows of this length, and count the n-grams in the batch."""
     rows = values[: len(values) // length * length].reshape(-1, length)
     return count({"ids": torch.from_numpy(np.pad(rows, ((0, 0), (0, padding))))})
 

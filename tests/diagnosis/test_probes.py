@@ -1,6 +1,6 @@
-"""What the doctor's own probes see: each on a loader that has it, and on a twin that hasn't.
+"""Test each of the doctor's probes on a loader that has a problem, and on a similar one without it.
 
-The probes change the process that they run in, so each is asked in a fork.
+Probes change the process that they run in, so each probe runs in a fork.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dltutor.observation import torch_internals
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
-PATIENCE = 60.0  # seconds for a probe, on however busy a machine
+PATIENCE = 60.0  # the most seconds for a probe, even on a busy machine
 FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
 
 
@@ -63,7 +63,7 @@ class Rows(Dataset[Any]):
 
 
 class Cached(Rows):
-    """Keeps each row under a key."""
+    """A dataset that caches each row under a key that `key` makes from the index."""
 
     def __init__(self, key: Callable[[int], int]) -> None:
         self.key = key
@@ -74,7 +74,7 @@ class Cached(Rows):
 
 
 class Words(Rows):
-    """Numbers words as they come, or as a table has it."""
+    """A dataset of words as numbers. A word that isn't in the table gets the next number."""
 
     def __init__(self, table: dict[str, int]) -> None:
         self.table = table
@@ -84,7 +84,7 @@ class Words(Rows):
 
 
 class Lines(Rows):
-    """A row, its label, and as many letters as the label has it."""
+    """A dataset whose samples are a row, its label, and one to five letters."""
 
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index), torch.tensor(index), torch.arange(1 + -index % 5)
@@ -105,7 +105,7 @@ def _padded(letters: Any) -> torch.Tensor:
 
 
 class Shuffles(Sampler[int]):
-    """With a generator that is made anew for each epoch, or once."""
+    """A sampler that shuffles with a new generator for each epoch, or with one for all epochs."""
 
     def __init__(self, anew: bool) -> None:
         self.anew = anew
@@ -121,7 +121,7 @@ class Shuffles(Sampler[int]):
 
 
 class Noisy(Rows):
-    """Adds noise, perhaps after a seed of its own."""
+    """A dataset that adds noise to each row, and may set the seed first."""
 
     def __init__(self, seed: Callable[[int], int] | None) -> None:
         self.seed = seed
@@ -133,7 +133,7 @@ class Noisy(Rows):
 
 
 class Leaves(Rows):
-    """Makes something for each row."""
+    """A dataset that calls `make` for each row, and doesn't clean up after that."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         self.make = make
@@ -178,7 +178,7 @@ def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
 
 
 class Decides(Rows):
-    """Turns some rows around in place, perhaps in what is kept."""
+    """A dataset that negates some rows in place, either the rows that it keeps or copies."""
 
     def __init__(self, copies: bool) -> None:
         self.rows = [torch.arange(8.0) + 8 * index for index in range(32)]
@@ -195,7 +195,7 @@ def test_what_only_some_random_numbers_do_is_seen_too() -> None:
 
 
 class Extends(Rows):
-    """Makes a list for each row on first use, keeps it, and extends it, or a copy of it."""
+    """A dataset that makes a list on first use of an index, and appends to it or to a copy."""
 
     def __init__(self, copies: bool) -> None:
         self.lists: dict[int, list[int]] = {}
@@ -215,7 +215,7 @@ def test_what_a_sample_makes_on_first_use_and_changes_later_has_a_name() -> None
 
 
 class Blocks(Rows):
-    """Rows that come in blocks, one of which is at hand. Their own clock says what that costs."""
+    """A dataset that keeps one block of 8 rows, and counts seconds for each row and block."""
 
     clock = 0.0
     block = -1
@@ -230,7 +230,7 @@ class Blocks(Rows):
 
 def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: Blocks.clock)
-    halves = [*range(0, 32, 2), *range(1, 32, 2)]  # each block is fetched twice
+    halves = [*range(0, 32, 2), *range(1, 32, 2)]  # so that the dataset fetches each block twice
     assert 1.5 < ask(reordered, Blocks(), sampler=halves).times < 2.5
     scattered = [at + 8 * block for at in range(8) for block in range(4)]
     assert ask(reordered, Blocks(), sampler=scattered).times > 5
@@ -238,7 +238,7 @@ def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch
 
 
 class Unpacks(Rows):
-    """Rows of a table that is unpacked once, or for each row."""
+    """A dataset that unpacks its whole table once, or again for each row."""
 
     def __init__(self, once: bool) -> None:
         self.packed = zlib.compress(np.arange(500_000.0).tobytes())
@@ -263,7 +263,7 @@ def test_work_that_each_sample_repeats() -> None:
 
 
 class ReadsAhead(IterableDataset[int]):
-    """A thread of each iteration reads ahead. It ends with the iteration, or waits for room."""
+    """A stream with a thread that reads ahead, and that ends with the iteration only if `ends`."""
 
     def __init__(self, ends: bool, length: int = 1000) -> None:
         self.ends = ends
@@ -300,7 +300,7 @@ def test_a_sampler_may_deal_an_index_again_or_deal_arrays() -> None:
 
 
 class Tables(Rows):
-    """Rows by an array of indices."""
+    """A dataset that takes an array of indices and returns a batch."""
 
     def __getitem__(self, index: Any) -> Any:
         return torch.as_tensor(np.asarray(index)).float()
@@ -342,7 +342,7 @@ def test_the_share_of_the_waiting_that_each_worker_idles() -> None:
 
 
 class Weighs(Sampler[int]):
-    """Looks at all rows before it deals, or at none."""
+    """A sampler that first draws all samples, or none, and then yields the indices in order."""
 
     def __init__(self, rows: Rows, draws: bool) -> None:
         self.rows, self.draws = rows, draws
@@ -368,7 +368,7 @@ def test_a_sample_that_is_another_one_among_others() -> None:
 
 
 class Batches:
-    """Batches of indices as arrays: one that is filled again, or a new one each time."""
+    """A batch sampler that yields the same array each time, filled again, or a copy."""
 
     def __init__(self, again: bool) -> None:
         self.again = again
@@ -392,11 +392,11 @@ def test_a_sampler_that_fills_one_batch_again() -> None:
 
 
 class Stacks:
-    """A collate function that fills one batch each time, and returns it or a copy."""
+    """A collate function that fills the same tensor each time, and returns it or a copy."""
 
     def __init__(self, copies: bool, fits: bool = False) -> None:
         self.copies = copies
-        self.fits = fits  # a new one for batches of another size
+        self.fits = fits  # whether to make a new tensor when the batch size changes
         self.staging = torch.empty(4, 8)
 
     def __call__(self, drawn: list[Any]) -> Any:
@@ -433,7 +433,7 @@ def test_a_sampler_that_sets_the_global_generator() -> None:
 
 
 class Scaled(np.ndarray[Any, Any]):
-    """An array that knows its scale, also when it's pickled, or only here."""
+    """An array with a scale, which it loses when it's pickled. `Kept` keeps the scale."""
 
     scale = 1.0
 
@@ -453,7 +453,7 @@ def scaled(numbers: Any, scale: float, kind: Any) -> Any:
 
 
 class Scales(Rows):
-    """Arrays of a class, or tensors with an attribute."""
+    """A dataset of arrays of class `kind`, or of tensors if `kind` is None. All have a scale."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -474,7 +474,7 @@ def test_attributes_that_get_lost_on_the_way_to_main() -> None:
 
 
 class Standing(Rows):
-    """Samples are parts of one tensor in shared memory."""
+    """A dataset whose samples are views of one tensor in shared memory."""
 
     def __init__(self) -> None:
         self.all = torch.arange(64.0).reshape(32, 2).share_memory_()
@@ -502,7 +502,7 @@ def test_a_loop_that_changes_batches_in_place_and_one_that_gets_copies() -> None
 
 
 class Lazy(Rows):
-    """Makes its generator when the first sample is drawn."""
+    """A dataset that makes its generator when it draws the first sample."""
 
     rng: Any = None
 
@@ -516,7 +516,7 @@ def test_a_generator_that_the_first_sample_makes_is_held_like_any_other() -> Non
 
 
 class Whole(Rows):
-    """Makes whole batches, which hold the rows that were asked for, or the next ones."""
+    """A dataset that makes whole batches, in which `shift` is added to every index."""
 
     def __init__(self, shift: int = 0) -> None:
         self.shift = shift
@@ -586,11 +586,11 @@ def test_a_loader_that_raises_while_it_is_timed_is_no_mistake_of_the_doctors(wor
     for error in (Unanswered, ValueError):
         with pytest.raises(error), left_at_once(DataLoader(Fails(), num_workers=workers)) as rows:
             if error is ValueError:
-                raise ValueError  # ours stays what it is
+                raise ValueError  # only errors from the loader become Unanswered
             list(rows)
 
 
-# What is said while it runs, and of what was asked
+# What the doctor says while it runs, and what it says about each answer
 
 
 def test_every_answer_is_a_sentence() -> None:
@@ -624,7 +624,7 @@ def test_a_terminal_shows_the_question_of_the_moment_and_a_file_nothing() -> Non
 
 
 class Locked(Rows):
-    """One worker at a time makes a row."""
+    """A dataset with a lock, so that only one worker at a time makes a row."""
 
     def __init__(self) -> None:
         self.lock = multiprocessing.get_context("fork").Lock()

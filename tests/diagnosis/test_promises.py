@@ -1,7 +1,7 @@
-"""A broken promise is a finding by itself, whether or not a failure mode explains it.
+"""Check that the doctor reports a broken promise even if no failure mode explains it.
 
-Each broken loader here breaks one promise in a way that the catalog has no name for. Nothing is
-found on the healthy ones, which do the same things right. test_verdicts.py reads verdicts off
+Each broken loader here breaks one promise in a way that the catalog has no name for. The healthy
+loaders do the same things right, and get no finding. test_verdicts.py tests the same verdicts on
 recorded evidence.
 """
 
@@ -32,7 +32,7 @@ def load(dataset: Any, **options: Any) -> DataLoader[Any]:
 
 
 class Rows(Dataset[torch.Tensor]):
-    """Rows of a table, each unlike the others."""
+    """A dataset of rows that all differ."""
 
     def __init__(self, length: int = 64) -> None:
         self.length = length
@@ -46,11 +46,11 @@ class Rows(Dataset[torch.Tensor]):
         return torch.full((8,), float(index))
 
 
-# Same
+# Datasets for the promise `same`
 
 
 class Scaled(Rows):
-    """Hands unknown attributes on to what is inside, or has a way of its own to fetch a batch."""
+    """A wrapper that forwards unknown attributes to a dataset, except `__getitems__` if `own`."""
 
     def __init__(self, own: bool) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Fetches(Rows):
 
 
 class Pairs(Rows):
-    """Some have a second part."""
+    """A dataset of samples with a second part. Unless `always`, every third sample has none."""
 
     def __init__(self, always: bool) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def by_the_first(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class ByWorker(Rows):
-    """Odd workers have another scale."""
+    """A dataset whose rows are twice as large in all workers except W0."""
 
     def __getitem__(self, index: int) -> Any:
         info = get_worker_info()
@@ -100,17 +100,17 @@ class ByWorker(Rows):
 
 
 class Noisy(Scaled):
-    """With noise."""
+    """A `Scaled` dataset that adds noise to each row."""
 
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index) + torch.rand(8)
 
 
-# Complete
+# Datasets and samplers for the promise `complete`
 
 
 class Neighbor(Rows):
-    """A row that can't be read is the next one, or an error."""
+    """A dataset that returns the next row if it can't read a row."""
 
     def __init__(self, bad: tuple[int, ...]) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Neighbor(Rows):
 
 
 class Resumed(Sampler[list[int]]):
-    """Batches without the first ones. Whether it is asked twice may matter."""
+    """A batch sampler that skips four batches in each epoch, or, if `eager`, only once."""
 
     def __init__(self, eager: bool) -> None:
         self.eager = eager
@@ -148,7 +148,7 @@ class Resumed(Sampler[list[int]]):
 
 
 class Shares(IterableDataset[torch.Tensor]):
-    """A stream that is dealt out among the workers, once or twice."""
+    """A stream whose workers take their share of the numbers, or a share of that share."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -161,21 +161,21 @@ class Shares(IterableDataset[torch.Tensor]):
         return (torch.full((8,), float(each)) for each in numbers)
 
 
-# Bounded, quick
+# Datasets for the promises `bounded` and `quick`
 
 
 class Opens(Rows):
-    """Opens a file for each row, and forgets to close it."""
+    """A dataset that opens a file for each row, and forgets to close it."""
 
-    kept: list[Any] = []  # noqa: RUF012 - shared by all, as in the wild
+    kept: list[Any] = []  # noqa: RUF012 - a common mistake in real datasets
 
     def __getitem__(self, index: int) -> Any:
-        self.kept.append(open(__file__))  # noqa: SIM115 - that is what's wrong
+        self.kept.append(open(__file__))  # noqa: SIM115 - the bug of this dataset
         return super().__getitem__(index)
 
 
 class Archive(Rows):
-    """Reads all of a large file for each row, or the row's part of it."""
+    """A dataset that reads the whole file for each row, or only the row's part."""
 
     def __init__(self, path: Path, whole: bool) -> None:
         super().__init__(32)
@@ -193,7 +193,7 @@ class Archive(Rows):
 
 
 class InLine(Rows):
-    """A worker pauses before each row, as it does where only one at a time may make one."""
+    """A dataset whose workers pause before each row, as if they waited for a lock."""
 
     def __init__(self, pause: float) -> None:
         super().__init__(48)
@@ -207,13 +207,13 @@ class InLine(Rows):
 
 
 def share() -> tuple[int, int]:
-    """The first of a worker's numbers, and the step to its next ones."""
+    """Return the first number of this worker's share, and the step to the next."""
     info = get_worker_info()
     return (info.id, info.num_workers) if info else (0, 1)
 
 
 class Packs(IterableDataset[Any]):
-    """Blocks of tokens, cut from documents; each worker packs its own share of the documents."""
+    """A stream of blocks of tokens, which each worker cuts from its share of the documents."""
 
     def __iter__(self) -> Iterator[Any]:
         first, step = share()
@@ -226,11 +226,11 @@ class Packs(IterableDataset[Any]):
                 del rest[:128]
 
 
-# Random samples
+# Datasets with random samples
 
 
 class Walks(IterableDataset[Any]):
-    """Random walks, each with its number; each worker draws from the high bits of its seed."""
+    """A stream of random samples, seeded without the lowest `shift` bits of the worker's seed."""
 
     def __init__(self, shift: int) -> None:
         self.shift = shift
@@ -243,7 +243,10 @@ class Walks(IterableDataset[Any]):
 
 
 class Shuffled(IterableDataset[Any]):
-    """Numbered rows with noise; workers shuffle the numbers, alike or not, and take their share."""
+    """A stream of numbered rows with noise. Workers shuffle the numbers, then take their share.
+
+    If `alike`, all workers shuffle the same way.
+    """
 
     def __init__(self, alike: bool) -> None:
         self.alike = alike
@@ -259,7 +262,7 @@ class Shuffled(IterableDataset[Any]):
 
 
 class Noisier(Rows):
-    """Rows with noise that comes from a counter, which the workers share, or from torch."""
+    """A dataset that adds noise, seeded by a counter that workers share, or by torch."""
 
     def __init__(self, shared: bool) -> None:
         super().__init__()
@@ -281,11 +284,11 @@ def seeded(dataset: Any) -> DataLoader[Any]:
     return load(dataset, shuffle=True, generator=torch.Generator().manual_seed(1))
 
 
-# A loop of one's own
+# A loader that prefetches across epochs, and a loop that sets the epoch
 
 
 class Endless(DataLoader[Any]):
-    """One iterator for all epochs, which is ahead of the loop."""
+    """A loader with one iterator for all epochs, which draws indices before the epoch begins."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -312,7 +315,7 @@ class _Again:
 
 
 class Epochs(Sampler[int]):
-    """An order for each epoch."""
+    """A sampler that shuffles differently in each epoch that `set_epoch` sets."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -377,7 +380,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
     "a race for random numbers": (
         "same",
         "test_promises.py",
-        # A function, because the counter goes on in memory that all experiments on a loader share.
+        # Pass a function, because all experiments on one loader would share the counter.
         lambda _: lambda: seeded(Noisier(shared=True)),
     ),
     "files stay open": ("bounded", "test_promises.py", lambda _: load(Opens())),
@@ -393,7 +396,7 @@ AGAIN = (
     "workers draw the same",
     "shuffled apart, then shared out",
 )
-"""Those that another one here stands for in the default tier: a visit takes 4 s."""
+"""Loaders that the default tier leaves out, because each takes 4 s and resembles another one."""
 
 HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] = {
     "all fields, and batches without the first ones": (
@@ -459,7 +462,7 @@ def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:
 
 
 class Waits(Rows):
-    """Its rows never come from a worker."""
+    """A dataset whose rows never arrive from a worker."""
 
     def __getitem__(self, index: int) -> Any:
         if get_worker_info() is not None:
@@ -473,7 +476,7 @@ def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
     assert "in __getitem__" in diagnosis.findings[0].where and not diagnosis.ok
 
 
-@pytest.mark.thorough  # it is timed; test_verdicts.py has its figures
+@pytest.mark.thorough  # it measures times, and test_verdicts.py tests the rule on recorded times
 def test_workers_that_make_it_slower_are_told() -> None:
     diagnosis = diagnose(load(InLine(0.15), batch_size=2))
     assert named(diagnosis) == ["quick"], diagnosis

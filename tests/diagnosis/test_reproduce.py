@@ -1,4 +1,4 @@
-"""A failure mode is run for as long as it takes to show."""
+"""Check that `reproduce` gives workers that are slow to start a longer deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failure modes fit recorded evidence, and which don't. `scripts/doctor.py` runs them."""
+"""Check which failure modes fit recorded evidence. `scripts/doctor.py` runs the real cases."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ SAMPLES = Samples(60)
 
 
 def of(run: Measures = WELL, **found: Any) -> Evidence:
-    """Evidence of a loader that runs well without workers, and what was found out about it."""
+    """Make evidence about a loader that runs well without workers, with `found` as more fields."""
     return Evidence(**{"parts": PARTS, "run": run, "samples": SAMPLES, "alone": WELL} | found)
 
 
-# It raises, or dies
+# Parts of evidence: runs that raise, and workers that die
 
 SAMPLE = Culprit("sample", "dataset[9]", "ValueError", "9", "scans.py, line 9", "ValueError")
 COLLATE = Culprit("collate", "batch 2", "TypeError", "no", arrives="TypeError")
@@ -67,7 +67,7 @@ SWALLOWED = Measures("finished", codes=(None, -9), passes=(("a",),), finished=(F
 BY_FORKSERVER = replace(PARTS, method="forkserver")
 EXITED = InWorkers("worker died", failed=((9, "SystemExit", "2", ""),))
 
-# Start methods, and what a fork copies
+# Parts of evidence: what workers inherit or receive
 
 HELD = ("dataset.lock",)
 NO_PICKLE = Measures("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
@@ -82,12 +82,12 @@ NO_GUARD = replace(LOST, said="An attempt has been made to start a new process b
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
-    """What a witness found in W0."""
+    """Make the record of W0 waiting in `__getitem__`, for something of this kind."""
     line = "tiles.py, line 12, in __getitem__: with self.lock:"
     return Waits(((0, line, kind, "dataset.lock", by, freed),), **found)
 
 
-# It takes memory, or files
+# Parts of evidence: memory and open files
 
 MANY = replace(PARTS, length=800, batches=100)
 FULL = replace(WELL, batches=100, batch_bytes=MB)
@@ -125,7 +125,7 @@ NO_FILES = Measures(
     "raised", error="RuntimeError: too many", named=("too_many_open_files",), batches=90
 )
 
-# Its data are wrong
+# Parts of evidence: wrong data
 
 FILE = Handles(kind="file", paths=("dataset.scans",), looked=24, wrong=20)
 LAZY = replace(FILE, lazy="dataset.scans")
@@ -144,7 +144,7 @@ ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
 DROPS = replace(PARTS, stream=True, drop_last=True)
 FEWER = replace(WELL, counted=(48,))
 
-# It's slow
+# Parts of evidence: slow loaders
 
 SOUNDS = replace(
     PARTS, batch_size=16, length=9000, batches=563, persistent=True, collate="keep", init="start"
@@ -383,7 +383,7 @@ NEAR: list[tuple[str, str, Evidence]] = [
 
 
 def fits(evidence: Evidence) -> dict[str, Finding]:
-    """What fits, by name."""
+    """Return the findings of the failure modes that fit the evidence, by name."""
     found = {each.name: RULES[each.name](evidence) for each in CATALOG}
     return {name: finding for name, finding in found.items() if finding}
 
@@ -395,7 +395,7 @@ def test_evidence_of_a_failure_fits_it_and_no_other(name: str, evidence: Evidenc
 
 @pytest.mark.parametrize(("name", "why", "evidence"), NEAR)
 def test_what_only_looks_like_it_does_not_fit(name: str, why: str, evidence: Evidence) -> None:
-    """Without a name, nothing fits."""
+    """Check that the named failure mode doesn't fit, or that none fits if there's no name."""
     assert name not in fits(evidence) if name else not fits(evidence), why
 
 
@@ -437,7 +437,7 @@ def test_what_samples_cannot_be_joined_for_is_found_by_leaving_it_out() -> None:
     assert blame(lambda samples: 1 / 0, [[1], [2]], [0, 1], None) == ("", "")
 
 
-# Elsewhere
+# Problems that the loader would have on other machines
 
 
 def test_what_cannot_travel_is_said_of_forked_workers_only() -> None:
@@ -457,11 +457,11 @@ def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
     assert not elsewhere(of(two_ranks=TwoRanks(32, 32, 1)))
 
 
-# What is misspelt or missing is an error on import
+# Wrong names of rules and fields
 
 
 def ask(subject: Subject) -> Measures:
-    """An experiment's."""
+    """Stand in for the function of an experiment."""
     raise NotImplementedError
 
 

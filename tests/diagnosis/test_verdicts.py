@@ -1,4 +1,4 @@
-"""Which promise recorded evidence breaks, and which evidence that is near breaks none."""
+"""Check which promise recorded evidence breaks, and that similar evidence breaks none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BY_TWO = replace(STREAM, batch_size=2)
 
 
 def run(*epochs: Sequence[str], **others: Any) -> Measures:
-    """A run of these epochs; each letter is a sample, and a batch."""
+    """Make the record of a run. In each epoch's string, every letter is a batch of one sample."""
     each = tuple(map(tuple, epochs))
     many = {"passes": each, "drawn": each, "counted": tuple(map(len, each))}
     return replace(RUN, **many | {"finished": (True,) * len(each)} | others)
@@ -48,7 +48,7 @@ def ill(as_it_is: Measures = RUN, **found: Any) -> Evidence:
 
 
 def drawn(**found: Any) -> Samples:
-    """What the samples are like when main draws them."""
+    """Make the record of samples that main draws."""
     return Samples(**{"looked": 32, "typical": 0.004, "bytes": 100} | found)
 
 
@@ -57,13 +57,13 @@ def changed(**changes: Any) -> Evidence:
 
 
 def returned(*numbers: float) -> Evidence:
-    """What the loop returns: as it is, without workers, and with another seed."""
+    """Make evidence from three results of the loop: as it is, without workers, reseeded."""
     told = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
     return ill(told[0], alone=told[1], reseeded=told[2])
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
-    """The same with the samples in these orders: as it is, without workers, with another seed."""
+    """Change the samples' order in three runs: as it is, without workers, reseeded."""
     runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
     unfinished = {"finished": (False,), "passes": ((),)}
     changed = {
@@ -75,14 +75,14 @@ def in_another_order(found: Evidence, *orders: str) -> Evidence:
 
 
 def left_early(with_workers: str, without: str) -> Evidence:
-    """A loop that leaves an iteration after two samples, goes on, and gets these in all."""
+    """Make evidence about a loop that stops after two samples, and gets the rest in a new epoch."""
     ours, theirs = (run(each[:2], each[2:]) for each in (with_workers, without))
     again = {"reseeded": theirs, "seeded": ours}
     return ill(ours, alone=theirs, samples=drawn(random=9), **again)
 
 
 def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
-    """Workers that wait for the same thing, and are no faster than none."""
+    """Make evidence about workers that wait for the same thing, so they're no faster than none."""
     paces = Paces((as_it_is,) * 2, (0.016,) * 2, blocked=blocked, line="a.py, line 7")
     return ill(workerless=replace(paces, share=0.6, inside=0.9))
 
@@ -92,7 +92,7 @@ def stream(as_it_is: Measures, alone: Measures, **found: Any) -> Evidence:
 
 
 def mapped(size: int, method: str) -> Evidence:
-    """Workers get a pickle of this many MB that main has mapped."""
+    """Make evidence about workers that get `size` MB by pickle, which main has mapped."""
     travel = Travel(mapped=(("dataset.images", size * MB),), bytes=size * MB)
     return ill(parts=replace(PARTS, method=method), travel=travel)
 
@@ -106,11 +106,12 @@ WHOLE = run(SIXTY)
 
 
 def counted(length: int, as_it_is: Measures) -> Evidence:
-    """A stream that says it has this length."""
+    """Make evidence about a stream of 60 samples that claims this length."""
     return Evidence(replace(STREAM, length=length), as_it_is, alone=WHOLE)
 
 
-# W0 draws from the seed `epoch`, W1 from `epoch + 1`, in batches of two.
+# W0 draws with the seed `epoch`, and W1 with `epoch + 1`, in batches of two. So in the second
+# epoch, W0 repeats what W1 drew in the first.
 COLLIDE = tuple(
     tuple(
         f"{epoch + worker}: {2 * batch + row}"
@@ -132,14 +133,14 @@ SEEDED = run("abc", state="the same")
 
 
 def in_new_interpreters(forked: str) -> Evidence:
-    """Spawned workers deliver other samples in each epoch, and forked ones these."""
+    """Make evidence in which spawned workers' samples vary, and forked ones deliver `forked`."""
     parts = replace(SPAWN, persistent=True)
     spawned, alone = run("efgh", "ijkl"), run("abcd", "abcd")
     return ill(spawned, alone=alone, reseeded=run("abcd"), forked=run(forked), parts=parts)
 
 
 def reseeds(**loader: Any) -> Evidence:
-    """A sampler sets the global generator, and the first epoch's workers were started before."""
+    """Make evidence about a sampler that seeds torch after the first epoch's workers started."""
     return ill(
         run("abcd", "efgh"),
         alone=run("ijkl", "mnop"),
@@ -150,14 +151,23 @@ def reseeds(**loader: Any) -> Evidence:
 
 
 def kept(again: str = "vwxy", **others: Any) -> Evidence:
-    """Workers that stay deliver four samples again, and another seed gives other samples."""
+    """Make evidence about persistent workers that deliver four samples again in the next epoch.
+
+    With another seed, the samples are different. `again` is a second run with that seed.
+    """
     runs = {"reseeded": run("vwxy"), "repeated": run(again), "alone": run("ijklmn", "ijklmn")}
     apart = {"parts": replace(PARTS, persistent=True), "fetched": Fetched(looked=16)}
     return ill(run("abcdef", "abcdgh"), **apart | runs | others)
 
 
 def identified(epoch: str, plain: str = "abcdef", again: str = "fedcba") -> Evidence:
-    """Random samples with ids, one letter each: with workers, without, and with another seed."""
+    """Make evidence about random samples with ids, which are letters.
+
+    Args:
+        epoch: The ids in an epoch with workers.
+        plain: The ids in an epoch without workers.
+        again: The ids in an epoch without workers, with another seed.
+    """
     epochs = (("1234567", epoch), ("890xyzu", plain), ("vwopqrs", again))
     ours, alone, other = (
         run(each[: len(ids)], fields=((("['id']", tuple(ids)),),)) for each, ids in epochs
@@ -166,7 +176,7 @@ def identified(epoch: str, plain: str = "abcdef", again: str = "fedcba") -> Evid
 
 
 def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
-    """Random samples with one seed, twice without workers and twice with them."""
+    """Make evidence about random samples: one seed, two runs without workers and two with."""
     return ill(
         run("abcd"),
         alone=run("efgh"),
@@ -180,7 +190,7 @@ def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
 
 
 def restarted(*epochs: str, **others: Any) -> Evidence:
-    """A stream in workers that stay; with another seed, other samples arrive."""
+    """Make evidence about a stream in persistent workers, which depends on the seed."""
     parts, alone = replace(STREAM, persistent=True), run("ijkl", "ijkl")
     given = {"parts": parts, "alone": alone, "reseeded": run("mnop")} | others
     return ill(run(*epochs), **given)
@@ -190,12 +200,12 @@ SPREAD = tuple(range(500))
 
 
 def packed(ngrams: Sequence[int]) -> Evidence:
-    """A stream's samples all differ with workers, and these are the counts of its n-grams."""
+    """Make evidence about a stream whose samples all differ with workers, with n-gram counts."""
     alone = run("efgh", ngrams=SPREAD)
     return ill(run("abcd", ngrams=tuple(ngrams)), alone=alone, reseeded=alone, parts=STREAM)
 
 
-# The promise, what breaks it, and what is near and breaks none.
+# Each entry is a promise, evidence that breaks it, and similar evidence that breaks no promise.
 BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     # ends
     "a worker died": ("ends", changed(end="worker died", codes=(None, -9)), ill()),
@@ -222,7 +232,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         counted(48, WHOLE),
         counted(60, WHOLE),
         counted(48, replace(WHOLE, finished=(False,))),
-        counted(48, run(SIXTY, SIXTY[:40])),  # its length is random
+        counted(48, run(SIXTY, SIXTY[:40])),  # the stream's length is random
         Evidence(replace(STREAM, length=61, drop_last=True), WHOLE, alone=WHOLE),
     ),
     "used up": ("complete", Evidence(PARTS, run("ab", "")), Evidence(PARTS, run("ab", "ab"))),
@@ -251,14 +261,14 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "complete",
         left_early("abc", "abcd"),
         left_early("abcd", "abcd"),
-        replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),  # it isn't the workers
+        replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),  # all arrive with the same seed
         replace(left_early("abc", "abcd"), seeded=run("abc")),
     ),
     "ids come twice, and others never": (
         "complete",
         identified("affbdd"),
         identified("fbadce"),
-        identified("abcabc"),  # a number that counts within each worker
+        identified("abcabc"),  # ids that count up within each worker
         identified("affbdd", plain="abcdee"),
         identified("affbdd", again="abcdeg"),
     ),
@@ -327,8 +337,8 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "same",
         returned(0.46, 23.2, 23.2),
         returned(23.3, 23.2, 23.2),
-        returned(0.46, 23.2, 23.5),  # it's random
-        returned(0.46, 0.0, 0.0),  # it measures its workers
+        returned(0.46, 23.2, 23.5),  # the result is random
+        returned(0.46, 0.0, 0.0),  # the loop measures its workers
         in_another_order(returned(0.46, 23.2, 23.2), "321", "123", "123"),
         in_another_order(returned(0.46, 23.2, 23.2), "124", "123", "321"),
     ),
@@ -342,14 +352,14 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(23.2,))),
         replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(5.0,))),
         replace(returned(9.0, 23.2, 5.0), seeded=run("ab", numbers=(23.2,))),
-        in_another_order(  # nothing is known of what the loop got
+        in_another_order(  # no run shows which samples the loop got
             replace(returned(9.0, 23.2, 5.0), seeded=run("", numbers=(23.2,))), "", "", ""
         ),
     ),
     "a stream has another sample": (
         "same",
         stream(run("abcax"), run("abcbc"), reseeded=run("abcbc")),
-        stream(run("abcab"), run("abcbc"), reseeded=run("abcbc")),  # longer than the data
+        stream(run("abcab"), run("abcbc"), reseeded=run("abcbc")),  # the stream repeats its data
     ),
     "the loop changes batches in place": (
         "same",
@@ -366,7 +376,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     "only in new interpreters, and new in each epoch": (
         "same",
         in_new_interpreters(forked="abcd"),
-        in_new_interpreters(forked="ijkl"),  # the samples are random there, too
+        in_new_interpreters(forked="ijkl"),  # forked workers' samples differ from main's, too
     ),
     # independent
     "shuffled alike": (
@@ -386,13 +396,13 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "independent",
         reseeds(),
         replace(reseeds(), samples=drawn()),
-        reseeds(persistent=True),  # workers that stay aren't seeded again
-        reseeds(hooks=("sampler",)),  # the seed may be the epoch's
+        reseeds(persistent=True),  # persistent workers aren't seeded again
+        reseeds(hooks=("sampler",)),  # the sampler may seed by the epoch that set_epoch gave it
     ),
     "random, and kept": (
         "independent",
         kept(),
-        kept("vwxz"),  # the samples differ with the same seed, too, like a process's pid
+        kept("vwxz"),  # the samples differ even with the same seed, as if they had a pid
         kept(parts=PARTS),
         kept(fetched=Fetched(looked=16, together=True)),
         kept(reseeded=run("ijkl"), repeated=run("ijkl")),
@@ -458,7 +468,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     "more threads each time, in workers that stay": (
         "clean",
         ill(leftover=Leftover(threads=(8, 10, 12, 14))),
-        ill(leftover=Leftover(threads=(8, 10, 10, 10))),  # a pool
+        ill(leftover=Leftover(threads=(8, 10, 10, 10))),  # a thread pool that is full
     ),
     "processes left": ("clean", changed(left=2), changed(left=0)),
     "folders left": ("clean", changed(temporary=(3, 5)), changed(temporary=(3, 3))),

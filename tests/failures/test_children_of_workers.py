@@ -1,4 +1,4 @@
-"""What a worker may start, and what it may not."""
+"""Test that a worker may start programs and threads, but not multiprocessing's processes."""
 
 from __future__ import annotations
 

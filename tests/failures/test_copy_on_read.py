@@ -1,4 +1,4 @@
-"""Every kind with Python objects is copied as it is read, no kind without."""
+"""Test that reading copies the pages of captions kept as Python objects, and of no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def private(make: Callable[..., copy_on_read.Case], **options: Any) -> float:
     return cast("Any", case.consume(case.loader)).value
 
 
-@pytest.mark.thorough  # a run for each kind; the mode has the first
+@pytest.mark.thorough  # a run for each kind, except the one that test_failures.py runs
 @pytest.mark.parametrize("kind", [kind for kind in LISTED if kind != "list"])
 def test_reading_python_objects_copies_them(kind: str, least: float) -> None:
     if kind == "pandas":
@@ -43,7 +43,7 @@ def test_reading_python_objects_copies_them(kind: str, least: float) -> None:
     assert private(copy_on_read.broken, kind=kind) > 2.5 * least
 
 
-@pytest.mark.thorough  # a run for each kind; the mode has the first
+@pytest.mark.thorough  # a run for each kind, except the one that test_failures.py runs
 @pytest.mark.parametrize("kind", [kind for kind in STORED if kind != "packed"])
 def test_reading_bytes_copies_nothing(
     kind: str, least: float, nothing_left_behind: Callable[..., None]

@@ -1,4 +1,4 @@
-"""The broken dataset dies on the first bad file; the fixed one has looked at all of them."""
+"""Test that the broken dataset fails on bad files, and that the fixed one sets them aside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PIL import Image
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
 from dltutor.failures.data.images import SIDE, make_images
 
-# As datasets often do, the broken one leaves files of images that fail to be collected.
+# If an image can't be read, the broken dataset leaves the file open, as many datasets do.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 UNUSABLE = {
@@ -22,7 +22,7 @@ UNUSABLE = {
     "deleted.jpg": "FileNotFoundError",
     "bomb.png": "DecompressionBombError",
 }
-if os.geteuid() != 0:  # root may read it
+if os.geteuid() != 0:  # root may read the file anyway
     UNUSABLE["no-permission.jpg"] = "PermissionError"
 
 
@@ -71,7 +71,7 @@ def test_damage_that_pillow_calls_a_syntax_error_is_set_aside_too(tmp_path: Path
     [path] = [path for path in (tmp_path / "circle").glob("*.png")]
     damaged = bytearray(path.read_bytes())
     length = damaged.index(b"IDAT") - 4
-    damaged[length : length + 4] = (100).to_bytes(4)  # far less than there is
+    damaged[length : length + 4] = (100).to_bytes(4)  # much less than the real length
     path.write_bytes(damaged)
     with pytest.raises(SyntaxError), Image.open(path) as image:
         image.load()

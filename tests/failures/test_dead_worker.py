@@ -1,4 +1,4 @@
-"""A worker dies in each of four ways, and its fate says which."""
+"""Test that a worker's fate says in which of four ways the worker died."""
 
 from __future__ import annotations
 

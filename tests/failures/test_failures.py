@@ -1,4 +1,4 @@
-"""Every failure mode of the catalog, under every start method."""
+"""Test every failure mode of the catalog under every start method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ every_failure = pytest.mark.parametrize("failure", CATALOG, ids=lambda failure: 
 
 
 def under(shows: bool) -> pytest.MarkDecorator:
-    """Every failure with each start method under which it shows (or does not)."""
+    """Parametrize a test by failures, with start methods that show them, or with the others."""
     return pytest.mark.parametrize(
         ("failure", "start_method"),
         [
@@ -43,14 +43,15 @@ def under(shows: bool) -> pytest.MarkDecorator:
 
 
 DEAR = ("gc_dirties_pages", "copy_on_read", "plot_in_thread")
-"""Failure modes whose memory is read for over 2 s of CPU."""
+"""Failure modes whose test spends over 2 s of CPU on reading memory."""
 
 
 def is_thorough(failure: Failure, start_method: str) -> bool:
-    """Whether the default tier does without this: a spawned worker imports torch for 2 s of CPU.
+    """Return whether only the thorough tier tests a failure under this start method.
 
-    It has each failure under the cheapest start method that shows it. What is isolated runs in an
-    interpreter of its own, where forkserver is no cheaper than spawn.
+    The default tier tests each failure under the cheapest start method that shows it, because each
+    spawned worker imports torch, which takes 2 s of CPU. An isolated failure runs in its own
+    interpreter, where forkserver is no cheaper than spawn.
     """
     if start_method not in failure.start_methods:
         return start_method == "spawn" or failure.name in DEAR
@@ -86,7 +87,7 @@ def test_broken_it_shows_its_sign_and_fixed_it_does_not(
         assert_fixed_it_delivers(failure)
 
 
-@pytest.mark.thorough  # most modes are compared on the way, above
+@pytest.mark.thorough  # the test above compares most failures' batches, too
 @every_failure
 def test_fixed_it_delivers_what_it_does_without_workers(
     failure: Failure, nothing_left_behind: Callable[..., None]
@@ -110,8 +111,10 @@ def is_written_down(failure: Failure) -> bool:
 
 
 def run_fixed(failure: Failure, start_method: str, delivered: Delivered) -> Observation:
-    """The fixed case, with what its own loop gets written down on the way where that is possible:
-    not in a child interpreter, and not where it would cost the time that is measured.
+    """Run the fixed case, and record in `delivered` what its own loop gets.
+
+    Don't record it if the case runs in another interpreter, or if recording would change the cost
+    that the case measures.
     """
     if not is_written_down(failure):
         return reproduce(failure, fixed=True, start_method=start_method)
@@ -134,10 +137,10 @@ def test_under_another_start_method_the_broken_case_does_not_show_its_sign(
     broken = reproduce(failure, start_method=start_method)
     fixed = reproduce(failure, fixed=True, start_method=start_method)
     assert not failure.sign.shown(broken, fixed), broken
-    assert not fixed.chain, fixed  # on a busy machine it may not finish in its minute
+    assert not fixed.chain, fixed  # it may not finish on a busy machine
 
 
-#: Modes that show without workers, too, and modes whose case loses a worker.
+#: Failure modes that show even without workers, and failure modes whose case kills a worker.
 SHOWN_ALONE = (
     "corrupt_images",
     "silent_stop",
@@ -158,7 +161,7 @@ LOSE_A_WORKER = ("dead_worker", "lost_cause")
     ],
     ids=lambda failure: failure.name,
 )
-# As datasets often do, broken ones leave files of images that fail to be collected.
+# If an image can't be read, broken datasets leave the file open, as many datasets do.
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_without_workers_most_do_not_show(failure: Failure) -> None:
@@ -195,7 +198,7 @@ def test_without_workers_the_broken_dataset_gives_the_same_samples_as_the_fixed_
     assert delivered.all() == delivered_alone(failure)
 
 
-#: What a spawned worker dies of before it can report it; Python 3.14 has another text for one.
+#: The message that ends a spawned worker. The second message of main_only_class is Python 3.14's.
 DIED_OF = {
     "main_only_class": "Can't get attribute 'Squares' on|has no attribute 'Squares'",
     "missing_main_guard": "An attempt has been made to start a new process before",
@@ -262,7 +265,7 @@ def test_a_case_takes_workers_and_start_method(failure: Failure, make: str) -> N
     makes = getattr(failure, make)
     assert makes.__kwdefaults__.items() >= {("workers", 2), ("start_method", "fork")}
     loader = makes(workers=3, start_method="spawn").loader
-    if loader.num_workers == 0:  # where the fix is not to have workers
+    if loader.num_workers == 0:  # the fix is to have no workers
         assert make == "fixed"
         return
     assert loader.num_workers == 3

@@ -1,4 +1,4 @@
-"""A Gauge reads the memory of the workers and batches that come after it, and of no others."""
+"""Test that a Gauge measures only workers and batches that start after it exists."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
 
 class Megabytes(Numbers):
-    """Tensors of a megabyte."""
+    """A dataset of 1 MB tensors."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.full((MB,), index, dtype=torch.uint8)
 
 
 class Hoard(Numbers):
-    """Each worker keeps fifty megabytes more from its first sample on."""
+    """A dataset that keeps 50 MB in each worker, from the worker's first sample on."""
 
     hoard = b""
 
@@ -37,7 +37,7 @@ class Hoard(Numbers):
 
 
 class Scratch(Numbers):
-    """Each sample takes fifty megabytes while it is made, and gives them back."""
+    """A dataset that uses 50 MB while it makes a sample, and frees them before it returns."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with mmap.mmap(-1, 50_000_000) as scratch:
@@ -75,7 +75,7 @@ def test_workers_that_were_there_before_are_not_counted() -> None:
 def test_without_workers_main_is_read() -> None:
     gauge = Gauge()
     before = gauge.private()
-    kept = mmap.mmap(-1, 10_000_000)  # not from the heap, which may have that much to spare
+    kept = mmap.mmap(-1, 10_000_000)  # not from the heap, which may have enough free memory
     for page in range(0, len(kept), mmap.PAGESIZE):
         kept[page] = 1
     assert gauge.private() - before == pytest.approx(len(kept) / MB, abs=2)
@@ -91,7 +91,7 @@ def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:
 
 
 def test_what_a_worker_takes_to_start_is_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    # W1 starts only when main has read the memory with the first batch, which is W0's.
+    # W1 waits until main has read the memory after the first batch, which W0 made.
     first_was_read = multiprocessing.get_context("fork").Event()
     read = Gauge.private
 

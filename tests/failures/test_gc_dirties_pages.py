@@ -1,4 +1,4 @@
-"""The frozen heap is frozen in the workers, and in main only while they are forked."""
+"""Test that `frozen_heap` freezes objects in workers, and in main only while it forks them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dltutor.failures.gc_dirties_pages import frozen_heap
 
 
 class Frozen(Numbers):
-    """How many objects the collector leaves alone in this process."""
+    """A dataset whose samples are the number of frozen objects in the process."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(gc.get_freeze_count())

@@ -1,4 +1,4 @@
-"""A generator that a dataset holds, and the seed that it should hold instead."""
+"""Test that a dataset's generator repeats itself in each worker, but a seed per sample doesn't."""
 
 from __future__ import annotations
 

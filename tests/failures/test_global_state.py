@@ -1,4 +1,4 @@
-"""A worker counts for itself; what is shared counts for all."""
+"""Test counts that workers keep in shared memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dltutor.observation import observe
 def test_each_process_counts_in_its_own_slot() -> None:
     case = global_state.fixed(workers=3)
     assert case.consume(case.loader).value == 0
-    # One of eight is missing, in batches of eight: each batch has one.
+    # In each batch of eight, one value is missing.
     assert case.loader.dataset.replaced.tolist() == [3, 3, 2]
 
 

@@ -1,4 +1,4 @@
-"""Each worker has its own cache; a bounded one stays bounded, and the values are the same."""
+"""Test how each worker's cache grows from epoch to epoch, with persistent workers and without."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATHS = shared_recordings(64, 100)
 
 
 class CacheSize(CachedRecordings):
-    """How many recordings the worker that is asked has in its cache."""
+    """A dataset whose samples are the number of recordings in the worker's cache."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         super().__getitem__(index)

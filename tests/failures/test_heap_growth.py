@@ -1,4 +1,4 @@
-"""The heap grows with an old glibc, unless it is told to return memory."""
+"""Test which C libraries and settings keep the heap from growing."""
 
 from __future__ import annotations
 

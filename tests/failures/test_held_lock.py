@@ -1,4 +1,4 @@
-"""A lock that a thread of main held at the moment of the fork."""
+"""Test a lock that a thread of main may hold while main forks the workers."""
 
 from __future__ import annotations
 

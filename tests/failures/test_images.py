@@ -1,4 +1,4 @@
-"""The folder of images is the same every time, and each spoiled file is spoiled as it is named."""
+"""Test that the image folder is the same every time, and that each spoiled file fails as named."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def test_who_is_not_root_may_not_read_the_file_without_permission(folder: Path) 
     path = spoiled(folder, "no-permission.jpg")
     assert stat.S_IMODE(path.stat().st_mode) == 0
     child = os.fork()
-    if child == 0:  # an unprivileged process: root may read everything
+    if child == 0:  # drop privileges in a child, because root may read everything
         try:
-            os.chdir(path.parent)  # while it may
+            os.chdir(path.parent)  # while this process may still enter it
             if os.geteuid() == 0:
                 os.setgroups([])
                 os.setuid(65534)

@@ -1,4 +1,4 @@
-"""A view keeps the batch; a copy and a number do not."""
+"""Test that a view keeps its whole batch in memory, but a copy or a number doesn't."""
 
 from __future__ import annotations
 

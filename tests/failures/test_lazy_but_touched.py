@@ -1,4 +1,4 @@
-"""Lazy opening is only as good as the main process's hands are still."""
+"""Test that opening a file lazily helps only if main doesn't read a sample first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that outlive a caught error, what they do to the program later, and how not to."""
+"""Test what happens to workers that outlive a caught error, and how to let go of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dltutor.failures import leftover_iterator
 from dltutor.failures.leftover_iterator import train, train_and_let_go
 from dltutor.failures.tools.sign import Finding
 
-# All this without observe(), which holds every iterator itself.
+# These tests don't use `observe`, because it holds every iterator itself.
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 @pytest.fixture(autouse=True)
 def collected_when_we_say() -> Iterator[None]:
-    """No collection but ours."""
+    """Turn off automatic garbage collection, so that only the test collects garbage."""
     gc.collect()
     gc.disable()
     yield
@@ -32,7 +32,7 @@ def collected_when_we_say() -> Iterator[None]:
 
 @pytest.fixture
 def terminated(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """The workers that torch terminated, having waited for them in vain."""
+    """Return a list that gets the pid of each worker that torch terminates."""
     pids: list[int | None] = []
     terminate = BaseProcess.terminate
 
@@ -46,7 +46,7 @@ def terminated(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
-    """Torch waits for a worker to leave for this many seconds, in place of 5."""
+    """Make torch wait 0.5 s instead of 5 s for a worker to exit, and return these seconds."""
     assert _utils.MP_STATUS_CHECK_INTERVAL == 5
     monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
     return 0.5
@@ -73,7 +73,7 @@ def test_without_its_traceback_the_error_holds_nothing(terminated: list[int | No
 
 
 def collect_and_tell() -> None:
-    sys.unraisablehook = sys.__unraisablehook__  # pytest has its own
+    sys.unraisablehook = sys.__unraisablehook__  # replace pytest's hook
     with open(2, "w", closefd=False) as sys.stderr:
         gc.collect()
 

@@ -1,4 +1,4 @@
-"""A new iterator for each step: new workers, and without shuffling always the first batch."""
+"""Test that a new iterator for each step repeats the first batch, and that `endless` doesn't."""
 
 from __future__ import annotations
 

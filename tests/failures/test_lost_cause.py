@@ -1,4 +1,4 @@
-"""Fork and spawn say what a worker died of; under forkserver only the worker itself knows."""
+"""Test that under forkserver, torch's error doesn't say what killed a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exception of two arguments loses its type on the way; one of one argument keeps it."""
+"""Test which exceptions lose their type on the way from a worker to main."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def no_program() -> None:
 
 
 class Described(Exception):
-    """Has a message for all, and takes none."""
+    """An exception with an attribute `message`, but without such an argument."""
 
     message = "a reading cannot be used"
 

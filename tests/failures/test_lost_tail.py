@@ -1,4 +1,4 @@
-"""drop_last in every worker, and once."""
+"""Test how much a stream loses if `drop_last` applies to each worker, or only once."""
 
 from __future__ import annotations
 

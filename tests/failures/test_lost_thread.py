@@ -1,4 +1,4 @@
-"""Threads that were started in main and are missing in a forked worker."""
+"""Test forked workers whose dataset needs a thread that only main has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dltutor.observation import observe
 
 
 class ReadAhead(IterableDataset[int]):
-    """Numbers of which a thread keeps the next four ready."""
+    """A stream of numbers, with a thread that keeps the next four ready."""
 
     def __init__(self) -> None:
         self.ready: Queue[int] = Queue(maxsize=4)
@@ -67,7 +67,7 @@ def test_the_fixed_dataset_can_be_sent_after_use_and_the_broken_one_cannot() -> 
     dataset: Any = lost_thread.fixed(workers=0).loader.dataset
     used = dataset[3]
     assert torch.equal(pickle.loads(pickle.dumps(dataset))[3], used)
-    # From Python 3.14 on an executor has a function of its own that pickle comes to first.
+    # In Python 3.14 and later, pickle first fails on a function that the executor holds.
     told = r"cannot pickle '_queue\.SimpleQueue'|Can't pickle local object <function WorkerContext"
     with pytest.raises((TypeError, pickle.PicklingError), match=told):
         pickle.dumps(Pairs(pairs_folder()))

@@ -1,4 +1,4 @@
-"""A class from a cell, which no new interpreter has."""
+"""Test that main can pickle a class that exists only in its `__main__`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dltutor.failures.main_only_class import Squares
 
 @pytest.fixture(autouse=True)
 def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is put into `__main__` goes with the test."""
+    """Restore `Squares` in `__main__` after the test."""
     monkeypatch.setattr(sys.modules["__main__"], "Squares", None, raising=False)
 
 

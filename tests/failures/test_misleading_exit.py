@@ -1,4 +1,4 @@
-"""An exit in a worker is read as a missing file; turned into an error it names the sample."""
+"""Test that `sys.exit` in a worker looks like a missing file, unless it becomes an error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dltutor.observation import observe
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
-    # A batch that cannot be fetched has torch open ten temporary files, to see whether it can. The
-    # notice of the worker's death may come just then.
+    # If torch can't fetch a batch, it opens ten temporary files to see whether it's out of
+    # descriptors. Main may learn of the worker's death just then, and leave the files open.
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -33,7 +33,7 @@ def busy_until_a_worker_is_gone(loader: DataLoader[Any]) -> None:
 
 
 def test_a_batch_that_was_on_its_way_is_a_missing_file() -> None:
-    loader = misleading_exit.broken(start_method="forkserver").loader  # no handler tells the death
+    loader = misleading_exit.broken(start_method="forkserver").loader  # main gets no SIGCHLD
     observation = observe(loader, consume=busy_until_a_worker_is_gone)
     assert observation.chain[-1][0] in UNFETCHED
     assert "multiprocessing/" in observation.raw

@@ -1,4 +1,4 @@
-"""A script that is run again by each of its workers."""
+"""Test scripts with and without a main guard, and that `started_as` restores `__main__`."""
 
 from __future__ import annotations
 

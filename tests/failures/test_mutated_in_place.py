@@ -1,4 +1,4 @@
-"""Scaling a view: what it does depends on who owns the data and how long it lives."""
+"""Test that fresh workers hide an in-place change, unless they share a tensor."""
 
 from __future__ import annotations
 

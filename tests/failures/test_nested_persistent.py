@@ -1,4 +1,4 @@
-"""One iterator for two loops, and only with persistent workers."""
+"""Test that nested loops over a loader lose nothing without persistent workers."""
 
 from __future__ import annotations
 

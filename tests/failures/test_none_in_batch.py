@@ -1,4 +1,4 @@
-"""A None cannot be batched; the fixed collate function drops it and counts."""
+"""Test what torch says about a None in a batch, and that the fixed collate function counts it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dltutor.failures.none_in_batch import ImagesOrNone, SkippingImages, collate
 from dltutor.observation import observe
 from dltutor.observation.texts import said
 
-# As datasets often do, the broken one leaves files of images that fail to be collected.
+# If an image can't be read, the broken dataset leaves the file open, as many datasets do.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 SAMPLE = (torch.ones(3), 1)

@@ -1,4 +1,4 @@
-"""OpenMP's threads and forked workers."""
+"""Test whether torch's OpenMP library is recognized, and that cases restore main's threads."""
 
 from __future__ import annotations
 

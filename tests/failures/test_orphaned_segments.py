@@ -1,4 +1,4 @@
-"""What a killed run leaves in /dev/shm depends on who was killed with it."""
+"""Test that managers that survive a killed run remove its segments from /dev/shm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dltutor.failures.orphaned_segments import BATCHES, kill_all, of_run
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 RUN = "import dltutor.failures.orphaned_segments as run; run.train(2, 'fork', 'file_system')"
-GRACE = 20  # seconds for the managers to notice
+GRACE = 20  # the most seconds for the managers to notice
 
 
 @pytest.mark.thorough  # an interpreter with torch

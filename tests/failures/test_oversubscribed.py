@@ -1,4 +1,4 @@
-"""torch gives each worker one thread; a worker_init_fn takes that back."""
+"""Test that torch gives each worker one thread, and that a worker_init_fn undoes that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dltutor.failures.oversubscribed import use_every_core
 
 
 class Threads(Numbers):
-    """How many threads torch computes with."""
+    """A dataset whose samples are the number of threads that torch computes with."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(torch.get_num_threads())

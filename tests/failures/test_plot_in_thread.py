@@ -1,4 +1,4 @@
-"""A figure drawn by a thread at the moment of the fork."""
+"""Test a thread that draws with matplotlib, and that the module doesn't import matplotlib."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def there() -> None:
 
 
 def test_the_module_is_imported_without_matplotlib() -> None:
-    # The fork server has imported the modules of all failures.
+    # The fork server preloads the modules of all failures, as conftest.py asks.
     script = "import sys; sys.exit('matplotlib' in sys.modules)"
     child = get_context("forkserver").Process(target=exec, args=(script,))
     child.start()

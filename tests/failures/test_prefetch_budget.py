@@ -1,4 +1,4 @@
-"""What lies in shared memory is the budget: workers times prefetch factor, and one."""
+"""Test that shared memory holds up to workers times prefetch factor plus one batches."""
 
 from __future__ import annotations
 

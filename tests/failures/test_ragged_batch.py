@@ -1,4 +1,4 @@
-"""Which text a ragged batch gives depends on its first sample and on the workers."""
+"""Test which error a ragged batch raises, which depends on its first sample and on workers."""
 
 from __future__ import annotations
 

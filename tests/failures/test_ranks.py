@@ -1,4 +1,4 @@
-"""Two ranks that agree by seed and epoch, and share what does not divide by two."""
+"""Test two ranks that share samples which two doesn't divide, and a rank that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording with a cycle waits for the collector, one without goes at once."""
+"""Test that only the garbage collector frees a recording with a reference cycle."""
 
 from __future__ import annotations
 

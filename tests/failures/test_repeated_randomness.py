@@ -1,4 +1,4 @@
-"""Own generators repeat; the global ones do not; a generator of the index needs no luck."""
+"""Test which generators make workers and epochs repeat each other."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def repeated(dataset: NoisySignals, workers: int = 2, **options: Any) -> float:
 @pytest.mark.parametrize(
     ("workers", "persistent", "draws"),
     [
-        (1, False, 32),  # the next epoch repeats
-        (2, False, 48),  # and so does the other worker
-        (2, True, 32),  # only the other worker
+        (1, False, 32),  # the second epoch repeats the first
+        (2, False, 48),  # the other worker repeats, too
+        (2, True, 32),  # only the other worker repeats
     ],
 )
 def test_who_repeats_whom(workers: int, persistent: bool, draws: int) -> None:
@@ -40,4 +40,4 @@ def test_who_repeats_whom(workers: int, persistent: bool, draws: int) -> None:
 
 def test_the_global_generator_of_numpy_is_healthy_unless_a_worker_s_number_seeds_it() -> None:
     assert repeated(GlobalNoise()) == 0
-    assert repeated(GlobalNoise(), worker_init_fn=seed_by_number) == LENGTH  # the second epoch
+    assert repeated(GlobalNoise(), worker_init_fn=seed_by_number) == LENGTH  # epoch 2 repeats

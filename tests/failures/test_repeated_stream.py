@@ -1,4 +1,4 @@
-"""Each worker reads all of a stream, unless it is told which part is its own."""
+"""Test that each worker reads the whole stream, unless it takes only its own share."""
 
 from __future__ import annotations
 

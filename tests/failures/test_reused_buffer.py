@@ -1,4 +1,4 @@
-"""A buffer that is filled again: wrong samples with workers, and wrong batches without."""
+"""Test that a reused buffer gives wrong samples with a worker, and wrong batches without."""
 
 from __future__ import annotations
 

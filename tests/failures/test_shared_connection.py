@@ -1,4 +1,4 @@
-"""One connection for two workers, and a server that is gone when its dataset is."""
+"""Test two users of one connection, and that the server ends with its owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Owner:
 def test_whoever_reads_first_takes_the_answer_to_the_other_question() -> None:
     owner = Owner()
     mine = Store(start_server(owner))
-    theirs = Store.__new__(Store)  # as after a fork: another descriptor, the same connection
+    theirs = Store.__new__(Store)  # like a fork's store: a new descriptor for the same connection
     theirs.connection = mine.connection.dup()
     mine.connection.sendall((1).to_bytes(8, "little"))
     assert theirs.get(2) == (1.0,) * 16

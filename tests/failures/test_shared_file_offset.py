@@ -1,4 +1,4 @@
-"""One read position for two workers: plain file, zip and tar, and what fixes them."""
+"""Test workers that share one read position in a file, zip, or tar, and the fixes."""
 
 from __future__ import annotations
 

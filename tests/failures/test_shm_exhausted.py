@@ -1,4 +1,4 @@
-"""A /dev/shm that is too small: who notices depends on the collate function."""
+"""Test that the collate function decides what happens if /dev/shm is too small."""
 
 from __future__ import annotations
 

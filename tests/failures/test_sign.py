@@ -1,4 +1,4 @@
-"""A sign tells a broken run from a fixed one, and says what it saw."""
+"""Test that a sign tells a broken run from a fixed one, and says what it saw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dltutor.failures import Costs, Counts, Finding, Says, Sign
 
 @dataclass(frozen=True)
 class Run:
-    """As much of an Observation as a sign reads."""
+    """The part of an Observation that a sign reads."""
 
     end: str = "finished"
     chain: tuple[tuple[str, str], ...] = ()
@@ -23,7 +23,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Worker:
-    """What became of a worker, and where it stood."""
+    """A stand-in for a worker, with its fate and its stack."""
 
     fate: str = "W0 still running"
     stack: tuple[str, ...] | None = None
@@ -53,14 +53,14 @@ def found(value: float) -> Run:
         (Says("raised", ("KeyError",)), Run("hung", LABEL), FINE, False),
         (Says("raised", ("ValueError",)), Run("raised", LABEL), FINE, False),
         (Says("raised", ("KeyError",)), Run("raised", LABEL), Run("raised", LABEL), False),
-        # A count needs enough that is wrong, and nothing wrong in the fixed run.
+        # A count shows if enough samples are wrong in the broken run, and none in the fixed run.
         (Counts(8), found(8), found(0), True),
         (Counts(8), found(7), found(0), False),
         (Counts(8), found(57), found(1), False),
-        # A cost is a multiple of the fixed run's.
+        # A cost shows if it's at least a multiple of the fixed run's cost.
         (Costs(3), found(30), found(10), True),
         (Costs(3), found(29), found(10), False),
-        # A run that found nothing out shows nothing.
+        # A run without a Finding shows nothing.
         (Counts(), FINE, found(0), False),
         (Counts(), found(9), FINE, False),
         (Costs(3), FINE, found(0), False),

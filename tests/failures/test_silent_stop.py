@@ -1,4 +1,4 @@
-"""StopIteration ends the epoch, and a dict in place of next() does not raise it."""
+"""Test that the broken dataset raises StopIteration, and that the fixed one finds the sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Persistent workers see an epoch only where it is shared."""
+"""Test that workers that aren't persistent never have a stale epoch."""
 
 from __future__ import annotations
 

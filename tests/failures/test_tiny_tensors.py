@@ -1,4 +1,4 @@
-"""What is slow is the number of tensors, and only with workers."""
+"""Test that each tensor of a batch takes up a descriptor in main."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ pytestmark = pytest.mark.timeout(60, method="thread")
 
 
 def shared_memory_held(case: Case) -> Any:
-    """How many descriptors of torch's shared memory main holds for a batch."""
+    """Return how many descriptors for torch's shared memory main holds for one batch."""
 
     def hold(loader: DataLoader[Any]) -> int:
-        before = shared_memory_open()  # by tests that ran here before
+        before = shared_memory_open()  # descriptors from earlier tests
         batch = next(iter(loader))
         held = shared_memory_open() - before
         del batch
@@ -29,6 +29,6 @@ def shared_memory_held(case: Case) -> Any:
 
 
 def test_each_tensor_of_a_batch_is_a_descriptor() -> None:
-    # With two workers main may hold the second one's batch as well, if it came first.
+    # With two workers, main may also hold W1's batch, if that batch arrived first.
     assert shared_memory_held(tiny_tensors.broken(workers=1)) == BATCH + 1
     assert shared_memory_held(tiny_tensors.fixed(workers=1)) == 3

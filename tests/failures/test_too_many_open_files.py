@@ -1,4 +1,4 @@
-"""Descriptors run out in main, which keeps tensors, or in a worker, whose batch has too many."""
+"""Test what happens when one batch needs more descriptors than a process may have."""
 
 from __future__ import annotations
 

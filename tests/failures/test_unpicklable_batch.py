@@ -1,4 +1,4 @@
-"""A batch that cannot be pickled is dropped; the main process can find out beforehand."""
+"""Test which batches can't be pickled, and that main can find that out in advance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 class Made(Numbers):
-    """Samples that `make` made of numbers."""
+    """A dataset whose samples are what `make` returns for the index."""
 
     def __init__(self, make: Callable[[float], Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An exception of a class inside a function never arrives; from module level it does."""
+"""Test that an exception from a class at module level arrives with its type."""
 
 from __future__ import annotations
 

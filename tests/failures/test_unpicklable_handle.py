@@ -1,4 +1,4 @@
-"""What belongs to a process has no pickle, and what says how to get it has."""
+"""Test that a handle can't be pickled, but a dataset that opens its own handle can."""
 
 from __future__ import annotations
 

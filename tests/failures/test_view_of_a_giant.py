@@ -1,4 +1,4 @@
-"""A view that is sent brings its whole storage; a clone, or default_collate, does not."""
+"""Test that sending a view sends its whole storage, but sending a copy doesn't."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
 
 class Rows(Numbers):
-    """The rows of a tensor of 4 MB, held by the dataset."""
+    """A dataset of the rows of a 4 MB tensor."""
 
     def __init__(self) -> None:
         super().__init__()

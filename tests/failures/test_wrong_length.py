@@ -1,4 +1,4 @@
-"""Too small a length is silent; too large a one is up to __getitem__; a stream's is not asked."""
+"""Test a `len` that is too large, for a dataset and for a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dltutor.observation import observe
 
 
 class TooManyWindows(Windows):
-    """Windows that are counted by where they start."""
+    """A dataset whose length counts windows that start too late to fit."""
 
     def __len__(self) -> int:
         return len(self.recording) // STRIDE
@@ -30,7 +30,7 @@ class MeasuredStream(Stream):
 def test_too_large_a_length_fails_in_the_last_batch() -> None:
     seen = observe(load(TooManyWindows(recording()), batch_size=8))
     assert (seen.end, seen.raised_in_worker) == ("raised", "IndexError")
-    assert seen.samples == WINDOWS  # all that exist came before
+    assert seen.samples == WINDOWS  # all existing windows arrived first
 
 
 @pytest.mark.parametrize(("said", "warned"), [(4, True), (100, False)])

@@ -1,8 +1,9 @@
-"""Whatever an answer to any exercise does, the kernel, its files and its state are as before.
+"""Check that no answer to an exercise changes the notebook kernel, its files, or its state.
 
-A right answer of each exercise that runs one is given a harm: when it's made, at a sample in the
-main process, and at a sample in a worker. All checks run answers in the same sandbox, of which
-test_sandbox.py shows what it does against each harm. So here each exercise gets three of the harms.
+For each exercise whose check runs the answer, the tests add harm to a right answer: when the answer
+is made, at a sample in the main process, and at a sample in a worker. All checks run answers in one
+sandbox, and test_sandbox.py tests that sandbox. So here, each exercise gets only three kinds of
+harm.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from test_answers import RIGHT_ANSWERS
 from dltutor.lessons.engine.checking import check, exercises, exercises_in
 from dltutor.lessons.engine.outcomes import Outcome
 
-LIMIT = 10  # seconds: what each check announces here
-CLEANING = 5  # seconds more, on a busy machine, for all that was started to be gone
+LIMIT = 10  # the most seconds for each check, lowered for these tests
+CLEANING = 5  # extra seconds, on a busy machine, to end everything that an answer started
 
 RUN = sorted(name for name, each in exercises().items() if each.runs)
 
@@ -33,7 +34,7 @@ WAIT = ("sleeps", "retries under a bare except")
 
 
 def table() -> list[Any]:
-    """Each exercise at each place with a harm, so that all harms come in turn."""
+    """Return a row for each exercise and place, with the kinds of harm in rotation."""
     rows = []
     for number, exercise in enumerate(RUN):
         for shift, place in enumerate(PLACES):

@@ -1,7 +1,4 @@
-"""Whatever runs beside the instruments lives on, and what is theirs is gone even if they're killed.
-
-These are the promises to somebody whose process, machine, and data they run on.
-"""
+"""Check that instruments end only their own processes, and leave nothing even if they're killed."""
 
 from __future__ import annotations
 
@@ -35,10 +32,10 @@ from dltutor.system.processes import end, is_alive, segments
 
 METHODS = (
     "fork",
-    pytest.param("spawn", marks=pytest.mark.thorough),  # an interpreter or two with torch
+    pytest.param("spawn", marks=pytest.mark.thorough),  # new interpreters that import torch
     pytest.param("forkserver", marks=pytest.mark.thorough),
 )
-UP = 150  # seconds for what comes at once, on however busy a machine
+UP = 150  # the most seconds to wait, because even quick steps are slow on a busy machine
 SAMPLES = 8
 
 
@@ -50,7 +47,7 @@ def wait_for(path: Path, seconds: float = UP) -> None:
 
 
 class Waits(Dataset[int]):
-    """The numbers from 0, once a file is there; the first one says that it was asked for."""
+    """A dataset of numbers that touches the file `begun`, and then waits for the file `until`."""
 
     def __init__(self, begun: Path, until: Path) -> None:
         self.begun = begun
@@ -66,18 +63,20 @@ class Waits(Dataset[int]):
 
 
 def make_loader(folder: Path, method: str) -> DataLoader[int]:
-    """What the instruments run: it waits until all neighbors are there."""
+    """Make the loader that the instruments run. Its samples wait until all neighbors started."""
     dataset = Waits(folder / "begun", folder / "up")
     return DataLoader(dataset, 2, num_workers=2, multiprocessing_context=method)
 
 
 @dataclass
 class Neighbors:
-    """What this process, its threads, and its helpers do while an instrument runs.
+    """Processes and a second loader that this process starts while an instrument runs.
 
     Args:
-        folder: For the files by which they wait for each other.
+        folder: Where to put the files by which the neighbors and the loaders wait for each other.
         method: The start method of the second loader's workers.
+        arrived: The samples that the second loader has delivered.
+        trouble: The exceptions that the threads have raised.
     """
 
     folder: Path
@@ -103,7 +102,7 @@ class Neighbors:
             script = f"while [ ! -e {self.folder}/over ]; do sleep 0.02; done; exit 3"
             self.three = subprocess.Popen(["sh", "-c", script])
             self.server = subprocess.Popen(["sleep", "600"], start_new_session=True)
-            # A worker that is forked before Popen is done would keep Popen waiting.
+            # Now the loader may fork workers. One that inherited Popen's pipe would block Popen.
             (self.folder / "started").touch()
             wait_for(self.folder / "helped")
             wait_for(self.folder / "loading")
@@ -194,7 +193,7 @@ def test_whatever_somebody_else_started_meanwhile_lives_on(
         neighbors.assert_unharmed()
 
 
-# What is left of an instrument whose process is killed
+# What an instrument leaves if its process is killed
 
 
 KILLED = """
@@ -207,11 +206,11 @@ if __name__ == "__main__":
     how, method, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     given.interrupted(how, method, folder)
 """
-GONE = 10  # seconds, as promised
+GONE = 10  # the most seconds until everything must be gone
 
 
 class Holds(Dataset[torch.Tensor]):
-    """Tensors; the second one keeps its worker busy, and has a child that lost its parent."""
+    """A dataset whose second sample starts an orphan process, and then keeps its worker busy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -232,13 +231,13 @@ def hold(folder: Path, method: str) -> DataLoader[torch.Tensor]:
 
 
 def interrupted(how: str, method: str, folder: Path) -> None:
-    """Run an instrument that will not come to its end."""
+    """Run the instrument `how` on a loader that doesn't finish."""
     if how == "observe":
         observe(hold(folder, method), deadline=600)
     elif how == "diagnose":
         diagnose(lambda: hold(folder, method), deadline=600)
     elif how == "diagnose in a new interpreter":
-        torch.cuda.is_initialized = lambda: True  # so that no fork proves anything
+        torch.cuda.is_initialized = lambda: True  # so that the doctor doesn't rely on forks
         diagnose(lambda: hold(folder, method), deadline=600)
     elif how == "confine":
         confine(hold, open_files=200, deadline=600, folder=folder, method=method)
@@ -274,7 +273,7 @@ def test_nothing_is_left_of_a_run_whose_process_is_killed(
         try:
             wait_for(Path(name) / "busy")
             started = {pid for pid in marks.carriers(mark) if is_alive(pid)}
-            assert len(started) > 4  # itself, a helper of ours, two workers, an orphan
+            assert len(started) > 4  # itself, a helper, two workers, and an orphan
             run.send_signal(number)
             run.wait()
             until = time.monotonic() + GONE
@@ -290,11 +289,11 @@ def test_nothing_is_left_of_a_run_whose_process_is_killed(
 def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
     found = []
     for each in marks.carriers(mark):
-        with suppress(psutil.Error):  # gone by now, or a zombie
+        with suppress(psutil.Error):  # the process is gone or a zombie
             found.append(" ".join(psutil.Process(each).cmdline()))
     owners = {f"_{pid}_" for pid in started}
     found += [name for name in segments() if any(owner in name for owner in owners)]
-    for folder, folders, files in os.walk(temporary):  # some may be gone meanwhile
+    for folder, folders, files in os.walk(temporary):  # some may disappear during the walk
         found += [os.path.join(folder, name) for name in (*folders, *files)]
     return found
 

@@ -1,4 +1,4 @@
-"""Right answers are right on any machine, and checks take away nothing that they did not make."""
+"""Test that checks accept right answers on any machine, and remove only files that they made."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dltutor.lessons.lesson_10 import fix
 
 # Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
 
-_SIZE = 27_000  # bytes, as many as glibc's table of character sets has
+_SIZE = 27_000  # bytes, the size of glibc's table of character sets, which a library may map
 
 
 @pytest.fixture
 def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that is nobody's here."""
+    """Make a file that belongs neither to the check nor to the answer."""
     path = tmp_path / "others"
     path.write_bytes(bytes(_SIZE))
     monkeypatch.setenv("OTHERS", str(path))
@@ -38,7 +38,7 @@ def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class BesideALibrary(MadeForEachUse):
-    """A library maps a file, of which Python doesn't hear, and the table looks into it as well."""
+    """A right answer that maps a foreign file twice: directly, like a C library, and with numpy."""
 
     def __init__(self, array: Any) -> None:
         libc = ctypes.CDLL(None)
@@ -62,7 +62,7 @@ def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
     del data
 
 
-# Memory: what a place takes of every worker is not held against an answer.
+# Memory that sending or starting takes on some machines must not count against an answer.
 
 _KB, _MB = 1 << 10, 1 << 20
 
@@ -114,7 +114,7 @@ def test_a_worker_that_starts_late_is_not_taken_for_another_process(
 
 
 def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
-    # As Python 3.12 has it from the start.
+    # Freeze all objects first, because Python 3.12 starts with some frozen.
     gc.freeze()
     try:
         result = check("09.fix", lesson_09.CaptionTuple)
@@ -124,9 +124,10 @@ def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
     assert "frozen" not in result.text, result
 
 
-@pytest.mark.thorough  # lesson 09's twin shows it with the build of torch that is here
+@pytest.mark.thorough  # lesson 09's solved notebook shows the same with the installed torch
 def test_where_room_is_short_a_worker_dies_with_any_build_of_torch() -> None:
-    # As the notebook shows it. With CUDA's build, 360 MB for all were too few for main alone.
+    # Use the notebook's settings. A fixed limit of 360 MB was too low for main alone with CUDA's
+    # build of torch.
     how: dict[str, Any] = {"memory": room(90, workers=8), "workers": 8, "deadline": 60}
     assert confine(loader_of_nothing, **how).end == "finished"
     assert confine(copy_on_read.broken, **how).end == "worker died"

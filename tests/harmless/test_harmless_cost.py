@@ -1,4 +1,4 @@
-"""What observing costs where nobody looks at memory: counted in readings, never in time."""
+"""Test what observing costs while nobody looks at memory, by counting readings of memory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
 ]
 
-CHEAP: Final = 0.0001  # CPU seconds of a look at three processes with torch
-FULL: Final = 0.02  # seconds of reading their PSS where no core is idle
-WAITS: Final = 2  # times as long as it computes: others have the core meanwhile
+CHEAP: Final = 0.0001  # CPU seconds to sample three processes with torch, without PSS
+FULL: Final = 0.02  # CPU seconds to read the PSS of all of them
+WAITS: Final = 2  # how many times as long the reading takes, because no core is idle
 
 
 @pytest.fixture
 def recorders(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
-    """Those that a test starts."""
+    """Return the list of recorders that a test has started."""
     made: list[Recorder] = []
     own = Recorder.start
 
@@ -69,10 +69,11 @@ def lesson() -> None:
 
 
 class Run:
-    """A helper of these options that looks four times a second at main and two workers.
+    """A simulated helper that samples main and two workers four times a second.
 
     Args:
-        options: Such as the Recorder gave its helper.
+        monkeypatch: The test's fixture, which replaces the sampler's clock.
+        options: The options that a Recorder gave its helper.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
@@ -94,7 +95,7 @@ class Run:
         self.clock.now += WAITS * share
 
     def new_workers(self) -> None:
-        """Those of the next epoch in the place of the ones before."""
+        """Replace the workers with those of the next epoch."""
         first = 2 + max(self.reader.processes)
         self.reader.processes = {1: 10, first: first, first + 1: first}
 
@@ -106,7 +107,7 @@ class Run:
             self.read_at.append(self.clock.now)
 
     def until(self, seconds: float, epoch: float = 1e9) -> None:
-        """Look until then; new workers after each epoch."""
+        """Sample until this time in seconds, and replace the workers after each `epoch` seconds."""
         ends = epoch
         while self.clock.now < seconds:
             if self.clock.now > ends:
@@ -136,7 +137,7 @@ def test_where_nobody_looks_new_workers_in_each_second_keep_to_the_budget(
     options = recorders[0]._options
     run = Run(monkeypatch, options)
     run.until(60.0, epoch=1.0)
-    # What the workers wait counts, not only what the helper computes.
+    # Count the time that workers have to wait, not only the time that the helper computes.
     taken = len(run.read_at) * WAITS * FULL + run.samples * CHEAP
     assert taken <= options["memory_budget"] * 60 + sampler._AT_ONCE + WAITS * FULL
     assert len(run.read_at) >= 5
@@ -195,7 +196,7 @@ def test_a_run_where_nobody_looks_has_its_workers_memory_all_the_same() -> None:
     read = {role: ~np.isnan(timeline.series(role, "pss")) for role in timeline.roles}
     assert read["main"][-1], "the last sample has it"
     assert not np.isnan(timeline.memory_curve("W0")[read["W0"]]).any()
-    # The workers at their first sight, and the end; one more if they did not come at once.
+    # Allow one reading for new workers, one at the end, and one more if the workers start late.
     assert sum(read["main"]) <= 2 + timeline.seconds[-1] / recorder._SELDOM + 1
 
 

@@ -1,4 +1,4 @@
-"""The numbers that observation shows are true, or are not shown."""
+"""Check that the numbers that observation shows are true, or that it doesn't show them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 
-# --- samples: as many as the sampler gave
+# --- samples: as many as the sampler gave to the loader
 
 
 class Opaque:
-    """A batch that shows nothing of what is in it."""
+    """A batch that doesn't show what it contains."""
 
 
 def ragged(samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """What torchvision's detection references do: images of any size, and their labels."""
+    """Return images of any size and their labels, as torchvision's detection scripts do."""
     return [torch.zeros(3, 40 + int(each), 50) for each in samples], torch.stack(samples)
 
 
@@ -92,7 +92,7 @@ def test_the_samples_of_batches_on_their_way_are_not_counted(workers: int) -> No
 
 
 class LastOfAll(Numbers):
-    """The batch with sample 0 is made when two others have arrived."""
+    """A dataset whose sample 0 waits until two other batches have arrived."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def test_samples_are_counted_over_epochs_some_of_them_broken_off(
 
 @WORKERS
 def test_a_batch_that_failed_is_not_counted_and_those_after_it_are(workers: int) -> None:
-    batches = [[0, 1, 2], [9] * 5, [3, 4]]  # 9 fails
+    batches = [[0, 1, 2], [9] * 5, [3, 4]]  # sample 9 raises
     loader = in_batches(batches, Numbers(raise_error), num_workers=workers, in_order=False)
 
     def consume(given: Any) -> int:
@@ -180,7 +180,7 @@ def test_without_batching_each_index_of_a_list_is_a_sample(workers: int) -> None
 @pytest.mark.parametrize(
     ("options", "samples"),
     [
-        ({"collate_fn": None}, 5),  # default_collate: the length of a tensor is their number
+        ({"collate_fn": None}, 5),  # default_collate makes a tensor of this length
         ({"collate_fn": ragged}, None),  # the last batch may have fewer
         ({"collate_fn": ragged, "drop_last": True}, 4),
         ({"collate_fn": ragged, "batch_size": 1}, 5),
@@ -197,7 +197,7 @@ def test_samples_of_a_stream_are_counted_where_they_can_be_known(
 
 
 class Wrapper:
-    """What people write around a loader: it does something with each batch."""
+    """A wrapper that changes each batch, and stays `ahead` batches ahead of the loop."""
 
     def __init__(self, loader: Any, ahead: int = 0) -> None:
         self.loader = loader
@@ -246,18 +246,18 @@ def test_a_second_loader_of_the_loop_is_not_counted() -> None:
     assert (seen.batches, seen.samples) == (3, 5)
 
 
-# --- workers: as many as help the loop that there is
+# --- workers: the number that helps this loop
 
 
 class Rows(Numbers):
-    """Samples that wait 25 ms, as for a disk."""
+    """A dataset whose samples take 25 ms each, as if they waited for a disk."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(0.025)
         return super().__getitem__(index)
 
 
-STEP = 0.1  # seconds, as long as a batch of four of these
+STEP = 0.1  # seconds, as long as a batch of four `Rows` takes
 
 
 def rest(batch: Any) -> None:
@@ -271,7 +271,7 @@ def own(**options: Any) -> DataLoader[Any]:
 def test_one_worker_that_works_while_the_step_waits_is_worth_taking() -> None:
     found = how_many_workers(own(), counts=(0, 1), runs=2, batches=4, step=rest)
     none, one = found.speeds
-    assert one.rate > 1.2 * none.rate  # twice, but for what else runs on the machine
+    assert one.rate > 1.2 * none.rate  # twice as fast, unless the machine is busy
     assert (found.take, found.step) == (1, "rest")
 
 
@@ -360,7 +360,7 @@ def test_the_command_takes_the_seconds_of_a_step(
     assert "--step: must be a positive number of seconds" in capsys.readouterr().err
 
 
-# --- raw: what a terminal would have shown
+# --- raw: what a terminal would show without `observe`
 
 
 def plainly(loader: Any) -> None:
@@ -404,12 +404,12 @@ def in_a_terminal(loop: Callable[[Any], None], loader: Any) -> str:
     assert first is not None
     error = caught.value.with_traceback(first.tb_next)
     text = shorten_paths("".join(traceback.format_exception(error)).rstrip())
-    errors.forget(error)  # and with it the workers
+    errors.forget(error)  # so that the workers end
     return text
 
 
 def without_chance(text: str) -> str:
-    """Where torch stands there depends on whether another batch came first."""
+    """Remove the line in `_next_data`, which depends on whether another batch came first."""
     return re.sub(r"line \d+, in _next_data\b", "in _next_data", text)
 
 
@@ -440,20 +440,20 @@ def test_raw_is_what_a_terminal_shows_without_observe(
     loader = load(dataset, num_workers=workers, **options)
     expected = in_a_terminal(loop, loader)
     assert without_chance(observe(loader, consume=loop).raw) == without_chance(expected)
-    if loop is plainly:  # without a loop of yours, there is no frame of it
+    if loop is plainly:  # without `consume`, the traceback has no frame of the loop
         gone = r'  File "\S+/test_harmless_numbers.py", line \d+, in plainly\n(    .*\n)*'
         by_itself = observe(loader).raw
         assert without_chance(by_itself) == without_chance(re.sub(gone, "", expected))
 
 
-# --- a worker that was killed is told as killed
+# --- a worker that was killed is reported as killed
 
 
 KILLED = "Memory cgroup out of memory: Killed process {} (pt_data_worker) total-vm:861180kB"
 
 
 def confined(folder: Path, started: str, seen: Observation, **report: Any) -> Observation:
-    """What `confine` makes of a run, from what its child and its supervisor have written."""
+    """Make the Observation that `confine` makes from what its child and supervisor wrote."""
     (folder / "answer").write_bytes(pickle.dumps(seen))
     (folder / "workers").write_text(started)
     task = Task([], str(folder), seconds=60, seconds_observing=40, memory=300 << 20)
@@ -462,7 +462,7 @@ def confined(folder: Path, started: str, seen: Observation, **report: Any) -> Ob
 
 @pytest.fixture(scope="module")
 def broken_off() -> Observation:
-    """Two workers that were still running when an error ended the loop."""
+    """Observe a run in which both workers were still running when an error ended the loop."""
     return observe(load(Numbers(raise_error)))
 
 
@@ -480,7 +480,7 @@ def broken_off() -> Observation:
             [-9, -9],
         ),
         ("11 0\n12 1\n", {"watchdog": (12,)}, [None, -9]),
-        # Only one of an earlier epoch, main, or of somebody else.
+        # Linux killed an earlier epoch's worker, main, or a stranger, or the log doesn't say.
         ("1 0\n12 1\n11 0\n", {"cgroup": 2, "kernel_log": [KILLED.format(1)]}, [None, None]),
         ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(99)]}, [None, None]),
         ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(111)]}, [None, None]),

@@ -1,4 +1,4 @@
-"""Objects that raise when they're asked something: nothing fails on them, or stops seeing."""
+"""Test that objects that raise when used neither break an instrument nor hide other objects."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def loop(kept):
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """Makes a module of a learner's, with a dataset that holds what is named."""
+    """Return a function that makes a module with a dataset that holds what `kept` evaluates to."""
 
     def made(kept: str) -> Any:
         (tmp_path / "hostile_rows.py").write_text(SOURCE.format(kept=kept))
@@ -168,10 +168,10 @@ def test_a_broken_one_gets_the_finding_that_it_gets_without_them(
 
 
 class Samples(Dataset[Any]):
-    """Hostile objects."""
+    """A dataset of hostile objects."""
 
     def __init__(self) -> None:
-        # A tensor that refuses all functions is one that the doctor's own runs can't take apart.
+        # Leave out the tensor, because it refuses the functions that the doctor's runs call on it.
         self.kept = [make() for kind, make in HOSTILE.items() if kind != "tensor"]
 
     def __len__(self) -> int:
@@ -238,7 +238,7 @@ def by_group() -> tuple[int, int]:
     if not is_initialized():
         return 0, 1
     told = torch.tensor([get_rank()])
-    torch.distributed.all_reduce(told)  # needs the other one
+    torch.distributed.all_reduce(told)  # waits for the other rank
     assert int(told) == 1
     group: Any = torch.distributed.group.WORLD
     return group.rank(), group.size()
@@ -257,7 +257,7 @@ ASKED = (by_name, by_module, by_inner_module, by_environment, by_group, by_accel
 
 
 def in_every_way() -> tuple[int, int]:
-    """The rank if all ways to ask for it say the same. Otherwise each rank takes everything."""
+    """Return the rank and the number of ranks, or (0, 1) if the ways to ask disagree."""
     told = {ask() for ask in ASKED}
     return told.pop() if len(told) == 1 else (0, 1)
 
@@ -273,7 +273,7 @@ def raising() -> tuple[int, int]:
 
 
 class Shared(IterableDataset[torch.Tensor]):
-    """A stream of which each rank takes every other sample, and each worker its share of these."""
+    """A stream in which each rank takes every other sample, and divides them among its workers."""
 
     def __init__(self, ask: Callable[[], tuple[int, int]]) -> None:
         self.ask = ask
@@ -286,7 +286,7 @@ class Shared(IterableDataset[torch.Tensor]):
 
 
 def on_two_ranks(stream: Shared, workers: int = 0) -> str:
-    """What the doctor says of two ranks; "" if nothing."""
+    """Return what the doctor says about two ranks, or "" if nothing."""
     loader: Any = DataLoader(
         stream,
         batch_size=4,
@@ -347,7 +347,7 @@ def test_in_a_process_group_of_main_s_own_nothing_is_said(nothing_left_behind: L
         torch.distributed.destroy_process_group()
 
 
-# What is raised, what is handed in
+# Hostile exceptions and hostile arguments
 
 
 ODD_ERRORS = sorted(hostile.ERRORS)
@@ -389,7 +389,7 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "consume": lambda thing: observe(rows(), consume=thing, deadline=5),
     "text of explain": explain,
 }
-# A number whose `<` raises is a number all the same; those that can be called or iterated are run.
+# These kinds are accepted, because they're a number or string, or can be called or iterated.
 TAKEN = (
     *("int", "__iter___raises", "__iter___recurses", "mock", "magic mock", "enum", "str"),
     "class with a metaclass",

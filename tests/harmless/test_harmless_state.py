@@ -1,4 +1,4 @@
-"""Nothing of yours is changed, and a run that fails only because it is in a fork proves nothing."""
+"""Check that instruments change nothing, and ignore failures that happen only in a fork."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WIDTH = len(ROWS[0])
 
 
 class Reader(NamedTuple):
-    """Reads the rows of a file one by one, by way of a descriptor that stays open."""
+    """A reader that returns a file's rows one by one, through a descriptor that stays open."""
 
     descriptor: int
     following: Callable[[], str | bytes]
@@ -51,7 +51,7 @@ class Reader(NamedTuple):
 
 @pytest.fixture
 def readers(tmp_path: Path) -> Iterator[list[Reader]]:
-    """Files of each kind, three rows of which have been read."""
+    """Open five kinds of files, and read the first three rows of each."""
     rows = "".join(ROWS).encode()
     plain, packed, zipped = tmp_path / "rows", tmp_path / "rows.gz", tmp_path / "rows.zip"
     plain.write_bytes(rows)
@@ -85,7 +85,7 @@ def some(readers: list[Reader]) -> list[list[str]]:
 
 
 class Following(Dataset[int]):
-    """Whatever comes next in each of some files, whichever index is asked for."""
+    """A dataset that adds up the next number of each file, whatever the index."""
 
     def __init__(self, readers: list[Reader]) -> None:
         self.readers = readers
@@ -110,7 +110,7 @@ def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
 
 
 class InPlace(Dataset[torch.Tensor]):
-    """Rows of a file, each divided by two in place whenever it's drawn."""
+    """A dataset of a mapped file's rows, which divides each row by two in place."""
 
     def __init__(self, path: Path, *, at_once: bool = True) -> None:
         self.path = path
@@ -190,12 +190,12 @@ def test_each_experiment_and_each_attempt_in_it_begin_where_the_first_began(
 
 
 def test_each_file_is_opened_again(readers: list[Reader]) -> None:
-    # Which is harder where flags of the file remember how its name was treated.
+    # One file may have the flag O_TMPFILE, which the sandbox must drop to open the file again.
     assert sandbox.run(lambda begin: own_files.open_again(), at_most=20).result == []
 
 
 def test_what_main_prints_to_a_file_meanwhile_stays(capfd: pytest.CaptureFixture[str]) -> None:
-    # pytest has a second descriptor of the file that stdout is.
+    # pytest has a second descriptor for the file that stdout goes to.
     def wait(begin: Callable[[], None]) -> None:
         begin()
         os.close(0)
@@ -242,7 +242,7 @@ def test_two_descriptors_of_one_position_still_share_it_in_the_sandbox(tmp_path:
 
 
 def test_what_cannot_be_opened_again_is_put_back(tmp_path: Path) -> None:
-    # A lock belongs to the open file: whoever opened it again would wait for the lock.
+    # A lock belongs to an open file. If the sandbox opened the file again, it would have to wait.
     path = tmp_path / "rows"
     path.write_text("".join(ROWS))
     with path.open("rb", buffering=0) as file:
@@ -270,7 +270,7 @@ def test_what_an_experiment_writes_to_a_log_stays_and_main_goes_on_behind_it(
 
 
 class Guarded(Dataset[int]):
-    """Rows behind a lock."""
+    """A dataset that locks while it makes a row."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -289,7 +289,7 @@ def test_a_visit_whose_time_was_over_makes_no_later_fork_wait(
     dataset = Guarded()
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(over.wait)  # another thread: only then does the doctor look at locks
+        pool.submit(over.wait)  # start a thread, so that the doctor looks at locks
         assert diagnose(DataLoader(dataset, num_workers=2), deadline=0.1).untried
         waits: list[float] = []
         monkeypatch.setattr(time, "sleep", waits.append)
@@ -318,7 +318,7 @@ def test_in_another_thread_one_sentence_names_the_thread(
 
 @pytest.fixture
 def own_folder() -> Iterator[str]:
-    """A folder for temporary files, short enough for the paths of sockets."""
+    """Make a folder for temporary files, with a path that is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="own-") as folder:
         yield folder
 
@@ -394,7 +394,7 @@ def test_observe_changes_nothing_but_what_the_loop_trains(
 
 
 class Answered(Dataset[int]):
-    """Rows from a database over one connection, and a server that counts what it is told."""
+    """A dataset that gets rows over one connection, from a server that records what it hears."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -473,19 +473,19 @@ MAIN = os.getpid()
 
 
 def touch_cuda() -> None:
-    """As torch does where CUDA is in use in main: no fork of it can use CUDA."""
+    """Raise torch's error if a fork uses CUDA after main has."""
     if torch.cuda.is_initialized() and os.getpid() != MAIN:
         raise RuntimeError(BAD_FORK)
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA is in use in this process."""
+    """Make torch say that this process uses CUDA."""
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
 
 
 class OnTheDevice(Dataset[int]):
-    """Rows that are drawn by way of CUDA. One of them may have no label."""
+    """A dataset that uses CUDA for each row. One row may have no label."""
 
     def __init__(self, unlabeled: int = -1, check: Callable[[], None] = touch_cuda) -> None:
         self.unlabeled = unlabeled
@@ -547,8 +547,8 @@ def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
     diagnosis = diagnose(make, consume=step_on_the_device)
     assert [each.name for each in without.findings] == ["raises"]
     told, expected = diagnosis.to_dict(), without.to_dict()
-    told["loader"].pop("threads"), expected["loader"].pop("threads")  # of this process
-    timed = ("bounded", "quick")  # what a short run shows of them is another thing in each
+    told["loader"].pop("threads"), expected["loader"].pop("threads")  # varies by process
+    timed = ("bounded", "quick")  # what a short run shows about these varies
     for each in (told, expected):
         each["tried"] = [one["question"] for one in each["tried"]]  # answers have times in them
         each["promises"] = [one for one in each["promises"] if one["promise"] not in timed]
@@ -604,7 +604,7 @@ def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(
 def test_a_function_that_fails_in_each_fork_is_asked_in_a_new_interpreter(
     monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
 ) -> None:
-    # What this process has loaded, its forks have too, and a new interpreter does not.
+    # Forks of this process inherit what it has loaded, but a new interpreter doesn't.
     monkeypatch.setattr(sys, "loaded_here", True, raising=False)
 
     def refuse_strangers() -> None:
@@ -624,7 +624,7 @@ def test_stop_ends_a_visit_in_a_new_interpreter_and_nothing_is_left(
     with pytest.raises(KeyboardInterrupt):
         timer.start()
         diagnose(sleepy)
-        time.sleep(20)  # where it was quicker than the timer
+        time.sleep(20)  # in case diagnose() ends before the timer fires
     timer.join()
 
 
@@ -636,11 +636,11 @@ def test_the_deadline_holds_in_a_new_interpreter(cuda: None, nothing_left_behind
     began = time.monotonic()
     with pytest.raises(CannotRun):
         diagnose(sleepy, deadline=4)
-    assert time.monotonic() - began < 4 + 15  # seconds to end it, on a busy machine
+    assert time.monotonic() - began < 4 + 15  # 15 s to end the interpreter on a busy machine
 
 
 class NotOfThisProcess(Dataset[int]):
-    """Hangs, dies, or raises where it is not in main, as the runtime of a library would."""
+    """A dataset that hangs, dies, or raises outside main, like a library that can't be forked."""
 
     def __init__(self, how: str) -> None:
         self.how = how
