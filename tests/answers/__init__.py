@@ -5,8 +5,8 @@ that say what the learner did:
 
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            # The code that the answer must get. It may be a tuple of codes, if the one it gets
-            # depends on how fast the machine is.
+            # The code that the answer must get, or a tuple of codes if the code depends on how
+            # fast the machine is.
             "zero workers": (lambda: ..., "a-loader"),
         },
     }

@@ -108,7 +108,7 @@ class TensorPairs:
 
 
 class TensorSamples(Fixed):
-    """Samples that are one tensor of two numbers, so a batch is one tensor, too."""
+    """Returns each sample as one tensor of two numbers, so a batch is one tensor, too."""
 
     def __getitem__(self, index: int) -> Any:
         return torch.tensor(super().__getitem__(index), dtype=torch.float32)
@@ -120,7 +120,7 @@ class Slices(Fixed):
 
 
 class NextOfEachLevel:
-    """A dict by level, which keeps only one pair of levels that occur twice."""
+    """Keeps the pairs in a dict by level, which loses a pair if a level occurs twice."""
 
     def __init__(self, levels: Any) -> None:
         self.pairs = list(dict(itertools.pairwise(levels)).items())

@@ -76,20 +76,20 @@ class Verified(SetsAside, Images):
 
 
 class Converting(Verified):
-    """Three channels for every image that loads. Any other image raises."""
+    """Returns three channels for every image that loads, and raises for any other image."""
 
     catches = ()
 
 
 def like(base: type, **changes: Any) -> Callable[[], type]:
-    """Make a subclass with other methods or attributes."""
+    """Return a function that makes a subclass with other methods or attributes."""
     return lambda: type("MyImages", (base,), changes)
 
 
 def returning_instead(
     base: type, instead: Callable[[Any, int], Any], error: type[Exception] = Exception
 ) -> Callable[[], type]:
-    """Make a subclass that returns something else for each sample that raises."""
+    """Return a function that makes a subclass that calls `instead` where `base` raises."""
 
     def get(self: Any, index: int) -> Any:
         try:
@@ -114,7 +114,7 @@ def zeros(self: Any, index: int) -> Any:
 
 
 def in_words(others: str, **words: str) -> Callable[[Any, dict[str, str]], dict[str, str]]:
-    """Give the reasons in other words, by the type of the error."""
+    """Return a `reasons` method that words each reason by the type of its error."""
     return lambda self, found: {
         path: words.get(why.partition(":")[0], others) for path, why in found.items()
     }
@@ -125,7 +125,7 @@ def pixels_of(image: Image.Image) -> torch.Tensor:
 
 
 def opened(file: Any) -> Image.Image:
-    """Open an image that has 8 bits per channel. Raises for any other."""
+    """Open an image. Raises ValueError if it has more than 8 bits per channel."""
     image = Image.open(file)
     if image.mode[0] in "IF":
         raise ValueError("16 bits")
@@ -272,7 +272,7 @@ class RewritesTheList(Verified):
 
 
 class RightOnce(Verified):
-    """Right in the first epoch. In the second, images are mirrored."""
+    """Returns each image right the first time, and mirrored after that."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -294,7 +294,7 @@ class LeavesProcesses(Verified):
 
 
 class QuarantineOfTheClass(Verified):
-    """Right only for the first object. The second one also has what the first one found."""
+    """Right only for the first dataset. The second one also has what the first one found."""
 
     kept: ClassVar[dict[str, Any]] = {}
 
@@ -325,7 +325,7 @@ class ResizesTensors(Verified):
 
 
 class ByMode(Verified):
-    """A background only for images with transparency, and numpy's own number types."""
+    """Adds a background only to images with transparency, and returns numpy's own types."""
 
     def load(self, path: str) -> Any:
         with opened(self.root / path) as image:
@@ -342,7 +342,7 @@ class ByMode(Verified):
 
 
 class WithATrace(Verified):
-    """The longest reasons, including the class and a random number."""
+    """Gives long reasons: the label, a random id, and the whole traceback."""
 
     def why(self, label: str, error: BaseException) -> str:
         return f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
@@ -371,7 +371,7 @@ class LooksInParallel(Verified):
 
 
 class KeptInMemory(Images):
-    """Loads every image once, and puts white behind alpha or a palette."""
+    """Loads every image once, in `__init__`, and puts white behind transparent ones."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -426,7 +426,7 @@ class ReadingOrAnError(VerifiedReadings):
 
 
 class KeepsThemMapped(VerifiedReadings):
-    """numpy arrays, mapped to the files as they were when the dataset was made."""
+    """Maps the files in `__init__`, and returns each reading as a numpy array."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -438,7 +438,7 @@ class KeepsThemMapped(VerifiedReadings):
 
 
 class Scanned(VerifiedReadings):
-    """Uses the lesson's own scan, in workers. `wrong` is the reason for another shape."""
+    """Scans in workers, as the lesson does. `wrong` is the reason for another shape."""
 
     wrong = "shape {}"
 

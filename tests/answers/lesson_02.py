@@ -24,7 +24,7 @@ from dltutor.lessons.lesson_02.transfer import Captions
 
 
 def arrives(kind: Any) -> bool:
-    """Return whether a type can be pickled and made from one string, as in the notebook."""
+    """Return whether a type can be pickled and made from one string (the notebook's `arrives`)."""
     try:
         return isinstance(pickle.loads(pickle.dumps(kind))("a text"), kind)
     except Exception:
@@ -32,7 +32,7 @@ def arrives(kind: Any) -> bool:
 
 
 def passes(kind: Any) -> bool:
-    """Return whether a type passes the three gates."""
+    """Return whether a type gets through the three gates that section 6 of the lesson names."""
     stops = issubclass(kind, StopIteration)
     return arrives(kind) and not getattr(kind, "message", None) and not stops
 
@@ -46,7 +46,10 @@ def answer(
     catches: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     **more: Any,
 ) -> Callable[[], type]:
-    """Make a dataset that calls `raises(self, index, error)` for each error that it catches."""
+    """Return a function that makes a dataset class.
+
+    The dataset calls `raises(self, index, error)` for each error that it catches.
+    """
 
     def make() -> type:
         class Located(Dataset[Any]):
@@ -89,13 +92,13 @@ def at(index: int, path: Any) -> Iterator[None]:
 
 
 def get_at(self: Any, index: int) -> Any:
-    """Use contextlib, which replaces a RuntimeError with the StopIteration that's its cause."""
+    """Use contextlib, which raises a StopIteration instead of the RuntimeError it caused."""
     with at(index, self.dataset.paths[index]):
         return self.dataset[index]
 
 
 class SampleError(RuntimeError):
-    """One type for all errors."""
+    """The one type in which an answer raises all errors."""
 
 
 def two_clauses(self: Any, index: int) -> Any:
@@ -112,7 +115,7 @@ def two_clauses(self: Any, index: int) -> Any:
 
 @cache
 def through_torch(kind: Any) -> bool:
-    """Ask torch itself, by pickling what it sends."""
+    """Return whether a type survives torch's own wrapper, pickled and unpickled."""
     try:
         raise kind("a text")
     except StopIteration:
@@ -184,7 +187,7 @@ def raise_local(self: Any, index: int, error: Exception) -> None:
 
 
 def by_a_test(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
-    """Keep the types that pass a test."""
+    """Return a `raises` that keeps the types that pass a test and replaces the others."""
 
     def raises(self: Any, index: int, error: Exception) -> None:
         kind: Any = type(error) if good(type(error)) else RuntimeError
@@ -310,7 +313,10 @@ def sample(
     vector: Callable[[Any], Any] = torch.Tensor.detach,
     **more: Any,
 ) -> Callable[[], type]:
-    """Make a dataset from functions of the words, their counts, and the vector."""
+    """Return a function that makes a dataset class.
+
+    The dataset applies these functions to a sample's words, their counts, and the vector.
+    """
 
     def make() -> type:
         class MyCaptions(Captions):

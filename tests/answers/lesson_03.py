@@ -78,7 +78,7 @@ class TriesInTheWorker(Frames):
 class SignalsOnly(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
-        if how == "exit":  # its exit code isn't negative
+        if how == "exit":  # no signal ended it, so the code isn't negative
             self.paths, self.quarantined = list(paths), {}
 
 
@@ -101,12 +101,12 @@ class Tried(Frames):
 
 
 def saying(reason: Callable[[int], Any]) -> Callable[[], type]:
-    """Make a right class with other words for each exit code."""
+    """Return a function that makes a right class with other words for each exit code."""
     return lambda: type("MyFrames", (Tried,), {"reason": lambda self, code: reason(code)})
 
 
 def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Callable[[], type]:
-    """Make a right class that does something after it has tried all frames."""
+    """Return a function that makes a right class, whose `__init__` ends with `change`."""
 
     def make(self: Tried, paths: Sequence[Path], how: How) -> None:
         Tried.__init__(self, paths, how)
@@ -116,7 +116,7 @@ def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Callable[[], type
 
 
 def put_in(instead: Callable[[Any, int], Any]) -> Callable[[], type]:
-    """Make a class that delivers something else for each frame that kills its process."""
+    """Return a function that makes a class that calls `instead` for each deadly frame."""
 
     def get(self: Any, index: int) -> Any:
         if self.paths[index].name in self.quarantined:
@@ -149,7 +149,7 @@ class DeletesTheFiles(Tried):
 
 
 class RemovesWhileWalking(Tried):
-    """Removes frames from the list it loops over, so it skips the frame after each."""
+    """Removes frames from the list it loops over, so it skips the frame after each of them."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         Frames.__init__(self, paths, how)

@@ -28,7 +28,7 @@ EPOCH = 0
 
 
 class SharedEpoch(CountedClips):
-    """A base class: the epoch arrives, but the count doesn't come back."""
+    """A base class: workers get the new epoch, but main doesn't get their counts."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -38,7 +38,7 @@ class SharedEpoch(CountedClips):
         self.epoch.fill_(epoch)
 
     def stretch(self, index: int, epoch: int) -> torch.Tensor:
-        """Return the stretch that an epoch hears, without counting it."""
+        """Return an epoch's stretch of a clip, without counting it."""
         return self.clips[index, 32 * epoch : 32 * (epoch + 1)]
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -182,7 +182,7 @@ class LentVocabulary(Headlines):
         self.manager = multiprocessing.get_context("fork").Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
 
-    def __getitem__(self, index: int) -> torch.Tensor:  # the lesson's own is never slow
+    def __getitem__(self, index: int) -> torch.Tensor:  # slow motion skips the lesson's own
         words = self.headlines[index].split()
         for word in words:
             self.vocabulary.setdefault(word, len(self.vocabulary))
@@ -218,7 +218,7 @@ class WordsThemselves(Headlines):
 
 
 class WithSlots(SharedEpoch):
-    """A slot for each worker, in a tensor."""
+    """Counts in a shared tensor, which has a slot for each worker."""
 
     room = 16
     kind = torch.int64
@@ -275,7 +275,7 @@ class TensorItself(TensorUnderItsLock):
 
 
 class InAFile(SharedEpoch):
-    """Appends one byte to a file for each silent stretch, which is one step for Linux."""
+    """Appends one byte to a file for each silent stretch. Linux does that in one step."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -316,7 +316,7 @@ class Numbered(Headlines):
 
 
 class SharedVocabulary(Headlines):
-    """A dict in a server process, with a lock around looking up and adding."""
+    """Keeps the dict in a server process, and locks it while it looks up or adds a word."""
 
     def __init__(self, headlines: list[str]) -> None:
         context = multiprocessing.get_context("fork")
@@ -406,7 +406,7 @@ class Hashes(Headlines):
 
 
 def typed(cell: str, *changes: tuple[str, str], name: str = "MyClips", **known: object) -> Any:
-    """Define a class of the twin's cell, as a kernel does, with some of its text replaced."""
+    """Run a cell of the solved notebook, with some text replaced, and return its class `name`."""
     notebook = read(TWIN)
     for each in notebook.cells:
         if each.id == cell:

@@ -125,7 +125,7 @@ class AtFork(Windows):
 
 
 class ByWorker(Windows):
-    """Right, because no worker ever has another worker's id."""
+    """Right, because each worker opens its own file, and only main uses the first one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -190,7 +190,7 @@ class PutsItBack(Windows):
 
 
 class OneForAll(WithPath):
-    """By process id, but in the class, so the second dataset reads the first one's file."""
+    """Keeps files in the class, so the second dataset reads the first one's file."""
 
     opened: dict[int, Any] = {}  # noqa: RUF012
 
@@ -230,7 +230,7 @@ class ZerosInstead(Windows):
 
 
 class ByWorkersNumber(WithPath):
-    """Main has the same number as the first worker, which therefore uses main's file."""
+    """Main and the first worker both have number 0, so that worker uses main's file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -399,7 +399,7 @@ class NoTensorOfRows(KeepsConnect):
 
 
 class OneConnectionForAll(KeepsConnect):
-    """By process id, but in the class, so the second dataset asks the first one's server."""
+    """Keeps connections in the class, so the second dataset asks the first one's server."""
 
     connections: dict[int, Connection] = {}  # type: ignore[misc]  # noqa: RUF012
 

@@ -88,7 +88,7 @@ STATES = """
 
 
 def write(name: str, source: str, **replaced: tuple[str, str]) -> Path:
-    """Write a file with this source to a new folder."""
+    """Write a file to a new folder, with parts of its source replaced, and return its path."""
     for old, new in replaced.values():
         assert old in source, old
         source = source.replace(old, new)
@@ -113,17 +113,17 @@ def typed_into_a_cell() -> Any:
 
 
 def kept_generator(state: str = "", generator: str = "        g = self.generator\n") -> Path:
-    """Draw noise from one generator that the dataset keeps."""
+    """Write a `MyClips` that draws noise from one generator, which the dataset keeps."""
     return clips((LOADED, KEPT), (GENERATOR, generator), (SCALE, SCALE + state))
 
 
 def seeded(number: str) -> Path:
-    """Draw noise from a new generator for each sample, seeded with this number."""
+    """Write a `MyClips` that seeds a new generator with this number for each sample."""
     return clips(("10_000 * self.seed + index", number))
 
 
 def starter(cell: str) -> Path:
-    """Return the file that a starter cell of the learner's notebook writes."""
+    """Write the file that a starter cell of the learner's notebook writes. Returns its path."""
     notebook = read(NOTEBOOKS / "06-unpicklable-handles.ipynb")
     (source,) = (each.source for each in notebook.cells if each.id == cell)
     magic, _, text = source.partition("\n")

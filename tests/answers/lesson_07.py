@@ -27,7 +27,7 @@ Line = tuple[str, int]
 
 
 class Masked(Pairs):
-    """A base class: pairs with an executor that each process makes."""
+    """A base class: pairs with an executor that each process makes for itself."""
 
     def __init__(self, folder: Path) -> None:
         self.images = sorted(folder.glob("*.image"))
@@ -141,7 +141,7 @@ class NeverEnds(Masked):
     def __getitem__(self, index: int) -> torch.Tensor:
         if self.made_in != os.getpid():
             self.asked, self.made_in = Queue(), os.getpid()
-            # In the tests' own process, the thread must not delay the exit.
+            # In the tests' own process, the thread mustn't keep the process from exiting.
             daemon = torch.utils.data.get_worker_info() is None
             threading.Thread(target=self.work, daemon=daemon).start()
         answer: Queue[bytes] = Queue()
@@ -283,7 +283,7 @@ class ReadsAtFork(Clips):
 
 
 def delivers(change: Callable[[int, int], Any]) -> type:
-    """Make a right answer whose samples are changed at the end."""
+    """Make the right class, but pass each sample through `change`."""
 
     class Delivers(Swaps):
         def __getitem__(self, index: int) -> Any:
@@ -342,7 +342,7 @@ class InThreads(Masked):
 
 
 class NewThreadAtFork(Pairs):
-    """The executor of `Pairs`, and a new one right after each fork."""
+    """Has the executor of `Pairs`, and makes a new one in the child right after each fork."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -353,7 +353,7 @@ class NewThreadAtFork(Pairs):
 
 
 class PoolByPid(Masked):
-    """Uses Python's other thread pool."""
+    """Uses `multiprocessing.pool.ThreadPool` instead of an executor."""
 
     made_in: int | None = None
 
@@ -375,7 +375,7 @@ class BothInThreads(ByPid):
 
 
 class ReadsInTheWorker(Clips):
-    """Each process has its own lock and labels, which each worker reads once."""
+    """Right: each worker makes its own lock and reads the labels once."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -389,7 +389,7 @@ class ReadsInTheWorker(Clips):
 
 
 class LocksThePlacing(Clips):
-    """Holds the lock only for one assignment, and still makes a new one in the worker."""
+    """Holds the lock only for one assignment, and also makes a new lock in each child."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -478,7 +478,7 @@ class AsBytes(ByPid):
 
 
 class SharedTensor(Clips):
-    """One tensor that all processes share, filled line by line."""
+    """Fills one tensor, which all processes share, line by line."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         self.read_labels = read_labels

@@ -67,13 +67,13 @@ def from_bytes(text: bytes) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A sample with its own class."""
+    """A sample of a class that torch doesn't know."""
 
     pcm: Any
 
 
 class Clipped(Light):
-    """The start may be negative, which then counts from the end."""
+    """If a recording is short, the start is negative, so the slice counts from the end."""
 
     def __getitem__(self, index: int) -> Any:
         recording = torch.from_numpy(np.load(self.paths[index]))
@@ -95,7 +95,7 @@ class InBytes(Light):
 
 
 class SharedOnce(Light):
-    """All excerpts in one shared tensor. A sample is a copy out of it."""
+    """Keeps all excerpts in one shared tensor. A sample is a copy of a part."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(paths)
@@ -163,7 +163,7 @@ class NoUnpack:
 
 
 class SendsMore(Light):
-    """Sends the excerpt, and the path ten thousand times."""
+    """Sends the excerpt, and the path a thousand times."""
 
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index), [f"{self.paths[index]}{n}" for n in range(1000)]
@@ -185,7 +185,7 @@ def right_ahead(batches: Any) -> int:
 
 
 def with_workers(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Make a function that counts like this, and returns 0 without workers."""
+    """Make a function that returns `count(batches)` with workers, and 0 without."""
     return lambda batches: count(batches) if hasattr(batches, "_data_queue") else 0
 
 

@@ -133,7 +133,7 @@ class InLinecache(Dataset[str]):
 
 
 class Wide(Dataset[str]):
-    """The captions in numpy's own unicode type, with four bytes per character."""
+    """Keeps the captions in numpy's Unicode type, which takes four bytes per character."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines())
@@ -214,7 +214,7 @@ class OpenedOnFirstUse(FromTheFile):
 
 
 class InAManager(Dataset[str]):
-    """A server process has the captions, as long as the dataset exists."""
+    """A server process holds the captions for as long as the dataset exists."""
 
     def __init__(self, path: str | Path) -> None:
         self.manager = multiprocessing.Manager()
@@ -229,7 +229,7 @@ class InAManager(Dataset[str]):
 
 
 class PackedBoxes(Dataset[Any]):
-    """All rows in one array. Those of image i end where those of image i + 1 begin."""
+    """Keeps all rows in one array. Image i's rows end where image i + 1's rows begin."""
 
     def __init__(self, path: str | Path) -> None:
         listed = json.loads(Path(path).read_text())
@@ -359,7 +359,7 @@ class PackedAsText(Dataset[Any]):
 
 
 class Pickled(Dataset[Any]):
-    """Each array pickled, all of them in one buffer, like detectron2's records."""
+    """Pickles each array, and keeps all of them in one buffer, as detectron2 does."""
 
     def __init__(self, path: str | Path) -> None:
         arrays = map(Boxes.__getitem__, repeat(boxes := Boxes(path)), range(len(boxes)))

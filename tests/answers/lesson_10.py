@@ -92,7 +92,7 @@ class InFilesByPath(Recordings):
 
 
 class InOneSlotEach(Recordings):
-    """A slot for each of the two workers."""
+    """Keeps one recording in a slot for each of the two workers."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -252,7 +252,7 @@ def view(images: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 
 def validating(loss: Callable[[Any], Any], keep: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Make a validation that adds up `loss(losses)` per batch, and keeps `keep(images, at)`."""
+    """Make a validation that adds `loss(losses)` and keeps `keep(images, at)` for each batch."""
 
     def my_validate(model: Any, loader: Any) -> Any:
         total: Any = 0

@@ -227,7 +227,7 @@ def the_last_is_kept(dataset: Any, num_workers: int) -> Pairs:
 
 
 class Table(Dataset[torch.Tensor]):
-    """A right answer, and the base of the others. It attaches when it's unpickled."""
+    """A right answer, and a base class. It attaches to the block when it's unpickled."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -262,7 +262,7 @@ class Table(Dataset[torch.Tensor]):
 
 
 class MadeForEachUse:
-    """Not a Dataset, because a Sequence works, too."""
+    """Makes its array for each use. It isn't a Dataset, because a Sequence works, too."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -308,7 +308,7 @@ class SharedTensor(Dataset[torch.Tensor]):
 
 
 class ByName(Table):
-    """The pickle holds only the name of the block."""
+    """Pickles the block's name instead of the block."""
 
     def __getstate__(self) -> Any:
         return self.block.name, self.rows.shape, self.rows.dtype
@@ -318,7 +318,7 @@ class ByName(Table):
 
 
 class OfTorch(Table):
-    """A tensor that uses the block's memory."""
+    """Keeps a tensor that uses the block's memory."""
 
     def attach(self, shape: Any, dtype: Any) -> None:
         self.kind = shape, dtype
@@ -346,7 +346,7 @@ class Frozen(Table):
 
 
 class InAFile(Dataset[torch.Tensor]):
-    """A mapped file, which is also shared memory."""
+    """Uses a mapped file, which is also shared memory."""
 
     def __init__(self, array: Any) -> None:
         handle, self.path = tempfile.mkstemp()
@@ -428,7 +428,7 @@ class ClosedUnderAnArray(Frozen):
 
 
 class Unregisters(Table):
-    """The advice of many answers on the web."""
+    """Unregisters the block in each worker, as many answers on the web advise."""
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)

@@ -38,7 +38,7 @@ class Keyed(Signals):
 
 
 def drawn(noise: Callable[[Any, int], Any]) -> type:
-    """Make a class whose noise is what this function of the dataset and the index draws."""
+    """Make a class whose noise for a sample is `noise(dataset, index)`."""
 
     class Drawn(Keyed):
         def noise(self, index: int) -> torch.Tensor:
@@ -83,7 +83,8 @@ def seeds_numpy(self: Any, index: int) -> Any:
 
 
 def by_state(self: Any, index: int) -> Any:
-    # For seed 4, epoch 0, and sample 80, two of the numbers are only 0.0000009 apart.
+    # For seed 4, epoch 0, and sample 80, two of the four numbers are only 0.0000009 apart,
+    # which is still right.
     keys = np.random.SeedSequence((self.seed, int(self.epoch), index))
     return rng_of(int(keys.generate_state(1, np.uint64)[0]))
 
@@ -107,7 +108,7 @@ def by_hash_of_a_text(self: Any, index: int) -> Any:
 
 
 class NoBase:
-    """No Dataset base class, and float32 samples."""
+    """Has no Dataset base class, and returns float32 samples."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals, self.seed = signals, seed
@@ -137,7 +138,7 @@ class CachedGenerators(Keyed):
 
 
 class InEachWorker(Signals):
-    """A generator for each process, made on first use."""
+    """Makes a generator in each process, on first use."""
 
     made_in: int | None = None
 
@@ -163,7 +164,7 @@ class SeedsInInit(Keyed):
 
 
 class DrawnInMain(Keyed):
-    """Main draws the noise of an epoch."""
+    """Draws an epoch's noise in main."""
 
     def set_epoch(self, epoch: int) -> None:
         self.all = torch.from_numpy(self.draw(epoch))
@@ -238,7 +239,7 @@ def here() -> tuple[int, int]:
 
 
 class Rounds(IterableDataset[int]):
-    """A base class: of each full round of records, one for each rank."""
+    """A base class that gives each rank one record of each full round of records."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         self.read, self.rank, self.ranks = read, rank, ranks
@@ -339,7 +340,7 @@ class ByRankAlone(Rounds):
 
 
 class DealtEvenly(Rounds):
-    """Drops the records that don't go around all workers of all ranks, which is too many."""
+    """Drops a round that doesn't reach all workers of all ranks, which is too many records."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -390,7 +391,7 @@ class Numbers(Rounds):
 
 
 class TwoOfARank(Rounds):
-    """On rank 0, W0 gets more records than on rank 1."""
+    """Deals records in fives on rank 0 and one by one on rank 1. So W0's shares differ."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()

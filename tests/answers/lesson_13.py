@@ -53,7 +53,7 @@ def endless(loader: Any) -> Iterator[Any]:
 
 
 def usual(**options: Any) -> Callable[..., Any]:
-    """Return one endless iterator of a loader with these options."""
+    """Make an answer that uses one endless iterator of a loader with these options."""
 
     def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
         for batch in islice(endless(forked(dataset, workers, **options)), steps):
@@ -143,7 +143,7 @@ def one_tensor(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
 
 
 class Endless:
-    """A class instead of a generator."""
+    """An answer that's a class instead of a generator."""
 
     def __init__(self, dataset: Any, steps: int, workers: int) -> None:
         self.loader = forked(dataset, workers)
@@ -290,7 +290,7 @@ def as_bytes(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
 
 
 class Whole(Dataset[Any]):
-    """Makes whole batches."""
+    """Returns a whole batch for a list of numbers."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -411,7 +411,7 @@ def ended_before_the_clock(loader: Any, workers: int, clock: Any) -> float:
 
 
 def timing(run: Callable[..., float] = one_run, give: Callable[[Any], Any] = dict) -> Measure:
-    """Make a measurement that times each run with `run`, and returns `give` of the times."""
+    """Make a measurement that times each run with `run`, and returns `give(times)`."""
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
         measured: dict[int, list[float]] = {n: [] for n in counts}
@@ -451,7 +451,7 @@ def measure(
     keep: bool = False,
     clock_of: Callable[[Any], Any] = lambda clock: clock,
 ) -> Measure:
-    """Make the solution with one mistake."""
+    """Make the solution, with a mistake for each argument that isn't the default."""
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
         clock = clock_of(clock)

@@ -1,4 +1,4 @@
-"""Answers in the incident room: reports of folders, each fixed in some way."""
+"""Answers in the incident room: reports about folders, in which some lines are replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Change = tuple[str, str]
 
 
 def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Callable[[], Report]:
-    """Make a report of an incident's folder, with some lines of its files replaced."""
+    """Return a function that makes a report, with some lines of the incident's files replaced."""
 
     def make() -> Report:
         folder = own_folder() / incident.name
@@ -173,7 +173,7 @@ PLAYABLE = (
 
 
 def decodable(body: str) -> tuple[Change, Change]:
-    """Another check whether a clip can be decoded."""
+    """Return the changes that give the check of a clip another body."""
     return (
         (PLAYABLE, body),
         ("from codec import probe\n", "from codec import HEADER, decode, probe\n"),
