@@ -19,16 +19,16 @@ from dltutor.display.chart import Chart
 
 pytestmark = [
     pytest.mark.timeout(60, method="thread"),
-    pytest.mark.xdist_group("browser"),  # one for all
+    pytest.mark.xdist_group("browser"),  # one worker, because the tests share a browser
 ]
 
 STATIC = Path(__file__).parents[2] / "dltutor" / "static"
 CHART = "[data-testid=dltutor-chart]"
-MB = 1024  # rows count in kB
+MB = 1024  # rows give sizes in kB
 READABLE = 4.5  # WCAG AA for small text
 
-# JupyterLab takes seconds to load on a busy machine: a slow page is no broken one.
-WAIT = 20_000  # ms; the tests' own deadlines are above it
+# JupyterLab takes seconds to load on a busy machine, and a slow page isn't a broken one.
+WAIT = 20_000  # ms, less than the tests' own timeouts
 expect.set_options(timeout=WAIT)
 
 
@@ -42,8 +42,8 @@ def browser() -> Iterator[Browser]:
         pytest.skip(reason)
     quiet = "--disable-background-networking --disable-component-update --disable-sync"
     flags = f"--headless --no-sandbox --disable-gpu --disable-quic --no-first-run {quiet}"
-    # Playwright's event loop runs in this thread until it is stopped, and no other can meanwhile:
-    # it must not outlive this module, as that of pytest-playwright does.
+    # Until Playwright's event loop is stopped, no other loop can run in this thread. So the loop
+    # must not outlive this module, but pytest-playwright's loop would.
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=flags.split())
         yield browser
@@ -52,7 +52,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def asked() -> list[str]:
-    """Every address that a page has asked for."""
+    """Collect every address that a page requests."""
     return []
 
 
@@ -81,19 +81,20 @@ def tab(browser: Browser, asked: list[str]) -> Iterator[Page]:
 
 @pytest.fixture
 def page(tab: Page) -> Page:
-    """An empty page, in the tab that all charts on their own share."""
+    """Return an empty page, in a tab that all tests without a notebook share."""
     tab.goto("about:blank")
     return tab
 
 
 @pytest.fixture
 def own_page(browser: Browser, asked: list[str]) -> Iterator[Page]:
-    """For a notebook, and for a clock, which stays with its page."""
+    """Open a page for a notebook, or for a fake clock, which stays with its page."""
     with opened(browser, asked) as page:
         yield page
 
 
-# The chart on its own: rows as dltutor/display/chart.py makes them, and a stand-in for the model.
+# The chart on its own, with rows as dltutor/display/chart.py makes them and a stand-in for the
+# widget's model.
 
 MODEL = """async ([esm, state]) => {
   const url = URL.createObjectURL(new Blob([esm], {type: 'text/javascript'}));
@@ -115,7 +116,7 @@ MODEL = """async ([esm, state]) => {
 
 
 class LoneChart:
-    """The chart's module in an empty page."""
+    """The chart's JavaScript module in an empty page, without a notebook."""
 
     def __init__(self, page: Page, *, width: int = 700, history: Any = (), **state: Any) -> None:
         self.page = page
@@ -152,7 +153,7 @@ class LoneChart:
 
 
 def row(t: float, *, gone: tuple[str, ...] = (), settled: Any = (), **sizes: float) -> Any:
-    """Sizes in MB."""
+    """Make a row like those that the chart receives. `sizes` are in MB, by role."""
     layers = {role: [round(size * MB), 60] for role, size in sizes.items()}
     made = {"t": t, "p": layers, "shm": 2 * MB, "kind": "PSS", "n": int(4 * t)}
     made |= {
@@ -162,14 +163,14 @@ def row(t: float, *, gone: tuple[str, ...] = (), settled: Any = (), **sizes: flo
 
 
 def growing(seconds: int, **others: float) -> list[Any]:
-    """Four rows a second, of two workers that grow."""
+    """Make four rows a second, in which two workers grow."""
     return [
         row(t / 4, main=200, W0=20 + 10 * t, W1=20 + 12 * t, **others) for t in range(4 * seconds)
     ]
 
 
 def heights(path: str) -> list[float]:
-    """How high a layer reaches, from its outline: the first half of its points is its top."""
+    """Return how high a layer reaches. The first half of its outline's points is its top."""
     points = [tuple(map(float, point)) for point in re.findall(r"([\d.]+),([\d.]+)", path)]
     return [200 - y for _, y in points[: len(points) // 2]]
 
@@ -253,7 +254,7 @@ def test_a_view_that_opens_late_has_the_whole_history(page: Page) -> None:
     rows = growing(5)
     chart = LoneChart(page, history=rows[:-1])
     expect(chart.root).to_have_attribute("data-rows", "19")
-    chart.feed(rows[-2], rows[-1])  # a row that comes twice counts once
+    chart.feed(rows[-2], rows[-1])  # a row that arrives twice counts once
     chart.show("two")
     for number in range(2):
         expect(page.locator(CHART).nth(number)).to_have_attribute("data-rows", "20")
@@ -430,12 +431,12 @@ def run_all(page: Page, address: str) -> None:
     page.goto(address)
     page.wait_for_function(READY)
     page.evaluate(WATCH)
-    # Without `void` it would wait for the last cell.
+    # Without `void`, `evaluate` would wait for the last cell.
     page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
 
 
 def check_live(page: Page) -> None:
-    """Both cells have run: what was seen of their charts meanwhile, and what stays."""
+    """Check what `WATCH` saw of both charts while their cells ran, and what stays."""
     charts = page.locator(CHART)
     expect(charts).to_have_count(2)
     for number in range(2):
@@ -465,7 +466,7 @@ def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(own_page: Page, se
         assert chart.evaluate(CONTRAST) >= READABLE
     rows = str(chart.get_attribute("data-rows"))
     own_page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    own_page.reload()  # the kernel still has what the page has lost
+    own_page.reload()  # the page gets its rows back from the notebook's process
     expect(own_page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
 
 

@@ -1,4 +1,4 @@
-"""The live chart as Python sees it: the rows that it sends, and what it keeps for late views."""
+"""The rows that the live chart sends to the browser, and what it keeps for late views."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MB = 1 << 20
 
 
 def process(memory: float, *, fds: int = 10) -> Reading:
-    """Memory in MB."""
+    """Make a reading. `memory` is in MB."""
     return Reading(fds=fds, memory=int(memory * MB))
 
 
@@ -158,7 +158,7 @@ def test_the_end_names_who_died_and_folds_only_where_a_figure_follows() -> None:
     assert shown.end == {"how": "Stopped", "died": [], "folded": False}
 
 
-@pytest.mark.thorough  # the lessons' twins are run twice, too
+@pytest.mark.thorough  # it runs a notebook twice
 @pytest.mark.timeout(90, method="thread")
 def test_a_live_notebook_is_the_same_in_every_run(tmp_path: Path) -> None:
     here = str(Path(__file__).parents[1])

@@ -120,7 +120,8 @@ def test_growth_is_drawn_by_process_from_the_first_batch_to_the_last() -> None:
     assert memory.get_ylim() == other.get_ylim()
     assert [line.get_label() for line in memory.lines] == ["main", "W0", "W1"]
     grown = np.asarray(memory.lines[1].get_ydata(), float)
-    # 20 samples, one batch in each: from the second batch, W1's, to the last but one.
+    # There is one batch per sample. Growth counts from the second batch, when each worker has
+    # delivered one, to the last but one.
     assert grown == pytest.approx(np.linspace(20, 40, 20)[2:19] - np.linspace(20, 40, 20)[2])
     assert memory.lines[1].get_xdata()[0] == 0
     assert len(shm.lines) == len(files.lines) == 3
@@ -152,7 +153,7 @@ def test_the_colors_of_neighbours_differ() -> None:
 @pytest.mark.parametrize("pyplot", [False, True])
 def test_a_notebook_shows_the_picture(pyplot: bool) -> None:
     formatter = DisplayFormatter()
-    if pyplot:  # whoever imports it has matplotlib draw every Figure of the kernel
+    if pyplot:  # with pyplot, matplotlib draws every Figure in a notebook
         shell = SimpleNamespace(display_formatter=formatter)
         select_figure_formats(shell, ["png"])
     data, _ = formatter.format(draw(run()))

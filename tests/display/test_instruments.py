@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is displayed, in order, as if this were a notebook's kernel."""
+    """Pretend to be a notebook, and collect what's displayed, in order."""
     shown: list[Any] = []
     monkeypatch.setattr(screen, "on_a_page", lambda: True)
     monkeypatch.setattr(screen, "_display", shown.append)
@@ -40,7 +40,7 @@ def kinds(displayed: list[Any]) -> list[type]:
 
 
 def roles(record: Chart | Timeline) -> list[str]:
-    """Without the other processes that the tests themselves have."""
+    """Return the roles in a record, without the processes that the tests themselves started."""
     if isinstance(record, Timeline):
         found = {process.role for process in record.processes}
     else:
@@ -58,7 +58,7 @@ def killed_after_a_while() -> None:
 
 
 def slow(trouble: Callable[[], object] = a_while, **options: Any) -> Any:
-    """A loader that takes as long as its trouble, with nothing wrong otherwise."""
+    """Make a loader that calls `trouble` for one sample, which takes a while."""
     return load(Numbers(trouble), **options)
 
 

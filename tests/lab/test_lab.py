@@ -1,4 +1,4 @@
-"""Without a clone: the wheel has the notebooks, and `dltutor lab` lays them out and opens them."""
+"""The wheel has the notebooks, and `dltutor lab` lays them out and opens them, without a clone."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from dltutor.lab.course_folder import RECORD, LaidOut, lay_out
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("lab")  # one wheel for all
+pytestmark = pytest.mark.xdist_group("lab")  # one worker, because the tests share a wheel
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Every file in a folder, hidden ones too."""
+    """Return the content of every file in a folder, hidden files too, by its path."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
@@ -147,7 +147,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hand_out(monkeypatch: pytest.MonkeyPatch, folder: Path) -> HandOut:
-    """Lay out a course as a version of dltutor does."""
+    """Return a function that lays out pages as a given version of dltutor does."""
 
     def laid_out(version: str, pages: dict[str, bytes]) -> LaidOut:
         monkeypatch.setattr(course_folder, "_pages", lambda: iter(pages.items()))
@@ -162,7 +162,7 @@ def without_record(folder: Path) -> dict[str, bytes]:
 
 
 def written(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Which files there are, and when they were written: reading one changes its other times."""
+    """Return each file's inode and when it was last written."""
     stats = {path: path.stat() for path in folder.rglob("*")}
     return {path: (stat.st_ino, stat.st_mtime_ns) for path, stat in stats.items()}
 
@@ -198,7 +198,7 @@ def test_a_changed_file_stays_and_the_newer_one_comes_beside_it_once(
     assert hand_out("0.1.1", OLD) == LaidOut((), (), (), ("00.ipynb",))
     beside = "00 (dltutor 0.2.0).ipynb"
     assert hand_out("0.2.0", NEWER).beside == (("00.ipynb", beside),)
-    for version in ("0.2.0", "0.3.0"):  # which has nothing newer
+    for version in ("0.2.0", "0.3.0"):  # 0.3.0 has nothing newer than 0.2.0
         hand_out(version, NEWER)
         assert without_record(folder) == OLD | {"00.ipynb": b"mine", beside: b"new"}
 
@@ -208,7 +208,7 @@ def test_a_changed_newer_file_stays_as_well(hand_out: HandOut, folder: Path) -> 
     (folder / "00.ipynb").write_bytes(b"mine")
     hand_out("0.2.0", NEWER)
     (folder / "00 (dltutor 0.2.0).ipynb").write_bytes(b"mine too")
-    hand_out("0.2.0", OLD | {"00.ipynb": b"newer"})  # a clone, not yet released
+    hand_out("0.2.0", OLD | {"00.ipynb": b"newer"})  # from a clone, before the release of 0.3.0
     hand_out("0.3.0", OLD | {"00.ipynb": b"newest"})
     assert without_record(folder) == OLD | {
         "00.ipynb": b"mine",
@@ -291,7 +291,7 @@ def test_an_interrupted_update_leaves_each_file_old_or_new_and_the_next_one_fini
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """The commands that this process became, with tmp_path as its directory."""
+    """Collect the commands that would replace this process. Its directory is tmp_path."""
     commands: list[list[str]] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "execv", lambda program, command: commands.append(command))
@@ -337,9 +337,9 @@ def test_a_port_that_is_none_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "code", "named"),
     [
-        (["taken"], 2, "{}/taken is a file"),  # in place of the folder
-        (["no/where"], 2, "got {}/no/where"),  # in one that does not exist
-        (["."], 1, "{}/figures is a file"),  # in place of a folder of the course
+        (["taken"], 2, "{}/taken is a file"),  # a file has the folder's name
+        (["no/where"], 2, "got {}/no/where"),  # the parent folder doesn't exist
+        (["."], 1, "{}/figures is a file"),  # a file has the name of a folder in the course
     ],
 )
 def test_a_folder_that_cannot_be_is_refused_by_its_name(
@@ -380,7 +380,7 @@ def test_what_stops_it_is_told_in_one_sentence(
 
 
 def test_where_the_disk_is_full_nothing_is_left(tmp_path: Path) -> None:
-    # A file may have no more than 50 kB: some are smaller, and some are larger.
+    # Limit files to 50 kB, because some of the course's files are smaller, and some are larger.
     code = "import resource, sys; from dltutor.__main__ import main;"
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
     code += "sys.exit(main(['lab', 'course']))"
@@ -397,7 +397,7 @@ def test_where_the_disk_is_full_nothing_is_left(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("folder", ["/usr", "/dltutor-course"])  # it is there, or it isn't
+@pytest.mark.parametrize("folder", ["/usr", "/dltutor-course"])  # only /usr exists
 def test_a_folder_that_cannot_be_written_is_refused(folder: str) -> None:
     before = os.listdir("/"), os.listdir("/usr")
     code = "import sys; from dltutor.__main__ import main;"
@@ -413,7 +413,7 @@ def test_a_folder_that_cannot_be_written_is_refused(folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment of its own with the wheel, as the README installs it."""
+    """Install the wheel in a fresh environment, as the README does, and return its folder."""
     folder = tmp_path_factory.mktemp("fresh") / "venv"
     venv.create(folder, with_pip=True)
     pins = (ROOT / "constraints.txt").read_text()
@@ -422,7 +422,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = re.search(r"^TORCH_INDEX := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert index
     install = [f"{folder}/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-    # Where PyTorch's own index does not answer, the default one has torch too.
+    # If PyTorch's own index doesn't answer, the second command gets torch from the default one.
     short = ["--no-deps", "--retries", "0", "--timeout", "10", "--index-url", index[1]]
     subprocess.run([*install, *short, torch[0]], capture_output=True, timeout=600)
     last = [*install, "-c", str(ROOT / "constraints.txt"), torch[0], str(wheel)]

@@ -1,4 +1,4 @@
-"""The corpus: what learners hand in, right and wrong, run for real and told what it must be."""
+"""Each right and wrong answer in tests/answers is checked for real and gets its outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / "answers").g
 
 
 def listed(name: str) -> dict[str, Any]:
-    """What the modules of all lessons hold under this name, by exercise."""
+    """Return what all modules in tests/answers have under this name, by exercise."""
     found: dict[str, Any] = {}
     for module in MODULES:
         for exercise, answers in getattr(import_module(f"answers.{module}"), name, {}).items():
@@ -35,7 +35,12 @@ OTHER_OUTCOMES: OtherOutcomes = listed("OTHER_OUTCOMES")
 
 
 def every(answers: dict[str, Any], is_thorough: Callable[[str, int], bool]) -> pytest.MarkDecorator:
-    """Every answer. `is_thorough` is asked with its exercise and its number there, from 0."""
+    """Parametrize a test by exercise and answer.
+
+    Args:
+        answers: The answers of each exercise.
+        is_thorough: Whether an answer is thorough, by its exercise and its number there, from 0.
+    """
     return pytest.mark.parametrize(
         ("exercise", "name"),
         [
@@ -58,14 +63,14 @@ def test_every_exercise_is_asked_once_in_its_own_lesson() -> None:
     by_name = {name: each for name, each in exercises().items() if each.lesson != "14"}
     assert asked == Counter(
         (name, each.lesson) for name, each in by_name.items()
-    )  # 14 draws its own
+    )  # lesson 14 draws its incidents at random
 
 
 def test_every_exercise_has_its_right_and_wrong_answers_listed() -> None:
     assert set(WRONG_FIXES) == set(RIGHT_ANSWERS) == set(exercises())
 
 
-# Each solved twin has a right answer checked, at no other cost; those that take no run stay.
+# The solved notebooks check a right answer anyway, so if answers need a run, they're thorough.
 @every(RIGHT_ANSWERS, lambda exercise, _: bool(exercises()[exercise].grader.at_most))
 def test_a_right_answer_is_correct(
     exercise: str, name: str, nothing_left_behind: Callable[..., None]
@@ -74,16 +79,16 @@ def test_a_right_answer_is_correct(
     assert result.outcome.value == "Correct", result.text
 
 
-@every(WRONG_FIXES, lambda _, number: number >= 2)  # there are 500
+@every(WRONG_FIXES, lambda _, number: number >= 2)  # there are 600
 def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) -> None:
     make, code = WRONG_FIXES[exercise][name]
     result = check(exercise, make())
     assert result.outcome.value in ("Not yet", "Error in your code"), result.text
-    codes = (code,) if isinstance(code, str) else code  # on a slow machine it may be another one
+    codes = (code,) if isinstance(code, str) else code  # a slow machine may get another one
     assert result.code in codes, result.text
 
 
-@every(OTHER_OUTCOMES, lambda _, number: number >= 1)  # most wait for a limit
+@every(OTHER_OUTCOMES, lambda _, number: number >= 1)  # the first is usually the starter
 def test_an_answer_with_another_outcome_gets_that(exercise: str, name: str) -> None:
     make, outcome, code = OTHER_OUTCOMES[exercise][name]
     result = check(exercise, make())

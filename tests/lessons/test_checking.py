@@ -30,7 +30,7 @@ from dltutor.observation.time_limits import deadline
 
 @pytest.fixture(autouse=True)
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exercise `00.own`, whose right answer is 3."""
+    """Define an exercise `00.own`, whose right answer is 3."""
 
     def judge(answer: Any) -> Result:
         if answer == "rejected":
@@ -89,7 +89,7 @@ def grade():
 
 
 def told_of_a_run(line: str, dataset: Any) -> Result:
-    """What is told where a grader's loop does this with each batch of a dataset."""
+    """Return the result of a grader whose loop runs `line` for each batch of a dataset."""
     names = {"dataset": dataset, "endings": endings, "correct": correct, "not_yet": not_yet}
     exec(compile(GRADER.format(line=line), str(LESSON), "exec"), names)
     return verdict(names["grade"])
@@ -251,7 +251,7 @@ ODD: tuple[Any, ...] = (
 @pytest.mark.parametrize(
     ("answer", "name"),
     [
-        pytest.param(  # each answer and each exercise are in a quarter of the pairs
+        pytest.param(  # by default, run every fourth pair
             answer,
             name,
             id=f"{type(answer).__name__}-{name}",

@@ -1,4 +1,4 @@
-"""Answers are taken as they are meant, whatever a person types; starters are told from answers."""
+"""Answers are read as people mean them, and starters are told apart from answers."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_an_answer_whose_repr_raises_is_shown_by_its_type() -> None:
 
 
 class Right(Numbers):
-    """One that is right."""
+    """A dataset that is right."""
 
 
 def test_a_class_is_taken() -> None:

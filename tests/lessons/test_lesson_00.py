@@ -1,4 +1,4 @@
-"""Lesson 00: its starters are what the checks know, and its tables leave nothing out."""
+"""Lesson 00: its checks recognize its starters, and its tables leave nothing out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cell(name: str) -> str:
 
 
 def solved(*cells: str) -> dict[str, Any]:
-    """What these cells of the twin define."""
+    """Run these cells of the solved notebook, and return what they define."""
     return answer_in(read(TWIN), *cells)
 
 

@@ -103,7 +103,7 @@ def test_a_switch_left_on_changes_nothing_of_which_sample_fails_first(
 
 
 class Harmful(Verified):
-    """Does in `__init__` what once harmed the kernel, in the cell that shows an answer at work."""
+    """Does harm in `__init__`, which the cell that shows an answer at work runs, too."""
 
     def __init__(self, root: str | Path) -> None:
         ImageFile.LOAD_TRUNCATED_IMAGES = True
@@ -166,7 +166,7 @@ def test_no_file_of_a_fresh_folder_can_be_taken_for_another(fresh: Any, tmp_path
 
 
 def made(folder: Path) -> Path:
-    """A folder, when it is there."""
+    """Make a folder, and return it."""
     folder.mkdir()
     return folder
 

@@ -58,14 +58,14 @@ def test_step_four_is_the_one_that_raises() -> None:
 
 
 class SampleError(RuntimeError):
-    """As in On call, at the top level of a module."""
+    """The class from On call, at the top level of a module, where pickle finds it."""
 
 
 def test_the_fix_in_on_call_passes_the_check() -> None:
     [text] = re.findall(r"```python\n(.*?)```", cells()["on-call-wrap"], re.DOTALL)
     names: dict[str, Any] = {"torch": torch, "__name__": __name__}
     exec(text, names)
-    names["SampleError"] = SampleError  # a test has no top level to put it in
+    names["SampleError"] = SampleError  # pickle can't find the class that `exec` defined
     result = check("02.fix", names["Located"])
     assert (result.outcome, result.code) == (Outcome.CORRECT, "correct-one-type")
 

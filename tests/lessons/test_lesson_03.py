@@ -1,4 +1,4 @@
-"""Lesson 03's checks tell deaths apart, and its material is what the notebook says it is."""
+"""Lesson 03's checks tell crashes apart, and its material is what the notebook says it is."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_what_no_answer_shows_for_sure_about_scans_is_found(
 def test_the_fresh_film_is_not_the_lessons_and_its_deadly_frames_are_deadly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a check's own goes with its process
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a check deletes its own folder
     lesson: Any = dead_worker.broken().loader.dataset
     film = fresh_film(4, (0, 3))
     assert set(film.deadly) == {film.paths[0].name, film.paths[3].name}
@@ -213,7 +213,7 @@ def test_one_scan_is_far_larger_than_the_memory_that_the_lesson_grants() -> None
 def test_freed_memory_of_the_kernel_hides_nothing_that_an_answer_takes() -> None:
     held = [np.zeros(20_000, np.uint8) for _ in range(15_000)]
     last = held[-1]
-    del held  # 300 MB, free for the next one that asks, below the last block
+    del held  # 300 MB stay free in the heap, because the last block lies above them
     wrong, _ = WRONG_FIXES["03.transfer"]["views of every slice"]
     assert check("03.transfer", wrong()).outcome is Outcome.NOT_YET
     assert not last.any()

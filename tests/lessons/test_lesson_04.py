@@ -37,7 +37,8 @@ from notebooks import read
 
 FINISHED = Ending("finished", 6)
 
-# What the notebook shows; `what_arrives`, which spawns, is compared cell by cell in its twin alone
+# What the notebook shows, except `what_arrives`: it spawns, so only the run of the solved notebook
+# compares it
 
 
 def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> None:
@@ -179,11 +180,11 @@ def test_slow_motion_loses_counts_without_a_lock_and_none_with_it(
     assert (int(dataset.silent()) < len(dataset)) is loses
 
 
-# What the judge finds in recorded evidence, if no answer of the corpus shows it for sure
+# What the judge finds in recorded evidence, if no answer in tests/answers shows it for sure
 
 
 def right(plan: Plan) -> Run:
-    """The run of an answer that's right."""
+    """Return the run of a right answer."""
     epochs, silent = [], 0
     for epoch, draw in plan.epochs:
         came = stretches(plan.given, epoch)[draw]

@@ -31,7 +31,7 @@ DIED = Ending("worker died", 10, fates="W0 killed by SIGKILL")
 RIGHT = tuple(Delivered(workers, FINISHED, 48 * epochs, 48 * epochs) for workers, epochs in RUNS)
 
 
-# What the judges find in recorded evidence, where no answer of the corpus shows it for sure
+# What the judges find in recorded evidence, if no answer in tests/answers shows it for sure
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_class_for_who_is_on_call_is_a_fix(exercise: str, name: str) -> None
 
 
 def taken_home() -> dict[str, Any]:
-    """`digest`, `differs`, and `moved`, as the notebook defines them."""
+    """Return `digest`, `differs`, and `moved`, as the notebook defines them."""
     known: dict[str, Any] = {"os": os, "torch": torch, "DataLoader": DataLoader}
     for name in ("digest", "differs", "moved"):
         exec(source(name, NOTEBOOK).partition("\nprint(")[0], known)
@@ -164,7 +164,7 @@ def test_equal_samples_have_one_digest_whatever_they_are_views_of() -> None:
 
 
 class ByPosition(Dataset[torch.Tensor]):
-    """Records on a fast disk."""
+    """Reads records at a file's position, without the lesson's slow disk."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.pid = path, os.getpid()
@@ -203,6 +203,6 @@ def test_a_position_that_a_worker_moves_is_seen_on_a_fast_disk_too(
     kind: type[ByPosition], moves: bool
 ) -> None:
     dataset = kind(shared_records())
-    # Others may write to what this process has open: a log.
+    # Look only for this file, because other processes may write to a log that this one has open.
     assert (dataset.path.name in taken_home()["moved"](dataset, 2)) is moves
     dataset.file.close()

@@ -37,7 +37,7 @@ DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
     ("epochs", "code"),
     [
         (Epochs(2, HUNG, 0), "waits"),
-        (Epochs(2, HUNG, 14), "waits"),  # of one epoch in two
+        (Epochs(2, HUNG, 14), "waits"),  # 14 samples are one of two epochs
         (Epochs(2, HUNG, 8, apart=2), "waits"),
         (Epochs(4, HUNG, 0, main_started=True), "waits-main-started"),
         (Epochs(4, HUNG, 14), "never-ends"),
@@ -75,7 +75,7 @@ def test_a_class_of_clips_can_be_tried(answer: Any, code: str) -> None:
 
 
 def setup() -> dict[str, Any]:
-    """What the setup cell imports, but for the package."""
+    """Return what the setup cell imports, except from dltutor."""
     known: dict[str, Any] = {}
     lines = source("setup", NOTEBOOK).splitlines()
     exec("\n".join(line for line in lines if "dltutor" not in line), known)
@@ -122,7 +122,7 @@ class WithAPool(Pairs):
 
 
 def watched(dataset: Dataset[Any], seconds: float, deadline: float) -> str:
-    """What the workers write to stderr with the notebook's `Watched` around a dataset."""
+    """Return what the workers write to stderr with the notebook's `Watched` around a dataset."""
     known = setup()
     exec(source("watched", NOTEBOOK).partition("\nloader = ")[0], known)
     return observe(load(known["Watched"](dataset, seconds), 1, "fork"), deadline=deadline).stderr
@@ -145,7 +145,7 @@ def test_watched_prints_a_stack_only_for_a_sample_that_takes_too_long() -> None:
 )
 def test_the_line_above_yours_is_in_a_method_that_on_call_names(lock: Any, above: Any) -> None:
     held = Held(lock())
-    thread = threading.Thread(target=held.lock.acquire)  # it ends, and releases nothing
+    thread = threading.Thread(target=held.lock.acquire)  # it ends without releasing the lock
     thread.start()
     thread.join()
     functions = re.findall(r" in (\w+)$", watched(held, 0.3, 3), re.MULTILINE)

@@ -1,6 +1,6 @@
 """Lesson 08: what its judges find in recorded evidence, and its notebook's starters.
 
-What its tables measure is held against its text while the solved twin runs: see `promised`.
+While the solved notebook runs, `promised` compares what its tables measure with its text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_batches_that_do_not_reach_the_loop_are_missed() -> None:
 
 @dataclass
 class Sent:
-    """A sample with a class of its own."""
+    """A sample of a class that torch doesn't know."""
 
     pcm: bytes
 
@@ -62,7 +62,7 @@ def test_a_sample_weighs_its_storages_once_and_its_pickle() -> None:
     assert tensors == (("int16", 10, 2000), ("int16", 20, 2000))
     assert 20_000 < weigh(np.zeros(10_000, np.int16))[0] < 20_300
     assert 5000 <= weigh(b"x" * 5000)[0] < 5100
-    assert 5000 <= weigh(Sent(b"x" * 5000))[0] < 5200  # its class is named, and does not travel
+    assert 5000 <= weigh(Sent(b"x" * 5000))[0] < 5200  # the pickle only names the class
     sparse = torch.zeros(100).to_sparse()
     assert [kind for kind, *_ in weigh(sparse)[-1]] == ["int64", "float32"]
 

@@ -1,7 +1,7 @@
 """Lesson 09: what its judge finds in recorded evidence, and its notebook's code.
 
-That the check's files hold the awkward captions and boxes is shown by the answers that fail at one
-of them; what the notebook's figure and tables show is shown again by the solved twin.
+Some answers in tests/answers fail at a single awkward caption or box, which shows that the check's
+files have it. The run of the solved notebook compares the notebook's figure and tables.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def told(seen: Rewritten) -> Result:
         (LARGER, "started-larger"),
         (replace(LARGER, frozen=True), "started-larger-frozen"),
         (replace(LARGER, kept="", frozen=True), "started-larger-elsewhere"),
-        (replace(SEEN, runs=(NONE, GROWS_MORE, FOUR)), "grew"),  # by more than it was larger
+        (replace(SEEN, runs=(NONE, GROWS_MORE, FOUR)), "grew"),  # more than it was larger at first
     ],
 )
 def test_memory_that_no_answer_takes_for_sure_is_judged_by_what_was_seen(

@@ -113,8 +113,9 @@ def test_growth_before_the_first_reading_is_not_taken_for_none() -> None:
 
 @pytest.mark.thorough
 def test_main_stays_small_when_it_collects() -> None:
-    # As at steps that make many objects; a collection of all copies what main shares. In a fresh
-    # interpreter: what a process of many tests shares with its workers is larger, and changes.
+    # Like a training step that makes many objects, `collect` starts a collection. If a collection
+    # looks at all objects, it copies the pages that main shares with its workers. Earlier tests add
+    # to these pages, so the script runs in a fresh interpreter.
     run_fresh(
         """
         import gc
@@ -152,7 +153,7 @@ def test_a_job_that_is_stopped_leaves_nothing_frozen() -> None:
 
 
 class Weighed(material.JobD):
-    """Job D's dataset; each worker writes down what it weighs before every 16th sample."""
+    """Job D's dataset. Each worker records its own USS before every 16th sample."""
 
     def __init__(self, paths: tuple[str, ...], samples: int) -> None:
         super().__init__(paths)
@@ -167,10 +168,10 @@ class Weighed(material.JobD):
         return super().__getitem__(index)
 
 
-@pytest.mark.thorough  # it runs to its plateau
+@pytest.mark.thorough  # it runs until memory levels off
 @pytest.mark.skipif(reuses_memory() is not None, reason=str(reuses_memory()))
 def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
-    # In a process of its own: what earlier tests freed is used up first, and hides the growth.
+    # In this process, workers would first use up what earlier tests freed, which hides growth.
     script = """
         from dataclasses import replace
         from test_lesson_10 import Weighed

@@ -44,7 +44,7 @@ def test_rows_that_are_lost_on_their_way_are_missing() -> None:
 
 
 def test_a_row_in_the_block_ends_its_reader() -> None:
-    prefix = shared_memory._SHM_NAME_PREFIX[1:]  # others make theirs meanwhile
+    prefix = shared_memory._SHM_NAME_PREFIX[1:]  # other tests may make segments with torch's prefix
     before = {*Path("/dev/shm").glob(f"{prefix}*")}
     assert read_after_close(Rows).text == (
         "the process that read it was killed by SIGSEGV (exit code -11). Files left: 1."
@@ -98,7 +98,7 @@ def test_a_batch_costs_a_descriptor_for_each_tensor() -> None:
 
 
 class Listed(Dataset[torch.Tensor]):
-    """A dataset with a list of tensors."""
+    """A dataset that keeps a list of tensors."""
 
     def __init__(self) -> None:
         self.rows = [torch.tensor(number) for number in range(50)]
@@ -200,6 +200,6 @@ def test_the_rule_for_dev_shm_is_exact(workers: int, prefetch: int, tmp_path: Pa
     script.write_text(JOB.format(workers=workers, prefetch=prefetch))
     ends = [
         confine(script, shm=f"{4 * (workers * prefetch + more) + a_little}M", deadline=40).end
-        for more, a_little in ((1, 0), (2, 1))  # the semaphores of queues lie there, too
+        for more, a_little in ((1, 0), (2, 1))  # queues keep their semaphores there, too
     ]
     assert ends == ["raised", "finished"]

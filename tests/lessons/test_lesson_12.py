@@ -30,7 +30,7 @@ NOISE = np.random.default_rng(0).normal(size=(120, 4)).round(5).tolist()
 
 
 def judged(noises: list[list[float]]) -> Result:
-    """What the judge of 12.fix says about an epoch with these noises."""
+    """Return what the judge of 12.fix says about an epoch with these noises."""
     came: dict[int, Any] = dict(enumerate(map(tuple, noises)))
     run = fix.Run(2, 1200, 3, Ending("finished", 8), ((0, came),))
     return verdict(lambda: fix.judge([run]))
@@ -50,7 +50,7 @@ def test_the_records_of_a_plan_are_all_different(plan: transfer.Plan) -> None:
 
 
 def test_torch_seeds_three_generators_and_no_other() -> None:
-    rows = generators().rows  # it asserts what they must be
+    rows = generators().rows  # generators() asserts the other columns
     assert [row[0] for row in rows] == list(GENERATORS)
 
 

@@ -56,7 +56,7 @@ def test_the_loaders_of_the_check_make_its_clock_go_on_and_nothing_else_does() -
     began, ended = rehearsal.clock(), rehearsal.clock() - began
     assert ended / BATCHES == pytest.approx(rehearsal.runs[0].right)
     del batches
-    assert rehearsal.clock() - began == pytest.approx(4 * 0.3)  # the end of 4 workers
+    assert rehearsal.clock() - began == pytest.approx(4 * 0.3)  # ending 4 workers
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_promise_that_is_not_kept_stops_the_courses_own_tests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = {"waits": curve(100, 100), "photos": curve(100, 100), "rows": curve(1000, 200)}
-    eight_against_none(found)  # a learner's machine may differ
+    eight_against_none(found)  # it doesn't raise, because a learner's machine may differ
     monkeypatch.setenv("DLTUTOR_STRICT", "1")
     with pytest.raises(AssertionError):
         eight_against_none(found)

@@ -1,4 +1,4 @@
-"""Lesson 14: the room, its six incidents as they come, and how a report of one is judged."""
+"""Lesson 14: the room, its six incidents, and how a report of one is judged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from notebooks import NOTEBOOKS, read
 
 LEARNERS_FILE = NOTEBOOKS / "14-incident-room.ipynb"
 
-# What the check finds in each one as it comes, with a comment added.
+# What the check finds in each incident before the learner fixes anything.
 SYMPTOMS = {
     "images": "repeated-batches",
     "text": "other-blocks",
@@ -35,7 +35,7 @@ each_incident = pytest.mark.parametrize("incident", INCIDENTS, ids=lambda each: 
 
 
 def words(incident: Incident) -> tuple[list[str], list[str]]:
-    """The causes and places that are right to report."""
+    """Return the causes and the places that are right to report."""
     return (
         [cause.names[0] for cause in incident.causes],
         [cause.places[0] for cause in incident.causes],
@@ -54,7 +54,7 @@ def test_whatever_is_drawn_one_incident_ended_loudly(tmp_path: Path) -> None:
         for each in INCIDENTS
         if (REPOS / each.name / "train.log").read_text().endswith("(exit code 0)\n")
     }
-    assert len(quiet) <= 3  # and four are drawn
+    assert len(quiet) <= 3  # four incidents are drawn, so one is loud
     for seed in range(20):
         assert {scene.incident.name for scene in enter(seed, tmp_path)} - quiet
 

@@ -1,4 +1,4 @@
-"""Five outcomes: each a label and the words of a code, with or without color."""
+"""Each of the five outcomes has a label and the words of its code, with or without color."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dltutor.lessons.engine.outcomes import (
 
 
 def told(make: Callable[[str], Result], text: str) -> Result:
-    """What a maker makes: Correct is returned, all others are raised."""
+    """Return the result that a maker makes. `correct` returns it, and the others raise it."""
     if make is correct:
         return make(text)
     with pytest.raises(Rejected) as rejected:
@@ -109,12 +109,12 @@ def test_fields_are_filled_in_and_an_empty_one_leaves_no_gap() -> None:
     assert (
         said("missing", more="{came}  {", **fields) == "With 2 workers, 7 of 8 came. {came} { Why?"
     )
-    assert said("missing", Outcome.ERROR, more="", **fields).startswith("with")  # after a colon
+    assert said("missing", Outcome.ERROR, more="", **fields).startswith("with")  # as after a colon
 
 
 def test_every_code_has_words_and_all_words_are_used() -> None:
     folders = sorted(Path(lessons.__file__).parent.glob("lesson_*"))
-    # A grader of one lesson may be made by a function of another.
+    # A function of one lesson may make the grader of another.
     every = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
     for folder in folders:
         table = words.lesson(folder.name[-2:])
@@ -135,7 +135,7 @@ COMMON = {*tomllib.loads((Path(words.__file__).parent / "says.toml").read_text()
 
 
 def mentions(written: str, code: str) -> bool:
-    """Whether a module has a code, whole or as an f-string that can make it."""
+    """Return whether source text has a code, either whole or as an f-string that can make it."""
     made = (re.sub(r"\\{.*?\\}", ".*", re.escape(each)) for each in F_STRINGS.findall(written))
     return f'"{code}"' in written or any(re.fullmatch(each, code) for each in made)
 

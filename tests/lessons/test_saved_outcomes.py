@@ -1,4 +1,4 @@
-"""Progress is kept between kernels; what cannot be read or written does no harm."""
+"""Progress outlives the notebook's process, and an unreadable or read-only file does no harm."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A right dataset with one small slip is not correct: no check looks at some samples only.
+"""A right dataset with one small slip isn't correct, because every check looks at all samples.
 
-Each exercise that is answered with a dataset gets its first right answer with each slip: another
-sample at the first index, at the last, without workers, and in the first worker; an exception; one
-sample too few, one too many.
+Each exercise whose answer is a dataset gets its first right answer with each slip: another sample
+at the first index, at the last index, without workers, or in the first worker, an exception at the
+last index, one sample too few, or one too many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dltutor.lessons.engine.checking import check, exercises
 from dltutor.lessons.engine.outcomes import Outcome
 
 FIRST = "another sample at the last index"
-"""The slip of the default tier."""
+"""The only slip that `make test` runs."""
 
 ANSWERED_WITH_A_DATASET = sorted(
     name

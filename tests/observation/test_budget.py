@@ -1,4 +1,4 @@
-"""budget(): the prediction beside a real run, and the page that shows both."""
+"""budget(): the prediction next to a real run, and the page that shows both."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ pytestmark = [
 MB = 1 << 20
 SHARED_WITHIN = 0.01
 TOTAL_WITHIN = 0.15
-"""PSS shares the pages of torch with every process that has them, also with strangers; and the C
-library keeps freed samples."""
+"""The total differs more, because PSS splits torch's pages among all processes that have them, even
+those of other programs, and because the C library keeps freed samples."""
 
 
 @pytest.fixture
 def nothing_left(
     nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """Nothing may be left: no process, no segment, no descriptor, no temporary file."""
+    """Check that no process, segment, descriptor, or temporary file is left."""
     with tempfile.TemporaryDirectory(prefix="b-", dir="/tmp") as short:
         monkeypatch.setattr(tempfile, "tempdir", short)
         monkeypatch.setenv("TMPDIR", short)
@@ -71,7 +71,7 @@ def test_a_real_run_holds_what_was_predicted() -> None:
     assert seen.steady.shared == pytest.approx(settings.shared, rel=SHARED_WITHIN)
     assert seen.peak_shared == seen.steady.shared
     assert seen.peak.total == pytest.approx(before.total, rel=TOTAL_WITHIN)
-    # These would be caught: the batch of the loop forgotten, and a batch ahead too many.
+    # A prediction that forgets the loop's batch, or has one too many ahead, would fail.
     for batches in (settings.waiting, settings.waiting + 2):
         wrong = batches * settings.batch_bytes
         assert seen.steady.shared != pytest.approx(wrong, rel=SHARED_WITHIN)
@@ -85,7 +85,7 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
         dataset, 4, num_workers=2, multiprocessing_context="fork", collate_fn=dataset.collate
     )
     batches = iter(loader)
-    # The moment, stretched: the loop has its next batch, and has not let go of the last.
+    # Stretch the moment when the loop has its next batch, but hasn't let go of the last one.
     last, following = next(batches), next(batches)
     until = time.monotonic() + 60
     while dataset.made < settings.waiting + 2 and time.monotonic() < until:
@@ -160,7 +160,7 @@ def test_a_setting_out_of_range_is_named_before_anything_is_measured(
 
 
 def text(page: Budget) -> str:
-    """The words of its bars and of its last line."""
+    """Return the words of a page's bars and of its last line."""
     return re.sub(r"<[^>]+>", " ", page._bars.value + page._said.value)
 
 
@@ -177,7 +177,7 @@ def test_the_button_draws_the_measurement_beside_the_settings_that_were_run() ->
     assert page._bars.value.count('aria-label="measured') == 2
     shared = size(before.settings.shared)
     assert f'aria-label="measured: {shared}. batches {shared}"' in page._bars.value
-    # Batches that wait are in no process's PSS; a few batches of freed samples may be.
+    # No process's PSS contains waiting batches, but it may contain a few batches of freed samples.
     assert before.settings.shared == 36 * MB
     worker = before.footprint.worker + 3 * 4 * MB
     assert seen.steady.processes < seen.before.processes + worker + 16 * MB

@@ -35,19 +35,19 @@ from dltutor.system import cgroups
 pytestmark = pytest.mark.timeout(60, method="thread")
 
 GRACE = 5.0
-"""Seconds for what is ending to be gone."""
+"""Seconds that processes have to end."""
 
 
 def processes(home: Path, name: str = "") -> list[psutil.Process]:
-    """Every process that was started from this test, whoever its parent is by now.
+    """Return every process that this test started, whoever its parent is by now.
 
     Args:
-        home: The test's own.
-        name: What its name and command line must contain.
+        home: The test's DLTUTOR_HOME, which all these processes inherit.
+        name: Text that a process's name and command line must contain.
     """
     found = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it may end between two looks
+        with suppress(psutil.Error):  # the process may end in the middle
             ours = process.environ().get("DLTUTOR_HOME") == str(home)
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found += [process] if name in " ".join([process.name(), *process.cmdline()]) else []
@@ -70,14 +70,14 @@ def _lives(pid: int) -> bool:
 def folder(
     own_home: Path, nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """The folder for temporary files. Nothing of a confined run may be left anywhere."""
+    """Make a folder for temporary files, and check that a confined run leaves nothing anywhere."""
     monkeypatch.delenv("DLTUTOR_WATCHDOG", raising=False)
     short = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))  # names of sockets must be short
     monkeypatch.setattr(tempfile, "tempdir", str(short))
     monkeypatch.setenv("TMPDIR", str(short))
     short.chmod(0o1777)
     mounts = Path("/proc/self/mountinfo").read_text()
-    before = set(processes(own_home))  # multiprocessing's own
+    before = set(processes(own_home))  # multiprocessing's helpers
 
     def left_over() -> list[Any]:
         return [*(set(processes(own_home)) - before), *abandoned_groups(), *short.iterdir()]
@@ -93,7 +93,7 @@ def folder(
 
 @pytest.fixture
 def cgroup() -> None:
-    """A test that needs a memory cgroup."""
+    """Skip a test where no memory cgroup can be made."""
     try:
         cgroups.make(64 * MB).remove()
     except OSError as error:
@@ -102,7 +102,7 @@ def cgroup() -> None:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes a script."""
+    """Return a function that writes a script and returns its path."""
 
     def write(code: str) -> Path:
         (tmp_path / "train.py").write_text(code)
@@ -112,7 +112,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def until(condition: Callable[[], Any], seconds: float = 40) -> Any:
-    """Wait for something to be there."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it never came"
@@ -125,14 +125,14 @@ def until(condition: Callable[[], Any], seconds: float = 40) -> Any:
 
 @pytest.mark.usefixtures("cgroup")
 def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() -> None:
-    # 500 MB: more than main takes, even with a torch for CUDA. The kernel kills the largest.
+    # Main takes less than 500 MB, even with torch for CUDA. The kernel kills the largest process.
     seen = confine(confined_cases.growing, memory="500M")
     assert seen.end == "worker died", f"{seen}\n{seen.confinement}"
     died = seen.workers[0]
     assert (died.name, died.signal) == ("W0", "SIGKILL")
     by = seen.confinement
     assert by is not None and not by.stand_in
-    # While W0's memory goes back, W1 may be in need, and is killed as well.
+    # W1 may ask for memory before W0's is free, and then the kernel kills W1, too.
     assert by.oom_kills in (1, 2)
     assert by.peak == by.memory == seen.timeline.limits.cgroup == 500 * MB
     assert any("SIGKILL" in life.died for life in seen.timeline.processes)
@@ -142,7 +142,7 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     assert len(lines) == by.oom_kills
     assert sum("process W0 (pt_data_worker) total-vm:" in line for line in lines) == 1
     assert "total-vm" not in str(seen), "sizes differ from run to run"
-    for worker in seen.workers:  # whoever was killed is told as killed
+    for worker in seen.workers:  # both say killed, or neither does
         assert (worker.signal == "SIGKILL") == (f"process {worker.name} " in str(lines))
 
 
@@ -178,7 +178,7 @@ def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
 
 
 def sentences(workers: str, report: Report, memory: int | None, folder: Path) -> tuple[str, ...]:
-    """What is said of the limits of a run."""
+    """Return what an observation says about its limits."""
     (folder / "workers").write_text(workers)
     task = Task([], str(folder), seconds=60, seconds_observing=40, memory=memory)
     seen = observation_of(task, report, deadline=30)
@@ -233,11 +233,11 @@ def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it
     files, *shm = facts["refused"]
     assert files.startswith("open_files: 10000000 ")
     end, chain, stand_in, oom_kills = facts["seen"]
-    if shm:  # no user namespaces: then it is refused, and nothing pretends
+    if shm:  # without user namespaces, confine() refuses `shm`
         assert shm[0].startswith("shm: ") and "64 MB" in shm[0]
     else:
         assert end == "raised" and "No space left on device (28)" in chain[0][1]
-    assert stand_in == (oom_kills is None)  # else the user may make cgroups
+    assert stand_in == (oom_kills is None)  # there is no count without a cgroup
 
 
 NOT_PERMITTED = f"""
@@ -354,7 +354,7 @@ def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
     assert "batches" not in str(seen)
     assert [frame.function for frame in seen.traceback][-1:] == ([where] if where else [])
     assert len(seen.timeline.notes) == 1, "main's last moments are missing"
-    if case is confined_cases.main_killed:  # after a second
+    if case is confined_cases.main_killed:  # it's killed after a second
         assert {"main", "W0", "W1"} <= set(seen.timeline.roles)
         assert seen.timeline.peak("rss", "main") > 50 * MB
     assert not list(Path.cwd().glob("core*"))
@@ -365,7 +365,7 @@ def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any]:
-    """Does what the child does, in this process."""
+    """Return a function that does what the child does, but in this process."""
     monkeypatch.setattr(child, "answer_when_asked", lambda folder: None)
     return lambda name: child.observe_made(str(tmp_path), "confined_cases", name, {}, 5, 0)
 
@@ -514,7 +514,7 @@ def test_a_supervisor_that_is_lost_takes_all_with_it(
 
 @contextmanager
 def killed_caller(target: Any, memory: str) -> Iterator[None]:
-    """A process that confines a target, and is killed at the end of the block."""
+    """Confine a target in another process, and kill that process at the end of the block."""
     pid = os.fork()
     if pid == 0:
         confine(target, memory=memory, deadline=50)
@@ -541,8 +541,8 @@ def test_nothing_outlives_a_killed_caller(
         until(lambda: between not in processes(own_home))
         until(lambda: main not in processes(own_home))
         (left,) = folder.iterdir()
-        shutil.rmtree(left)  # nobody is there to do it
-        confine(write("pass"), memory="100M")  # the next one removes the group
+        shutil.rmtree(left)  # its supervisor can't
+        confine(write("pass"), memory="100M")  # the next run removes the group
 
 
 @pytest.mark.thorough  # an interpreter with torch

@@ -30,7 +30,7 @@ def caught(action: Callable[[], object]) -> BaseException:
 
 
 def from_a_worker(trouble: Callable[[], object]) -> Exception:
-    """What torch makes in main of what a worker raised."""
+    """Return the exception that torch raises in main when a worker raises one."""
     iterator = iter(load(Numbers(trouble, at=0), num_workers=1))
     try:
         next(iterator)
@@ -127,7 +127,7 @@ PICKLES_NOTES = ("when serializing dict item 'handle'", "when serializing train.
         (datasets.raise_error, "ValueError", "ValueError: nine is bad", ()),
         (datasets.raise_two_parts, "TwoParts", "datasets.TwoParts: a wheel of a cart", ()),
         (with_a_cause, "ValueError", "ValueError: no label", ()),  # with two tracebacks
-        # A note of one's own can't be told from the text, and pickle's can.
+        # Your own note can't be told apart from the message, but pickle's notes can.
         (with_a_note_of_ones_own, "ValueError", "ValueError: no label\nfile 9.json", ()),
         (
             with_notes,

@@ -1,4 +1,4 @@
-"""Memory between two readings: one estimate, which chart, figure, table and growth all show."""
+"""Chart, figure, table, and growth all show the same estimate of memory between two readings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dltutor.observation.memory.timeline import Timeline
 
 MB = 1 << 20
 PAGE = 4096
-PAGES = MB // PAGE  # of a megabyte
+PAGES = MB // PAGE  # in a megabyte
 NAN = math.nan
 
 
@@ -30,7 +30,7 @@ class Family:
         self.seconds = 0.0
 
     def sample(self, **processes: Known) -> dict[str, float]:
-        """The memory of each by now."""
+        """Sample the processes, and return the memory of each by now."""
         self.estimates.add(self.seconds, processes)
         self.seconds += 1
         return {name: self.curve(name)[-1] for name in processes}
@@ -41,12 +41,12 @@ class Family:
 
 
 def read(uss: float, pss: float, *, copied: float = 0, rss: float = 500) -> Known:
-    """A process whose USS and PSS are read; copied: MB that it has faulted in."""
+    """Return a sample with USS and PSS. `copied` is how many MB the process has faulted in."""
     return Known(rss * MB, copied * PAGES, uss * MB, pss * MB)
 
 
 def seen(*, copied: float = 0, rss: float = 500) -> Known:
-    """One of which only RSS and faults are read."""
+    """Return a sample with only RSS and faults."""
     return Known(rss * MB, copied * PAGES, NAN, NAN)
 
 
@@ -71,7 +71,7 @@ def test_pages_copied_since_the_reading_add_themselves_to_the_copier(family: Fam
 def test_a_reading_settles_what_was_estimated_since_the_one_before(family: Family) -> None:
     family.sample(main=seen(), W0=seen(copied=25), W1=seen())
     family.sample(main=seen(), W0=seen(copied=50), W1=seen())
-    # Half of the pages that it took were given back meanwhile, and its share fell by 12 MB.
+    # W0 has given back half of the pages that it took, and its share fell by 12 MB.
     family.sample(main=seen(), W0=read(85, 113, copied=50), W1=seen())
     assert family.curve("W0") == [100, 108.5, 117, 113]
 
@@ -111,7 +111,7 @@ def test_a_worker_that_denies_its_figures_is_estimated_by_its_faults() -> None:
 
 
 def recorded() -> tuple[list[Moment], Timeline]:
-    """Four lines a second; USS and PSS are read in every third one and in the last."""
+    """Collect four lines a second. Every third one and the last one have USS and PSS."""
     collector = Collector(10, memory_period=0.5)
     collector.names.update({11: "W0", 12: "W1"})
     collector.limits = Bounds(1 << 33, None, 1 << 26)
@@ -120,12 +120,12 @@ def recorded() -> tuple[list[Moment], Timeline]:
 
 
 def line(row: int) -> dict[str, Any]:
-    """What the helper writes."""
+    """Return the line that the helper writes for a row."""
     living = {10, *([11] if row >= 2 else []), *([12] if 2 <= row < 18 else [])}
     shares = 240 / len(living)
 
     def copied(pid: int) -> float:
-        # Not even: an estimate that follows the clock and not the faults would be wrong.
+        # The copying is uneven, so an estimate that follows the clock, not the faults, is wrong.
         return 0 if pid == 10 else (row**2 / (4 if pid == 11 else 9))
 
     return {
@@ -171,7 +171,7 @@ def test_growth_is_that_of_the_curve_that_the_chart_shows() -> None:
     moments, timeline = recorded()
     private = [m.processes["W0"].private for m in moments if "W0" in m.processes]
     settled = timeline.private_curve("W0")[2:]
-    # What came with a reading stays as it was; in between it follows the pages copied.
+    # Values from a reading stay as they were. In between, the curve follows the copied pages.
     np.testing.assert_allclose(settled[1::3], [float(each or 0) for each in private[1::3]], atol=2)
     copied = [30 * MB + row**2 / 4 * MB for row in range(2, 24)]
     np.testing.assert_allclose(settled, copied, rtol=0.001)

@@ -1,6 +1,6 @@
 """Stop, pressed at any stage of a run, arrives as KeyboardInterrupt and leaves nothing behind.
 
-And the notice of a worker's death waits where it would do harm, and comes.
+The signal that a worker died waits where it would do harm, but it arrives.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def stop() -> None:
 
 
 def interrupted(loader: DataLoader[Any], **options: Any) -> float:
-    """Observe until interrupted; returns the seconds that it took."""
+    """Observe a loader until Stop is pressed, and return how many seconds that took."""
     handler = signal.getsignal(signal.SIGINT)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -153,7 +153,7 @@ def test_while_a_descriptor_is_passed_none_is_lost(
     monkeypatch: pytest.MonkeyPatch,
     nothing_left_behind: Callable[..., None],
 ) -> None:
-    # The signal comes between the arrival of a batch's descriptor and its taking.
+    # The signal arrives when main has received a batch's descriptor but hasn't taken it over yet.
     source = """
 def receive(connection):
     got = really(connection)
@@ -164,7 +164,7 @@ def receive(connection):
     names: dict[str, Any] = {
         "really": reduction.recv_handle,
         "ring": signal.raise_signal,
-        "rings": [number],  # once: who presses Stop again is not held back
+        "rings": [number],  # once, because a second Stop isn't held back
     }
     exec(compile(source, reduction.__file__, "exec"), names)
     monkeypatch.setattr(reduction, "recv_handle", names["receive"])
@@ -189,7 +189,7 @@ def test_who_presses_stop_again_is_not_held_back(monkeypatch: pytest.MonkeyPatch
 
 
 def held_at(action: Callable[[], object]) -> list[bool]:
-    """Whether each of the signals that come during an action finds main in the plumbing."""
+    """Return for each signal during an action whether it finds main in the plumbing."""
     found: list[bool] = []
     old = signal.signal(signal.SIGUSR1, lambda _, frame: found.append(in_plumbing(frame)))
     try:
@@ -206,7 +206,7 @@ def ring() -> None:
 def rings_ten_times(then: Callable[[], object] = lambda: None) -> None:
     child = os.fork()
     if child == 0:
-        for _ in range(10):  # so that main is surely where it waits
+        for _ in range(10):  # so that main is surely waiting
             time.sleep(0.05)
             os.kill(os.getppid(), signal.SIGUSR1)
         then()
@@ -229,7 +229,7 @@ def test_main_is_not_in_the_plumbing_in_code_of_the_learners_own_or_while_it_wai
 
     assert held_at(ring) == [False]
     assert held_at(lambda: reduction.ForkingPickler.dumps(RingsWhenPickled())) == [False]
-    assert False in held_at(wait)  # a signal may also come right before or after
+    assert False in held_at(wait)  # a signal may also arrive right before or after the wait
     assert not in_plumbing(None)
 
 
@@ -245,7 +245,7 @@ def test_main_is_in_the_plumbing_in_a_blocking_read_of_multiprocessing() -> None
 
 
 def as_if_in(file: str, name: str) -> Callable[[Callable[[], object]], None]:
-    """Return a function of that name and file, which calls what it is given."""
+    """Return a function with this name and file that calls its argument."""
     names: dict[str, Any] = {}
     exec(compile(f"def {name}(work):\n    work()\n", file, "exec"), names)
     function: Callable[[Callable[[], object]], None] = names[name]
@@ -255,7 +255,7 @@ def as_if_in(file: str, name: str) -> Callable[[Callable[[], object]], None]:
 @pytest.mark.parametrize(
     ("file", "name", "held"),
     [
-        # Interrupted there, the selector would keep a descriptor until the next gc.
+        # After an interrupt, the selector would keep a descriptor until the next collection.
         (selectors.__file__, "close", True),
         (selectors.__file__, "select", False),
         (_weakrefset.__file__, "_remove", True),  # Python would only print the exception
@@ -280,7 +280,7 @@ def test_an_interrupt_that_comes_right_before_main_waits_for_ever_arrives() -> N
         as_if_in(reduction.__file__, "receive")(partial(signal.raise_signal, signal.SIGINT))
         time.sleep(datasets.FOR_EVER)
     assert time.monotonic() < began + 20
-    time.sleep(0.05)  # none comes afterwards
+    time.sleep(0.05)  # no second interrupt arrives
 
 
 def test_what_came_while_held_is_raised_where_it_is_let_through_or_at_the_end() -> None:
@@ -358,7 +358,7 @@ def test_an_error_of_the_block_comes_before_a_held_interrupt() -> None:
 
 @pytest.fixture
 def told() -> Iterator[list[float]]:
-    """When the handler that was there before is called."""
+    """Collect the times when the earlier SIGCHLD handler is called."""
     times: list[float] = []
     before = signal.signal(signal.SIGCHLD, lambda signum, frame: times.append(time.monotonic()))
     delay_in_plumbing()
@@ -382,7 +382,7 @@ def test_elsewhere_the_notice_comes_at_once_also_if_it_is_arranged_twice(
 
 @pytest.mark.parametrize("file", [queues.__file__, tempfile.__file__])
 def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None:
-    # A frame that is in multiprocessing, or where torch looks for free descriptors.
+    # The file is in multiprocessing, or torch uses it to look for free descriptors.
     during: list[int] = []
 
     def work() -> None:
@@ -390,7 +390,7 @@ def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None
         time.sleep(0.05)
         during.append(len(told))
 
-    # The innermost frame that is anybody's decides: `work` must not count as the learner's.
+    # Otherwise, `work` is the innermost frame, and its file would count as the learner's.
     work.__code__ = work.__code__.replace(co_filename=file)
     as_if_in(file, "transfer")(work)
     assert during == [0]

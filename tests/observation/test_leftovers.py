@@ -1,4 +1,4 @@
-"""Afterwards no process, segment, descriptor, thread or handler is there that was not before."""
+"""A run leaves no process, segment, descriptor, thread, or handler behind."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_sharing_strategy_is_given_back_and_batches_that_the_loop_keeps_stay
 def test_a_queue_whose_thread_a_signal_interrupted_the_start_of_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # torch's SIGCHLD handler may raise there, where a worker dies at once.
+    # If a worker dies at once, torch's SIGCHLD handler may raise at this point.
     class Interrupted(Finalize):
         def __init__(self, owner: object, callback: object, *args: Any, **kwargs: Any) -> None:
             if callback is Queue._finalize_close:
@@ -134,7 +134,7 @@ def test_a_queue_whose_thread_a_signal_interrupted_the_start_of_is_closed(
     assert threading.active_count() == before
 
 
-# In an interpreter of their own, one after the other.
+# These functions run in a fresh interpreter, one after the other.
 
 
 def the_helpers_of_multiprocessing_that_were_not_there_before_are_ended() -> None:
@@ -146,7 +146,7 @@ def the_helpers_of_multiprocessing_that_were_not_there_before_are_ended() -> Non
 
 
 def a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
-    # torch sets its handler once for a process: what it believes must fit what is set.
+    # torch sets its SIGCHLD handler once per process, so torch must know if the handler is gone.
     def plainly() -> str:
         iterator: Any = iter(load(Numbers(length=1000)))
         try:
@@ -176,10 +176,10 @@ def a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
 
 
 def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on() -> None:
-    # torch keeps a manager process of its own then, for as long as this process lives. It removes a
-    # segment's name some time after the last process has let go of the segment.
+    # With this strategy, torch keeps a manager process for as long as this process lives. The
+    # manager removes a segment's name some time after the last process lets go of the segment.
     mark = marks.new()
-    marks.put(mark)  # a manager makes itself an orphan
+    marks.put(mark)  # the manager makes itself an orphan
     segments: tuple[str, ...] = ()
 
     def kept() -> tuple[list[str], int, set[str]]:
@@ -202,7 +202,7 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
     segments = tuple(f"torch_{name.split('_')[1]}_" for name in mapped)
     assert len(kept()[2]) == 8, kept()
     assert batches[0].tolist() == [[0.0], [1.0]]
-    batches.clear()  # where its segment was gone torch would abort here
+    batches.clear()  # torch would abort here if a segment were gone
     wait_until(lambda: not kept()[2])
     first = kept()
     assert {*first[0]} == {"torch_shm_manager"} and not first[2], first

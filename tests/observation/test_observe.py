@@ -36,7 +36,7 @@ def torch_looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def facts(seen: Observation) -> dict[str, Any]:
-    """What a run is expected to show, in short."""
+    """Return what a run shows, in short."""
     stacks = [worker.stack for worker in seen.workers]
     return {
         "end": seen.end,
@@ -63,7 +63,7 @@ def raises_on_the_third(loader: DataLoader[Any]) -> None:
 
 
 def misses_a_file(loader: DataLoader[Any]) -> None:
-    list(loader)  # the workers have ended, and well
+    list(loader)  # the workers have ended without an error
     Path("/no/such/file").read_text()
 
 
@@ -131,7 +131,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"trouble": datasets.segfault},
         {"end": "worker died", "exits": [-11, None], "signals": ["SIGSEGV", None]},
     ),
-    # In main, it looks like a missing file or a lost connection.
+    # In main, the exit looks like a missing file or a lost connection.
     "a worker that exits": (
         {"trouble": datasets.leave},
         {"end": "worker died", "exits": [3, None], "signals": [None, None]},
@@ -140,7 +140,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"trouble": datasets.leave_at_once},
         {"end": "worker died", "exits": [0, None]},
     ),
-    # Main is in the transfer, where the notice of the death is put off, but not forever.
+    # Main is in a transfer, where the signal that the worker died is put off, but not forever.
     "a worker that dies in the middle of a batch": (
         {"trouble": datasets.die_in_a_transfer, "at": 0, "num_workers": 1},
         {"end": "worker died", "exits": [-9]},
@@ -238,7 +238,7 @@ def test_a_dataset_that_cannot_be_pickled_raises_in_main(start_method: str) -> N
     assert (seen.end, seen.batches, seen.workers) == ("raised", 0, ())
     assert seen.raised_in_worker is None and seen.failed_worker is None
     assert re.search("Can't (pickle|get) local object", seen.chain[0][1])
-    # The attribute that could not be pickled comes first, the process that should have had it last.
+    # The first note names the attribute, and the last one names the process that needs it.
     if sys.version_info >= (3, 14):
         assert seen.notes[0] == "when serializing dict item 'double'"
         assert seen.notes[-1].startswith("when serializing multiprocessing.context.")
@@ -260,7 +260,7 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
         assert [worker.exitcode for worker in seen.workers] == [1]
         assert seen.stderr.endswith("RuntimeError: cannot be rebuilt\\n"), seen.stderr
         """
-    # A fork server that was there before would write to its own stderr.
+    # A fork server from an earlier test would write to its own stderr.
     done = run_fresh(script.replace("START_METHOD", repr(start_method)), seconds=110)
     assert done.stderr == ""
 
@@ -292,11 +292,11 @@ def test_a_loop_that_swallows_every_exception_still_ends_at_the_deadline() -> No
 
 
 def test_a_worker_found_dead_at_the_deadline_is_no_hang() -> None:
-    # torch looks from time to time only, if no signal tells it: as under forkserver.
+    # Without SIGCHLD, as under forkserver, torch looks for dead workers only from time to time.
     def consume(loader: DataLoader[Any]) -> None:
         iterator = iter(loader)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        next(iterator)  # the first batches are loaded in advance, the one that kills isn't
+        next(iterator)  # the batch that kills isn't among the first, which are prefetched
         iterator._workers[0].join()
         time.sleep(deadline_passes())
 
@@ -354,7 +354,7 @@ def test_a_loader_whose_kept_workers_have_died_is_told_as_such() -> None:
     [victim, _] = loader._iterator._workers
     with pytest.raises(RuntimeError, match="killed by signal"):
         os.kill(victim.pid, signal.SIGKILL)
-        time.sleep(FOR_EVER)  # torch interrupts it
+        time.sleep(FOR_EVER)  # torch's SIGCHLD handler raises
     assert observe(loader).workers[0].signal == "SIGKILL"
     assert observe(loader).end == "finished"
 
@@ -364,7 +364,7 @@ def test_an_argument_that_torch_finds_wrong_only_when_it_starts_is_told_without_
 ) -> None:
     seen = run(prefetch_factor=0)
     assert (seen.end, seen.chain[0][0]) == ("raised", "AssertionError")
-    assert capfd.readouterr() == ("", "")  # as `__del__` of half an iterator would make
+    assert capfd.readouterr() == ("", "")  # no noise from `__del__` of a half-made iterator
 
 
 @pytest.mark.thorough
@@ -392,7 +392,7 @@ def test_a_loader_is_as_it_was_and_its_own_worker_init_fn_is_called(tmp_path: Pa
     ("trouble", "kept"),
     [
         (datasets.say_hello, "hello from descriptor 2\nhello from sys.stderr\n"),
-        # Python 3.13 and later color a traceback wherever FORCE_COLOR is set, as in a kernel.
+        # Python 3.13 and later color a traceback if FORCE_COLOR is set, as it is in a notebook.
         (datasets.write_in_color, "ValueError: red\n"),
         (datasets.write_much, "all is well so far\nthe last words\n"),
     ],

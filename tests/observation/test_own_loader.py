@@ -35,7 +35,7 @@ PAGE = 4096
 
 
 class Images(Dataset[Any]):
-    """16 samples of 1 MB, each with a label and a name; W0 touches 32 MB."""
+    """16 samples of 1 MB with a label and a name. A worker touches 32 MB for each."""
 
     def __len__(self) -> int:
         return 16
@@ -95,7 +95,7 @@ def test_one_batch_of_a_loader_is_measured_and_the_worker_that_made_it() -> None
     page = dltutor.budget(loader)
     batch, settings = page._own, page.prediction.settings
     assert batch is not None
-    assert (batch.samples, batch.bytes) == (4, 4 * MB + PAGE)  # the labels have a page
+    assert (batch.samples, batch.bytes) == (4, 4 * MB + PAGE)  # the labels take up a page
     assert batch.worker == 0 or page.prediction.footprint.worker >= batch.worker > 32 * MB
     assert (settings.num_workers, settings.waiting, settings.batch_size) == (2, 4, 4)
     assert str(page).splitlines()[:4] == str(page.prediction).splitlines()

@@ -1,4 +1,4 @@
-"""The Recorder with its real helper: what it records, and that nothing that fails does harm."""
+"""The Recorder with its real helper: what it records, and that no failure does harm."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ KEPT: list[int] = []
 
 
 def read_the_list(read: multiprocessing.synchronize.Event) -> None:
-    # A forked worker that only reads a list writes to it: it counts references.
+    # Even a forked worker that only reads a list writes to its pages, because it counts references.
     for item in KEPT:
         str(item)
     read.set()
@@ -122,9 +122,9 @@ def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss
     try:
         assert worker.pid is not None
         recorder.name(worker.pid, "W0")
-        # One sample reads memory and faults one after the other: they agree of a worker at rest.
+        # A sample reads memory and faults at two moments, so they only agree if the worker rests.
         assert read.wait(60)
-        taken = len(samples) + 1  # one may be under way
+        taken = len(samples) + 1  # a sample may be under way
         until(lambda: any(has([s], "W0") and s.processes["W0"].private for s in samples[taken:]))
         timeline = recorder.stop()
     finally:
@@ -154,7 +154,7 @@ def test_neither_of_two_recorders_sees_the_others_helper() -> None:
     inner, inner_samples = started(period=0.02)
     until(lambda: len(inner_samples) > 3 and len(outer_samples) > 3)
     helpers = {helper_of(inner), helper_of(outer)}
-    # Stop, pressed by the learner, reaches the whole session.
+    # When the learner presses Stop, the signal reaches the whole session.
     assert os.getsid(0) not in map(os.getsid, helpers)
     for recorder in (inner, outer):
         recorder.stop()

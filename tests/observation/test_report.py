@@ -61,7 +61,7 @@ def raised(**fields: Any) -> Observation:
 
 STACK = (Frame("train/data.py", 17, "read", "lock.acquire()"), Frame("train/data.py", 3, "f"))
 
-# The story of each end.
+# For each way to end, an observation and its story.
 STORIES: dict[str, tuple[Observation, str]] = {
     "finished": (
         observation(),
@@ -107,7 +107,7 @@ STORIES: dict[str, tuple[Observation, str]] = {
         "  workers  W0 still running\n"
         "           W1 still running",
     ),
-    # What came before the death, and where main was, is chance.
+    # There are no batches and no line, because what arrived before and where main was is luck.
     "a worker died": (
         observation(
             end="worker died",

@@ -126,7 +126,7 @@ def test_a_dead_pid_gives_no_process_and_no_error() -> None:
 
 
 class Clock:
-    """Time and CPU time that pass as told; it stands in for the module `time`."""
+    """Stands in for the module `time`. Tests move its time and its CPU time on."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -140,12 +140,12 @@ class Clock:
 
 
 class Costly:
-    """Four looks a second, on a clock of its own.
+    """A sampler that looks four times a second, on a fake clock.
 
     Args:
-        cheap: CPU seconds of a look.
-        full: CPU seconds more of one that reads memory.
-        period: Seconds between two of these, at least.
+        cheap: CPU seconds that a look takes.
+        full: CPU seconds that a look takes in addition if it reads memory.
+        period: The fewest seconds between two looks that read memory.
     """
 
     def __init__(
@@ -161,13 +161,13 @@ class Costly:
         self.clock.used += self.full
 
     def look(self) -> bool:
-        """Whether it read memory."""
+        """Look a quarter of a second later, and return whether that read memory."""
         self.clock.now += 0.25
         self.clock.used += self.cheap
         return self.sampling.look()["memory"] is not None
 
     def for_minutes(self, minutes: float) -> int:
-        """How often it read memory."""
+        """Look for so many minutes, and return how often that read memory."""
         return sum(self.look() for _ in range(int(240 * minutes)))
 
 
@@ -196,7 +196,7 @@ def test_in_a_short_run_a_loader_is_read_twice_a_second_and_later_as_the_budget_
 ) -> None:
     costly = made(cheap=0.0005, full=0.02, period=0.5)
     assert costly.for_minutes(10 / 60) == 20
-    # Four cheap samples a second leave eight of ten milliseconds.
+    # Of the 10 ms a second in the budget, four cheap samples leave 8 ms.
     assert costly.for_minutes(10) == pytest.approx(600 * 0.008 / 0.02, rel=0.1)
 
 
@@ -205,7 +205,7 @@ def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
 ) -> None:
     costly = made(cheap=0.0, full=0.001, period=0.5)
     costly.look()
-    costly.clock.now += 0.24  # and 0.25 more before it looks
+    costly.clock.now += 0.24  # `look` adds 0.25, which makes 0.49 s
     assert costly.look()
 
 
@@ -240,7 +240,7 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
 
 @pytest.fixture
 def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A child that waits for a line, and its own child."""
+    """Start a child that waits for a line, and return it and its own child's pid."""
     script = "sleep 60 & echo $!; read line"
     child = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin is not None and child.stdout is not None
@@ -373,7 +373,7 @@ def test_the_program_goes_on_when_the_learner_presses_stop_until_it_is_told_to_e
 
 def test_a_parent_that_does_not_read_neither_blocks_nor_busies_the_program() -> None:
     with Program(period=0.001) as program:
-        time.sleep(1.0)  # more than the pipe holds
+        time.sleep(1.0)  # the program fills the pipe
         before = cpu_seconds(program.process.pid)
         time.sleep(0.5)
         assert cpu_seconds(program.process.pid) - before < 0.25

@@ -1,4 +1,4 @@
-"""Nothing that an answer does reaches the kernel: not its life, its state, its time, its files."""
+"""Nothing that an answer does harms the notebook: its process, its state, its time, its files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.tables import MB
 
-LIMIT = 30  # seconds that the exercise of these tests announces, of which few need one
-CLEANING = 4  # seconds more, on a busy machine, for all that was started to be gone
+LIMIT = 30  # seconds that the exercise of these tests allows. Most answers take less than 1 s.
+CLEANING = 4  # more seconds until all that was started is gone, on a busy machine
 
 
 def gather(answer: Callable[[], object]) -> object:
@@ -49,7 +49,7 @@ def gather(answer: Callable[[], object]) -> object:
 
 @pytest.fixture(autouse=True)
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exercise that calls its answer and is content with whatever comes back."""
+    """Define an exercise that calls its answer and accepts whatever it returns."""
     at_most(LIMIT, monkeypatch)
 
 
@@ -194,7 +194,7 @@ def test_an_answer_runs_as_a_main_process_with_the_kernels_data() -> None:
 
     def answer() -> None:
         assert kept == [1, 2, 3]
-        assert os.getppid() != kernel  # so that no signal to the parent reaches it
+        assert os.getppid() != kernel  # a signal to the parent doesn't reach the kernel
         assert multiprocessing.current_process().name == "MainProcess"
         assert multiprocessing.parent_process() is None
         assert threading.current_thread() is threading.main_thread()

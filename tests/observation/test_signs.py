@@ -1,4 +1,4 @@
-"""What one run shows of a broken promise, and what is near it."""
+"""What one run shows about a broken promise, and runs that come close to breaking one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(uss: list[float] | None = None, fds: list[float] | None = None, **fields
         (run(), []),
         (run([10, 12, 30, 48, 66, 84, 102]), ["bounded"]),
         (run([10, 12, 60, 88, 90, 90, 90]), []),  # it has leveled off
-        (run([10, 12, 14, 16, 18, 20, 22]), []),  # any worker may take that
+        (run([10, 12, 14, 16, 18, 20, 22]), []),  # any worker may grow that much
         (run(fds=[20, 20, 60, 90, 120, 150, 180]), ["bounded"]),
         (run(fds=[20, 20, 60, 70, 70, 70, 70]), []),
         (

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 class Waits(Dataset[torch.Tensor]):
-    """Samples that wait, 10 ms unless told otherwise."""
+    """Waits before it returns a sample, 10 ms by default."""
 
     def __init__(self, length: int = 400, wait: float = 0.01) -> None:
         self.length = length
@@ -80,7 +80,7 @@ def speeds(**medians: tuple[float, ...]) -> Throughput:
         (speeds(w0=(900, 950, 980), w1=(100, 120, 110), w2=(200, 190, 210)), 0),
         (speeds(w0=(100, 100, 100), w2=(190, 190, 190), w4=(200, 200, 200)), 2),  # within 10 %
         (speeds(w0=(100, 100, 100), w2=(150, 150, 150), w4=(140, 200, 210)), 4),
-        (speeds(w0=(100, 100, 100), w2=(175, 175, 175), w4=(140, 200, 210)), 2),  # in its spread
+        (speeds(w0=(100, 100, 100), w2=(175, 175, 175), w4=(140, 200, 210)), 2),  # in w4's spread
         (speeds(w0=(100,), w2=(150,)), 2),
     ],
 )
@@ -102,7 +102,7 @@ def test_waits_add_up_to_as_many_times_the_throughput_as_there_are_workers() -> 
 
     found = how_many_workers(make, counts=(0, 4), runs=2, batches=4)
     none, four = found.speeds
-    assert four.rate > 1.3 * none.rate  # four times, but for what else runs on the machine
+    assert four.rate > 1.3 * none.rate  # four times, if nothing else ran on the machine
     assert found.take == 4
     assert len(none.rates) == len(four.rates) == 2
     assert len(made) == 4, "each run has one of its own"

@@ -1,4 +1,4 @@
-"""The Timeline, made by hand, so that what it says is known beforehand."""
+"""Timelines made by hand, for which the right answers are known."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
 
 
 def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
-    # Alone main holds 100. Shared with W0, each holds 50: at no time were there more than 100.
+    # Main alone holds 100. While W0 shares that memory, each holds 50, so the sum is always 100.
     main = curves("main", pss=[100, NAN, 50, NAN, 100])
     made = timeline(main, curves("W0", first=1, pss=[NAN, 50, NAN], ended=1.0))
     np.testing.assert_allclose(made.total_pss(), [100, 100, 100, 100, 100])
@@ -109,7 +109,7 @@ def test_private_memory_goes_on_with_the_faults_after_the_last_reading_but_not_a
 
 
 def test_what_main_shared_with_a_worker_is_its_own_from_the_workers_end_on_and_not_before() -> None:
-    # Main copies one page in each step; 200 pages are shared with W0 while that processes.
+    # Main copies one page in each step, and shares 200 pages with W0 while W0 is alive.
     main = curves(
         "main",
         uss=[80 * PAGE, NAN, NAN, NAN, 284 * PAGE],
@@ -132,7 +132,8 @@ def test_private_memory_is_joined_by_lines_where_faults_are_not_counted() -> Non
 
 
 def test_growth_is_the_slope_of_the_steady_part_by_batch_and_by_second() -> None:
-    # Steps at the start, before a batch came, are start-up; then 3 bytes a batch, 10 batches a row.
+    # The steps before the first batch are start-up. After that, W0 grows by 3 bytes a batch, with
+    # 10 batches between two samples.
     made = timeline(
         curves("W0", uss=[100, 150, 200, 1000, 1030], rss=[9999] * 5), batches=[0, 0, 0, 10, 20]
     )

@@ -1,4 +1,4 @@
-"""`observe` takes what other libraries wrap around a DataLoader. Installed by dltutor[wrappers]."""
+"""`observe` takes what other libraries, from dltutor[wrappers], wrap around a DataLoader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dltutor.observation.loaders import inner_loaders, title_of
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
-    pytest.mark.filterwarnings("ignore"),  # theirs
+    pytest.mark.filterwarnings("ignore"),  # warnings of those libraries
 ]
 
 
@@ -43,7 +43,7 @@ def combined(dataset: Any) -> Any:
 
 
 class Lazy:
-    """A wrapper that makes its loader as it goes."""
+    """A wrapper that makes a new loader for each epoch."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -121,7 +121,7 @@ def test_torch_s_own_kind_of_loader_gives_its_loop_the_very_loader(
 
 
 class Pairs:
-    """A wrapper of somebody's own."""
+    """A wrapper around several loaders that no library provides."""
 
     def __init__(self, **loaders: DataLoader[Any]) -> None:
         self.loaders = loaders
@@ -162,7 +162,7 @@ def test_the_class_of_a_wrapper_iterates_as_ever_afterwards() -> None:
 
 
 class Nested(IterableDataset[Any]):
-    """A dataset with a loader of its own: it is taken, since it starts workers."""
+    """A dataset with a loader inside. `observe` takes it, because it starts workers."""
 
     def __init__(self) -> None:
         self.loader = load(Numbers())

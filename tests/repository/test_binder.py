@@ -1,4 +1,4 @@
-"""What Binder would build of this repository, as repo2docker says it without building."""
+"""What Binder would build from this repository, as repo2docker reports without building it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("binder")  # one plan for all
+pytestmark = pytest.mark.xdist_group("binder")  # one worker, because the tests share a plan
 
 
 @pytest.fixture(scope="module")
 def plan() -> str:
-    """The log and the Dockerfile, made as on mybinder.org: for user jovyan."""
+    """Return repo2docker's log and Dockerfile, made for the user jovyan, as on mybinder.org."""
     command = [sys.executable, "-m", "repo2docker", "--no-build", "--debug"]
     command += ["--user-id", "1000", "--user-name", "jovyan", "."]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

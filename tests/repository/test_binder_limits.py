@@ -1,4 +1,4 @@
-"""What `scripts/binder_limits.py` says that a command takes."""
+"""`scripts/binder_limits.py` measures how much memory a command takes."""
 
 from __future__ import annotations
 

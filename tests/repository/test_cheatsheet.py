@@ -1,4 +1,4 @@
-"""The cheat sheet has every failure mode, and is the one that the catalog makes."""
+"""The cheat sheet has every failure mode, and it's current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of claims is what its script makes of them, and its verdicts come out again."""
+"""The page of claims is what its script makes, and a new measurement gets the same verdicts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def start(script: str, mounts: str = "true", **names: object) -> subprocess.Popen[str]:
-    """Run a script in a new interpreter, after mounts that only it sees."""
+    """Start a script in a new interpreter, after mounts that only the script sees."""
     code = f"import sys; sys.path.insert(0, {str(TESTS)!r})\n" + dedent(script)
     shell = f'{mounts} && exec "$0" -c "$1"'
     alone = ["unshare", "--mount"] if mounts != "true" else []
@@ -48,7 +48,7 @@ def may_mount() -> None:
 
 @pytest.fixture
 def small_disk(may_mount: None, tmp_path: Path) -> str:
-    """The command that mounts a temporary folder of 64 kB, and makes it TMPDIR."""
+    """Return a command that mounts 64 kB of memory at a folder and makes the folder TMPDIR."""
     return f"mount -t tmpfs -o size=64k tmpfs {tmp_path} && export TMPDIR={tmp_path}"
 
 
@@ -82,7 +82,7 @@ def test_where_the_disk_fills_up_the_workers_words_are_lost_and_the_run_is_not(
 def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so(
     may_mount: None,
 ) -> None:
-    # A folder that hides /dev/shm: what stands behind the name is no file system of its own.
+    # /mnt, mounted at /dev, hides /dev/shm.
     out = printed(
         start(
             """

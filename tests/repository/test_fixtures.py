@@ -17,7 +17,7 @@ LEFT = pytest.fail.Exception
 
 
 def test_the_fork_server_has_torch_already() -> None:
-    # A function of this module would bring what the module imports.
+    # With a function of this module, the child would import this module and everything it imports.
     script = "import sys; sys.exit('torch' not in sys.modules)"
     child = get_context("forkserver").Process(target=exec, args=(script,))
     child.start()
@@ -65,7 +65,7 @@ def test_a_shared_memory_segment_is_named(nothing_left_behind: Callable[..., Non
 def test_a_segment_of_another_process_is_none_of_ours(
     nothing_left_behind: Callable[..., None],
 ) -> None:
-    # As a grandchild that its parent left it is outside our family, like any program beside us.
+    # A grandchild whose parent exited is no descendant of ours, like any other program.
     other = (
         "import os, sys\n"
         "from multiprocessing.shared_memory import SharedMemory\n"
@@ -82,7 +82,7 @@ def test_a_segment_of_another_process_is_none_of_ours(
         name = run.stdout.readline().strip()
         run.wait(timeout=10)
         assert os.path.exists(f"/dev/shm/{name}")
-        # Its two pipes are ours, and all that is.
+        # Only its two pipes are ours.
         with pytest.raises(LEFT) as left:
             nothing_left_behind(grace=0.1)
         assert name not in str(left.value)

@@ -1,4 +1,4 @@
-"""The house: arrows run one way, a lesson has one shape, a notebook one door."""
+"""Imports between packages run one way, and lessons and notebooks have one shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from notebooks import learner_path, read, twins
 
 PACKAGE = Path(__file__).parents[2] / "dltutor"
 
-# Package -> what it may import besides itself and `tables`, which imports nothing of ours.
+# Package -> our packages that it may import, besides itself and `tables`, which imports none.
 MAY_IMPORT = {
     "system": set(),
     "failures": {"system"},
@@ -32,7 +32,7 @@ LESSONS = sorted(PACKAGE.glob("lessons/lesson_*"))
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of ours that a module imports, also inside functions."""
+    """Yield the names of everything that a module imports, inside functions, too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield from (f"{node.module}.{each.name}" for each in node.names)
@@ -80,7 +80,7 @@ def test_the_grader_of_an_exercise_is_found_by_its_name(name: str) -> None:
 def test_a_lesson_has_at_most_six_modules(folder: Path) -> None:
     named = {"__init__", "exercises", "material", *(name.partition(".")[2] for name in exercises())}
     modules = {path.stem for path in folder.glob("*.py")}
-    last = folder.name == "lesson_14"  # an incident each, and what they share: folders and reports
+    last = folder.name == "lesson_14"  # its incidents share `scene` and `reports`
     assert len(modules - named) <= 1 + last, "one that the modules of the exercises share"
     assert len(modules) <= 6 or last
 

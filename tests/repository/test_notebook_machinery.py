@@ -17,12 +17,12 @@ from tiny_notebooks import cell_of, code, good_lesson, lesson, save
 
 from notebooks import PYTHON, learner_path, learner_version, main, read, stale
 
-pytestmark = pytest.mark.xdist_group("made notebook")  # one for all
+pytestmark = pytest.mark.xdist_group("made notebook")  # for the shared notebook
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The solved twin of a good lesson, made as `make notebooks` makes it."""
+    """Make the solved notebook of a good lesson, as `make notebooks` does, and return its path."""
     folder = tmp_path_factory.mktemp("notebooks")
     path = save(good_lesson(), folder)
     assert main(["--folder", str(folder)]) == 0
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def twin(made: Path, tmp_path: Path) -> Path:
-    """A copy of it that the test may spoil."""
+    """Copy the solved notebook, so that the test may spoil it, and return the copy's path."""
     path = save(read(made), tmp_path)
     learner_path(path).write_bytes(learner_path(made).read_bytes())
     return path
@@ -204,8 +204,8 @@ def test_the_strict_run_fails_where_the_twin_no_longer_holds(twin: Path) -> None
     notebook.cells += [silent, changed]
     nbformat.write(notebook, twin)
     said = "\n".join(validate(twin, solved=True))
-    # A promised failure that no longer happens, compared and not compared; a wrong solution; a
-    # changed number.
+    # The run reports a promised failure that no longer happens, with and without a compared output,
+    # a wrong solution, and a changed number.
     assert re.search(r"Missing output fields .*(ename|evalue)", said)
     assert "cell silent: it is tagged raises-exception and did not raise" in said
     assert "Not yet. It is another number." in said

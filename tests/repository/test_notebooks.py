@@ -1,4 +1,4 @@
-"""Every lesson: what its two files must hold, and that both run as promised."""
+"""Every lesson's two notebooks follow the rules and run as promised."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ LEARNERS = [learner_path(twin) for twin in TWINS]
 
 
 def one_by_one(paths: list[Path], *marks: pytest.MarkDecorator) -> list[Any]:
-    """The notebooks, for two processes: two at once are as many as two cores can run as they run
-    for a learner."""
+    """Return notebooks as test parameters, in two groups that each run one notebook at a time.
+
+    With more than two notebooks at once, two cores would run them slower than for a learner.
+    """
     return [
         pytest.param(
             path, marks=[pytest.mark.xdist_group(f"notebooks {int(path.name[:2]) % 2}"), *marks]
@@ -108,7 +110,7 @@ def test_a_solved_twin_shows_again_what_it_shows(path: Path) -> None:
         pytest.fail("\n".join(problems), pytrace=False)
 
 
-@pytest.mark.thorough  # the same run, slower, its memory read all the time
+@pytest.mark.thorough  # the same run, but slower, because it reads memory all the time
 @runs_a_notebook
 @every_run_of_a_twin
 def test_a_solved_twin_keeps_within_what_binder_gives(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Outputs name no machine, and strict runs compare what a lesson is about and nothing else."""
+"""Outputs don't depend on the machine, and strict runs compare only what a lesson is about."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOME, TMPDIR = "/tmp/dltutor-run-ab12/home", "/tmp/dltutor-run-ab12/tmp"
 
 
 def problems(text: str) -> list[str]:
-    """What is unfit about a cell with this output."""
+    """Return what's unfit about a cell with this output."""
     cell = code("shows-it", "print(text)")
     cell.outputs = [new_output("stream", name="stdout", text=text)]
     return list(unfit(lesson(cell)))

@@ -1,4 +1,4 @@
-"""`import dltutor` is quick, and every public name is there when it is asked for."""
+"""`import dltutor` is quick, and each public name is imported when you use it."""
 
 from __future__ import annotations
 

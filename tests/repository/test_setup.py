@@ -1,4 +1,4 @@
-"""The one command that installs, and the one that opens the course."""
+"""`make .venv` installs the course, and `make lab` opens it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 LESSON = "notebooks/00-start-here.ipynb"
 
 
-# Without what `make test` hands down: each make here is to run on its own.
+# Drop the variables that `make test` hands down, so that each make here runs on its own.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if "MAKE" not in name}
 
 
@@ -110,7 +110,7 @@ def test_a_made_environment_is_made_again_only_when_its_pins_change(
     later = time.time() + 10
     os.utime(copy / changed, (later, later))
     assert not is_made(copy)
-    # An update that fails must not leave what looks like an environment with the old pins.
+    # After an update fails, the environment must not count as made, even with the old pins.
     assert make_venv(copy, rest_installs=False) != 0
     os.utime(copy / changed, (0, 0))
     assert not is_made(copy)
@@ -133,7 +133,7 @@ one_lab = pytest.mark.xdist_group("make lab")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """`make lab`, with the Python of these tests, until it answers; its own account of itself."""
+    """Run `make lab` with the Python of these tests, and return what the server says of itself."""
     command = ["make", f"PY={sys.executable}", "-o", ".venv/made", "lab", "LAB_ARGS=--no-browser"]
     state = tmp_path_factory.mktemp("jupyter")
     with jupyter_server.server(
@@ -151,7 +151,7 @@ def test_make_lab_serves_the_first_lesson(lab: dict[str, Any]) -> None:
 
 @one_lab
 def test_make_lab_opens_at_the_first_lesson(lab: dict[str, Any]) -> None:
-    # The address that Jupyter prints and opens is the server's root, which leads on to here.
+    # Jupyter prints and opens the server's root, which redirects to the first lesson.
     address, _ = jupyter_server.fetch(lab, "")
     assert address.endswith(f"/lab/tree/{LESSON}")
 

@@ -1,4 +1,4 @@
-"""A version is written in several files; they must say the same."""
+"""Several files contain the same version, and they must agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONDA_FILES = ["environment.yml", "binder/environment.yml"]
 
 
 def pins(lines: list[str]) -> dict[str, str]:
-    """The version of each `name==version` line."""
+    """Return the version in each `name==version` line, by name."""
     found: dict[str, str] = {}
     for line in lines:
         if "==" in line:
@@ -42,7 +42,7 @@ ALL_CONSTRAINTS = {
 
 
 def required(*extras: str) -> list[Requirement]:
-    """What pyproject.toml asks for."""
+    """Return the requirements in pyproject.toml, including those of these extras."""
     lines = list(PROJECT["project"]["dependencies"])
     for extra in extras:
         lines += PROJECT["project"]["optional-dependencies"][extra]
@@ -50,14 +50,14 @@ def required(*extras: str) -> list[Requirement]:
 
 
 def conda(file: str) -> tuple[list[str], list[str]]:
-    """The conda part and the pip part of an environment file."""
+    """Return the conda part and the pip part of an environment file."""
     entries = yaml.safe_load((ROOT / file).read_text())["dependencies"]
     (pip,) = [entry["pip"] for entry in entries if isinstance(entry, dict)]
     return [entry for entry in entries if isinstance(entry, str)], pip
 
 
 def brought_by(name: str, *extras: str, leaf: str = "") -> set[str]:
-    """All that a package brings here, itself among it; of `leaf`, not what it brings in turn."""
+    """Return a package and all that it requires here, except for what `leaf` requires."""
     found: set[tuple[str, frozenset[str]]] = set()
 
     def follow(requirement: Requirement) -> None:

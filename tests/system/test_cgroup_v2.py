@@ -1,4 +1,4 @@
-"""confine() on a kernel with cgroup version 2, which most machines have: skipped elsewhere.
+"""confine() on a kernel with cgroup version 2, which most machines have. Skipped elsewhere.
 
 `scripts/cgroup_v2.py` boots such a kernel and runs this file there.
 """
@@ -47,7 +47,7 @@ def permitted() -> None:
 
 @pytest.fixture
 def greedy() -> Iterator[Path]:
-    """A script that takes 500 MB, where any user may read it."""
+    """Write a script that takes 500 MB to a folder where any user may read it."""
     with TemporaryDirectory(prefix="c-", dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         script = Path(folder) / "greedy.py"
@@ -57,7 +57,7 @@ def greedy() -> Iterator[Path]:
 
 @pytest.fixture
 def tree() -> Iterator[Path]:
-    """A group of its own at the root, with a group `inside` that a process may be in."""
+    """Make a group at the root, with a group `inside` that a process may be in."""
     folder = ROOT / "test"
     (folder / "inside").mkdir(parents=True)
     yield folder
@@ -67,7 +67,7 @@ def tree() -> Iterator[Path]:
 
 
 def run_in(group: Path, code: str, *, prefix: str = "") -> Any:
-    """What code prints as JSON in a process that is in a group, and started as `prefix` says."""
+    """Run code in a process in a group, and return the JSON it prints. `prefix` starts Python."""
     python = f"exec {prefix} {sys.executable} -B -c"
     command = ["sh", "-euc", f'echo $$ > {group}/cgroup.procs; {python} "$0"', code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -76,7 +76,7 @@ def run_in(group: Path, code: str, *, prefix: str = "") -> Any:
 
 
 def confining(script: Path) -> str:
-    """Code that confines a script, and prints what happened."""
+    """Return code that confines a script, and prints what happened."""
     return f"""
 import json
 from dltutor.observation.confinement.confining import confine

@@ -1,6 +1,6 @@
-"""The memory cgroup: on the real kernel where it permits, both versions by their files.
+"""The memory cgroup on the real kernel, if it permits one, and both versions on made-up files.
 
-`scripts/cgroup_v2.py` runs it on a kernel with version 2.
+`scripts/cgroup_v2.py` runs this file on a kernel with version 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MB = 1 << 20
 
 @pytest.fixture
 def group() -> Iterator[cgroups.Group]:
-    """A real group of 64 MB."""
+    """Make a real group with a limit of 64 MB."""
     cgroups.remove_abandoned()
     try:
         made = cgroups.make(64 * MB)
@@ -31,7 +31,7 @@ def group() -> Iterator[cgroups.Group]:
 
 
 def command(folder: Path, code: str) -> list[str]:
-    """Run Python code in a group."""
+    """Return a command that runs Python code in a group."""
     enter = f"open({str(folder / 'cgroup.procs')!r}, 'w').write('0')\n"
     return [sys.executable, "-c", enter + code]
 
@@ -81,7 +81,7 @@ def test_a_group_whose_owner_is_gone_is_removed_and_one_whose_owner_lives_is_not
 
 
 def tree(root: Path, *, mounts: str, own: str, files: dict[str, str]) -> Path:
-    """A folder with what a process reads of its cgroups; returns its /proc."""
+    """Write the files that tell a process about its cgroups, and return the `proc` folder."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/mountinfo").write_text(mounts.replace("/sys/fs", f"{root}/sys/fs"))
     (root / "proc/self/cgroup").write_text(own)
@@ -102,7 +102,7 @@ EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
 @pytest.mark.parametrize(
     ("mounts", "own", "files", "version", "folder"),
     [
-        # Where the memory controller is handed down.
+        # Version 2, in the group that hands the memory controller down.
         (
             UNIFIED,
             "0::/user.slice/user@1000.service/app.slice/jupyter.scope\n",
@@ -113,7 +113,7 @@ EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
             2,
             APPS,
         ),
-        # Version 1, beside an empty version 2.
+        # Version 1, next to an empty version 2.
         (
             V1_MEMORY.format("/") + EMPTY_V2,
             "4:memory:/session\n0::/\n",
@@ -176,7 +176,7 @@ INNER, OUTER = "outer/inner", "outer"
 
 
 def memory_tree(root: Path, version: int, limits: dict[str, str], stat: str = "") -> str:
-    """Groups in which 500 bytes are charged, with these limits, and a process in the inner one."""
+    """Write groups that use 500 bytes and have these limits. Returns the inner one's `proc`."""
     used, most = cgroup_files._MEMORY[version]
     base = "sys/fs/cgroup/memory" if version == 1 else "sys/fs/cgroup"
     files = {}
@@ -227,7 +227,7 @@ def test_cached_files_make_room(tmp_path: Path, version: int, stat: str) -> None
         ({"outer/inner/cpu.max": "200000 100000", "outer/cpu.max": "50000 100000"}, 0.5),
         ({"outer/inner/cpu.max": "50000 100000", "outer/cpu.max": "max 100000"}, 0.5),
         ({}, None),
-        # Version 1, where it is mounted.
+        # Version 1, in the group at the mount.
         ({"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, 0.5),
         ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, None),
     ],
@@ -260,7 +260,7 @@ def test_what_cannot_be_read_bounds_nothing(tmp_path: Path) -> None:
     ("point", "own"),
     [
         ("my groups", "0::/"),  # a space is written as \040
-        ("cgroup", "0::/docker/abc"),  # not seen from a container
+        ("cgroup", "0::/docker/abc"),  # a container doesn't see this path
         ("cgroup", "0::/../../init.scope"),
     ],
 )

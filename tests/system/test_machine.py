@@ -1,4 +1,4 @@
-"""machine() tells what this machine allows, from where the kernel says it."""
+"""machine() tells what this machine allows, as the operating system reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes are found and ended with all that descends from them, and what they left is removed."""
+"""Processes are found and ended with their descendants, and what they left is removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ORPHAN = "sleep 600 >/dev/null 2>&1 & echo $!"
 
 
 class Process(subprocess.Popen[str]):
-    """One that somebody else may reap: that is no warning."""
+    """A process that other code may reap. `Popen.__del__` would warn about that."""
 
     def __del__(self) -> None:
         self.wait(10)
@@ -62,7 +62,7 @@ def until(condition: Callable[[], object], seconds: float = 20) -> None:
 
 
 def gone(pid: int) -> set[int]:
-    """The pids of those that `end` has ended."""
+    """End a process and its descendants, and return the pids that `end` reports."""
     return {each.pid for each in end(known(pid))}
 
 
@@ -173,7 +173,8 @@ def test_a_process_that_is_deaf_to_signals_is_ended_and_reaped(
 
 @pytest.mark.parametrize("adopting", [False, True])
 def test_processes_that_keep_starting_others_are_all_ended(adopting: bool, tmp_path: Path) -> None:
-    # Each appends its pid; a loop in another session, whose sleeps outlive it.
+    # Each loop has its own session, and writes down its pid and those of its sleeps, which outlive
+    # the loop.
     loop = f"echo $$ >> {tmp_path}/pids; while :; do sleep 600 & echo $! >> {tmp_path}/pids; " + (
         "sleep 0.002; done"
     )

@@ -1,4 +1,4 @@
-"""The bottom floor needs nothing but the standard library."""
+"""`dltutor.system` needs nothing but the standard library."""
 
 from __future__ import annotations
 
