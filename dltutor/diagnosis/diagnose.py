@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.conclusions import findings
@@ -23,19 +23,16 @@ from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
-#: The most runs to announce, for all experiments together. Nothing enforces this limit.
-RUNS: Final = 40
-
 
 def diagnose(
     loader: Any, *, consume: Loop | None = None, epochs: int = 1, deadline: float = 30
 ) -> Diagnosis:
     """Find out by experiment what's wrong with a loader.
 
-    The loader runs about ten to twenty times, each time a little differently and in its own
-    process. Your dataset, open files, connections, and random states stay as they are, and so does
-    everything else in this process. But if your code writes to a file, shared memory, a database,
-    or a server, it writes in each run. What your code takes from a pipe or a queue is gone.
+    The loader runs many times, each time a little differently and in a fork of this process. Your
+    dataset, open files, connections, and random states stay as they are, and so does everything
+    else in this process. But if your code writes to a file, shared memory, a database, or a server,
+    it writes in each run. What your code takes from a pipe or a queue is gone.
 
     A run doesn't count if it uses one of this process's connections, or if it may have failed only
     because it runs in a fork (after this process used CUDA, for example). If you pass a function
@@ -78,7 +75,7 @@ def examine(
     """
     examination = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
-        f"Running the loader up to {RUNS} times, for at most {deadline:g} s in total. Your "
+        f"Running the loader again and again, for at most {deadline:g} s in total. Your "
         "dataset, open files, connections, and random states stay as they are. But if your code "
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."

@@ -60,7 +60,7 @@ def test_a_healthy_loader_gets_no_finding_and_nothing_of_yours_is_changed(
     assert "Rooms, 2 workers by fork: nothing found" in str(diagnosis)
     assert UNSEEN in str(diagnosis) and UNSEEN in diagnosis._repr_html_()
     said = capsys.readouterr().out
-    assert said.startswith("Running the loader up to") and "a database" in said
+    assert said.startswith("Running the loader again") and "a database" in said
     assert (dataset.asked, dataset.random.getstate()) == (0, before)
     assert len(list(loader)) == 6
 
