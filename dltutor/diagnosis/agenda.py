@@ -17,7 +17,7 @@ _ORDER: Final = (
     *("not_kept", "one_iterator", "any_order", "sending", "workerless", "threads", "views"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
     *("repeats_of_stream", "epochs", "state", "order", "while_held", "travel", "forked"),
-    *("imported", "two_ranks"),
+    *("imported", "two_ranks", "new_interpreter"),
 )
 
 

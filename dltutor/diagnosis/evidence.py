@@ -17,6 +17,7 @@ from dltutor.diagnosis.probes.imported import Imported
 from dltutor.diagnosis.probes.in_workers import InWorkers
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
 from dltutor.diagnosis.probes.order import Order
 from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.probes.recomputed import Recomputed
@@ -80,6 +81,7 @@ class Evidence:
     travel: Travel | None = None
     imported: Imported | None = None
     two_ranks: TwoRanks | None = None
+    new_interpreter: NewInterpreter | None = None
     handles: Handles | None = None
     repeats: Repeats | None = None
     shares: Shares | None = None

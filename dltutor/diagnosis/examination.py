@@ -21,6 +21,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.handles.descriptors import holders, short_paths
 from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.samples import DEALING
 from dltutor.diagnosis.probes.waits import causes
 from dltutor.diagnosis.running import when_to_fork
 from dltutor.diagnosis.running.subject import Loop, Mark, Subject, Unanswered
@@ -214,7 +215,9 @@ class Examination:
                 own_mappings.keep_private()
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
-                subject = Subject(loader, self.loop, self.epochs, rest, mark, evidence, threads)
+                subject = Subject(
+                    loader, self.loop, self.epochs, rest, mark, evidence, threads, self.function
+                )
                 subject.take_over()
                 return {"answer": asdict(experiment.ask(subject)), "making": took}
             except Unanswered as error:
@@ -256,7 +259,7 @@ class Examination:
         *,
         first: bool,
     ) -> Any:
-        if why := self._proves_nothing(experiment, ended):
+        if why := self._proves_nothing(experiment, ended, mark):
             if first:
                 raise CannotRun(why)
             already = any(each.why == why for each in self.untried)
@@ -296,7 +299,7 @@ class Examination:
         self.tried.append(Tried(question, str(found)))
         return found
 
-    def _proves_nothing(self, experiment: Experiment, ended: Ended) -> str:
+    def _proves_nothing(self, experiment: Experiment, ended: Ended, mark: Mark) -> str:
         # Say why the loader may not be to blame for an outcome, and what to do, or return "".
         if ended.used:
             at_hand = self.at_hand is not None
@@ -310,7 +313,8 @@ class Examination:
         if self.fresh or (ended.result is None and experiment.cut_short is None):
             return ""
         why = fork_doubts.doubt(ended, self.loop is not None)
-        none_came = experiment.field == "samples" and fork_doubts.no_sample(ended)
+        in_dataset = experiment.field == "samples" and mark.get() != DEALING
+        none_came = in_dataset and fork_doubts.no_sample(ended)
         if self.function is not None and (why or none_came):
             raise _InAFork
         self.in_vain = bool(why)

@@ -49,8 +49,8 @@ class Measures:
         asked: Whether the loop asked a dead worker for its exit code.
         first: Seconds until the first batch, including the time to start workers.
         pace: Mean seconds between two batches in one iteration.
-        stood: If the run hung, the first worker whose stack is known and the line where it was, or
-            "" if no stack is known or there are no workers.
+        stood: If the run hung, the first worker that was in your code and its line there. If none
+            was, the first worker whose stack is known, or "" if no stack is known.
         left: How many processes that workers had started outlived the workers.
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
         temporary: How many temporary files and folders there were at the end of the first two

@@ -13,7 +13,12 @@ _WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
 
 def elsewhere(evidence: Evidence) -> tuple[str, ...]:
     """Return what to expect on other machines and with other start methods, as sentences."""
-    return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
+    return (
+        *_not_forked(evidence),
+        *_new_interpreter(evidence),
+        *_small_shm(evidence),
+        *_ranks(evidence),
+    )
 
 
 def _not_forked(evidence: Evidence) -> list[str]:
@@ -53,6 +58,24 @@ def _not_forked(evidence: Evidence) -> list[str]:
             "from a copy of the dataset that was pickled and unpickled."
         )
     return said
+
+
+def _new_interpreter(evidence: Evidence) -> list[str]:
+    new = evidence.new_interpreter
+    if new is None or new.salted:
+        return []
+    if new.raised:
+        return [f"{_WHERE}, samples fail. In a new interpreter, one raised {new.raised}."]
+    if not new.unlike:
+        return []
+    said = f"{_WHERE}, samples differ: {new.unlike} of the first {new.looked} do in a new "
+    if not new.names:
+        return [f"{said}interpreter, although it got a copy of the dataset."]
+    names = ", ".join(f"`{name}`" for name in new.names[:4])
+    return [
+        f"{said}interpreter, because your program sets {names} while it runs. Pass such values to "
+        "the dataset when you make it, so that they travel with it."
+    ]
 
 
 def _small_shm(evidence: Evidence) -> list[str]:

@@ -5,10 +5,12 @@ Probes change the process that they run in, so each probe runs in a fork.
 
 from __future__ import annotations
 
+import importlib
 import io
 import multiprocessing
 import queue
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -23,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import diagnose
 from dltutor.diagnosis import progress
@@ -33,9 +35,11 @@ from dltutor.diagnosis.probes import (
     copies,
     fetched,
     leftovers,
+    new_interpreter,
     recomputed,
     reordered,
     samples,
+    shares,
     twice,
 )
 from dltutor.diagnosis.probes.leftovers import Leftover
@@ -47,6 +51,7 @@ from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.diagnosis.running.watch import idle_shares
 from dltutor.observation import torch_internals
+from dltutor.observation.report import Frame, Worker
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
@@ -607,6 +612,104 @@ def test_every_answer_is_a_sentence() -> None:
 
 _SOME: dict[str, Any] = {"str": "raised", "int": 2, "float": 1.5, "bool": True}
 _SOME |= {"int | None": 2}
+
+
+OWN_ROWS = """
+MODE = "plain"
+
+
+class Rows:
+    def __init__(self, words):
+        self.numbers = {word: at for at, word in enumerate(words)}
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, index):
+        return MODE, sorted(self.numbers)[index], self.numbers[f"word {index}"]
+
+
+def ordered():
+    return loader([f"word {at}" for at in range(40)])
+
+
+def unordered():
+    return loader({f"word {at}" for at in range(40)})
+
+
+def configured():
+    global MODE
+    MODE = "train"
+    return ordered()
+
+
+def loader(words):
+    from torch.utils.data import DataLoader
+
+    return DataLoader(Rows(words), batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "unlike", "salted", "names"),
+    [
+        ("unordered", 0, True, ()),
+        pytest.param("configured", 16, False, ("own_rows.MODE",), marks=pytest.mark.thorough),
+        pytest.param("ordered", 0, False, (), marks=pytest.mark.thorough),
+    ],
+)  # each new interpreter imports torch
+def test_samples_in_a_new_interpreter(
+    made: str,
+    unlike: int,
+    salted: bool,
+    names: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "own_rows.py").write_text(OWN_ROWS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", None, raising=False)
+
+    def asked() -> Any:
+        make = getattr(importlib.import_module("own_rows"), made)
+        return new_interpreter.ask(Subject(make(), None, 1, PATIENCE / 2, make=make))
+
+    found = in_fork(asked, PATIENCE)
+    assert (found.looked, found.raised, found.unlike) == (16, "", unlike)
+    assert (found.salted > 0, found.names) == (salted, names)
+
+
+class Numbered(IterableDataset[int]):
+    """A stream of 40 numbers. If `twice`, each worker delivers all of them."""
+
+    def __init__(self, twice: bool) -> None:
+        self.twice = twice
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        share = (0, 1) if info is None or self.twice else (info.id, info.num_workers)
+        yield from range(40)[share[0] :: share[1]]
+
+
+def test_whether_workers_draw_what_main_draws() -> None:
+    for repeated in (False, True):
+        found = ask(shares, Numbered(repeated), num_workers=2, **FORK)
+        assert found.alike is not repeated
+
+
+def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -> None:
+    assert samples.cut_short("limit", None, samples.DEALING).ended == "sampler"
+    assert samples.cut_short("limit", None, 3).ended == "hung"
+    assert samples.cut_short("", -9, samples.DEALING).ended == "died"
+
+
+def test_where_a_run_is_stuck_is_a_line_of_yours_if_a_worker_is_in_your_code() -> None:
+    idle = Frame("torch/utils/data/_utils/worker.py", 334, "_worker_loop")
+    yours = Frame("project/data.py", 7, "__iter__")
+    for stacks, line in (((idle, yours), "W1: project/data.py, line 7"), ((idle, idle), "W0: ")):
+        workers = [Worker(at, None, (each,)) for at, each in enumerate(stacks)]
+        seen: Any = SimpleNamespace(end="hung", workers=workers)
+        assert runner._where_stuck(seen).startswith(line)
 
 
 class Terminal(io.StringIO):

@@ -17,6 +17,7 @@ from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.probes.fetched import Fetched
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
@@ -101,6 +102,7 @@ def computed(seconds: float) -> Measures:
     return run("1" * 40, computed=seconds)
 
 
+NO_INDICES = Samples(0, ended="sampler")
 SIXTY = tuple(map(str, range(60)))
 WHOLE = run(SIXTY)
 
@@ -535,6 +537,17 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         ill(recomputed=Recomputed(6, "a.py, line 3", 0.8, MB)),
         ill(recomputed=Recomputed(6)),
     ),
+    "a sample depends on the salt of a hash": (
+        "independent",
+        ill(new_interpreter=NewInterpreter(16, unlike=16, salted=16)),
+        ill(new_interpreter=NewInterpreter(16, unlike=16, names=("a.RATE",))),
+        ill(new_interpreter=NewInterpreter(16)),
+    ),
+    "a sampler that loops forever": (
+        "ends",
+        ill(Measures("hung", batches=8), alone=None, samples=NO_INDICES),
+        ill(Measures("hung"), alone=None, samples=NO_INDICES),
+    ),
     "two workers on one core": (
         "quick",
         changed(cores=(1, 2)),
@@ -583,6 +596,23 @@ def test_a_run_that_did_not_end_covers_no_other() -> None:
 
 def test_a_mapped_file_that_would_be_copied_is_said_of_forked_workers() -> None:
     assert elsewhere(mapped(80, "fork")) and not elsewhere(mapped(80, "spawn"))
+
+
+def test_what_differs_in_a_new_interpreter_is_said_of_forked_workers() -> None:
+    for each in ({"raised": "KeyError: 'train'"}, {"unlike": 3}, {"unlike": 3, "names": ("a.B",)}):
+        assert elsewhere(ill(new_interpreter=NewInterpreter(16, **each)))
+    assert not elsewhere(ill(new_interpreter=NewInterpreter(16)))
+    assert not elsewhere(ill(new_interpreter=NewInterpreter(16, unlike=3, salted=3)))  # a finding
+
+
+def test_batches_may_differ_if_the_workers_draw_the_samples_that_main_draws() -> None:
+    differs = stream(run("abd"), run("abc"), reseeded=run("abc"))
+    assert [each.promise for each in broken(differs, ())] == ["same"]
+    shares = Shares(whole=3, ended=True, shares=(2, 1), complete=True, alike=True)
+    alike = replace(differs, shares=shares)
+    assert broken(alike, ()) == ()
+    said = {each.promise: each.state for each in verdicts(alike, (), ())}
+    assert said["complete"] == said["same"] == "kept"
 
 
 def test_a_loop_that_leaves_the_loader_alone_shows_nothing() -> None:

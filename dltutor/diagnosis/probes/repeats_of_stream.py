@@ -39,6 +39,7 @@ def ask(subject: Subject) -> Repeats:
     first = _epochs(subject, forced=False)
     forced = _epochs(subject, forced=True)
     (one, other), _, ended = in_main(subject, 2 * LOOKED)
+    one = one[:LOOKED]
     compared = min(map(len, first), default=0)
     across = min(map(len, forced[:2]), default=0) if len(forced) > 1 else 0
     return Repeats(

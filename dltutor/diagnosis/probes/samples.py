@@ -45,6 +45,10 @@ _ALIKE: Final = 3  # if more samples than this are equal, assume that it's inten
 _TRACED: Final = 8  # the most groups of equal samples to look at
 
 
+#: What the subject's Mark holds while the sampler deals out the indices.
+DEALING: Final = -2
+
+
 @dataclass(frozen=True)
 class Samples:
     """Measurements of the samples that main draws one by one, without workers.
@@ -52,7 +56,8 @@ class Samples:
     Args:
         looked: How many samples were drawn without an error.
         failed: The samples that raised, each as [index, type, message, line of your code].
-        ended: "died" or "hung" if the process did, "time" if a stream took too long, or "".
+        ended: "died" or "hung" if the process did, "sampler" if the sampler never dealt out the
+            indices, "time" if a stream took too long, or "".
         at: The index that main was drawing when the process died or hung.
         code: The exit code of the process if it died, or None.
         typical: Median seconds per sample.
@@ -110,6 +115,8 @@ class Samples:
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
 
     def __str__(self) -> str:
+        if self.ended == "sampler":
+            return "The sampler didn't finish."
         if self.ended in ("died", "hung"):
             how = "ended the process" if self.ended == "died" else "didn't finish"
             return f"Drawing sample {self.at} {how}."
@@ -138,6 +145,7 @@ def ask(subject: Subject) -> Samples:
     joined: list[Any] = []
     by_sampler = _counted(dataset)
     began = time.monotonic()
+    subject.mark.set(DEALING)
     indices = subject.indices()[:_DRAWN]
     dealing, reading = time.monotonic() - began, Reading()
     drawn_by_sampler, busiest = len(by_sampler), Busiest()
@@ -185,7 +193,9 @@ def ask(subject: Subject) -> Samples:
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
-    """Record a sample that ended the process or never arrived."""
+    """Record a sample that ended the process or never arrived, or a sampler that didn't finish."""
+    if stopped and mark == DEALING:
+        return Samples(looked=0, ended="sampler")
     return Samples(
         looked=0, ended="hung" if stopped else "died", at=mark, code=None if stopped else code
     )

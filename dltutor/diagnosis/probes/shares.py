@@ -7,9 +7,11 @@ iterate it in workers that use the same random numbers, to compare the workers' 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from torch.utils.data import get_worker_info
@@ -24,7 +26,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-LOOKED: Final = 48  # the most samples per worker to compare
+LOOKED: Final = 48  # the most samples per worker to compare one by one
+_KEPT: Final = 4096  # the most samples of a pass to look for among the workers' samples
 PASS: Final = 1.5  # the most seconds for one pass over the stream
 
 
@@ -43,6 +46,7 @@ class Shares:
         distinct: How many of the compared samples were distinct.
         natural: Whether W0 and W1 also have the same samples with random numbers of their own.
         random: Whether two passes in one process differ only by random numbers.
+        alike: Whether the workers together draw exactly the samples that main draws.
     """
 
     whole: int = 0
@@ -54,6 +58,7 @@ class Shares:
     distinct: int = 0
     natural: bool = False
     random: bool = False
+    alike: bool = False
 
     def __str__(self) -> str:
         each = ", ".join(f"W{number}: {count}" for number, count in enumerate(self.shares))
@@ -70,7 +75,8 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Shares:
     """Iterate the stream in main and in the workers, and compare the samples."""
-    (one, other), whole, ended = in_main(subject, _most(subject))
+    (all_of_main, other), whole, ended = in_main(subject, _most(subject))
+    one = all_of_main[:LOOKED]
     held = in_main(subject, LOOKED, held=True)[0]
     counts, complete, natural = _by_workers(subject, held=False)
     _, _, pinned = _by_workers(subject, held=True)
@@ -85,6 +91,10 @@ def ask(subject: Subject) -> Shares:
         distinct=distinct,
         natural=_all_same(natural),
         random=len(one) == len(other) > 1 and one != other and held[0] == held[1],
+        alike=ended
+        and complete
+        and sum(counts) == whole <= _KEPT
+        and Counter(chain.from_iterable(natural)) == Counter(all_of_main),
     )
 
 
@@ -105,7 +115,8 @@ def in_main(
         held: Whether to draw every sample with the same random numbers.
 
     Returns:
-        The digests of both passes' first samples, the first pass's length, and whether it ended.
+        The digests of the first pass's first `_KEPT` samples and of the second pass's first
+        `LOOKED`, the first pass's length, and whether it ended.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:
@@ -126,7 +137,7 @@ def _pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
     found: list[str] = []
     count = 0
     for count, sample in enumerate(subject.dataset, start=1):
-        if len(found) < LOOKED:
+        if len(found) < _KEPT:
             found.append(digest([sample]))
         if time.monotonic() > until or count >= most:
             return found, count, False
@@ -172,14 +183,14 @@ def _delivered(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[l
 def _counted(count: list[int], samples: Any) -> tuple[int, str]:
     info = get_worker_info()
     count[0] += 1
-    return (info.id if info else 0), digest(samples) if count[0] <= LOOKED else ""
+    return (info.id if info else 0), digest(samples) if count[0] <= _KEPT else ""
 
 
 def _same(found: list[list[str]]) -> tuple[int, int, int]:
     if len(found) < 2:
         return 0, 0, 0
-    compared = min(len(found[0]), len(found[1]))
-    same = sum(one == other for one, other in zip(*found[:2], strict=False))
+    compared = min(len(found[0]), len(found[1]), LOOKED)
+    same = sum(one == other for one, other in islice(zip(*found[:2], strict=False), compared))
     return same, compared, len(set(found[0][:compared]))
 
 

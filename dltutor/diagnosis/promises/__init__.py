@@ -34,7 +34,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, complete.replaced, complete.reused)
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.restarted)
-        found += _each(evidence, independent.collides, independent.kept)
+        found += _each(evidence, independent.collides, independent.kept, independent.salted)
         # Stop at the first finding, because it says the most and later ones may share its cause.
         looks = (
             independent.stuck,

@@ -100,6 +100,9 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     if not run.waited:
         return
     drawn = samples if samples is not None and samples.looked else None
+    if run.batches and samples is not None and samples.ended == "sampler":
+        yield _endless_sampler(evidence)
+        return
     if not run.batches and drawn is None:
         return  # main didn't get a sample either, so samples may only be slow
     came = f"{run.batches} batches arrived, then no more" if run.batches else "No batch arrived"
@@ -113,14 +116,31 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         said += f" The last message on stderr: {words[-1][:160]!r}."
     waits = evidence.waits.stuck if evidence.waits is not None else ()
     where = waits[0][1] if waits else run.stood
-    cause = "Something that the workers wait for never arrives."
+    cause = "A worker never gets past this line. It waits for something, or it loops forever."
     if alone is not None and alone.well and evidence.parts.method == "fork":
         cause += (
-            " Without workers, it does arrive, so a forked worker may lack something that's "
-            "running in main, such as a thread."
+            " Main does get past it, so a forked worker may lack something that's running in main, "
+            "such as a thread, or its share of the data may lack what the line looks for."
         )
     fix = (
-        "Look at the line above. What does it wait for, and which thread or process should "
-        "provide it? With `timeout=60`, the loader raises an error instead of waiting forever."
+        "Look at the line above. What does it wait for, and which thread, process, or sample "
+        "should provide it? With `timeout=60`, the loader raises an error instead of waiting "
+        "forever."
     )
     yield Finding("shown", said, where, fix, cause=cause, promise="ends")
+
+
+def _endless_sampler(evidence: Evidence) -> Finding:
+    run, parts = evidence.run, evidence.parts
+    return Finding(
+        "shown",
+        f"{run.batches} batches arrived, then no more. Main asked the sampler for the next one and "
+        "never got an answer. Asked alone, without a dataset or workers, the sampler doesn't "
+        "finish either.",
+        run.line,
+        "Look at the line above. Which indices does it never get rid of? Raise an error for those, "
+        "or skip them.",
+        cause=f"{parts.sampler} loops forever or waits for something, so the workers get no "
+        "indices.",
+        promise="ends",
+    )

@@ -244,6 +244,27 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def salted(evidence: Evidence) -> Iterator[Finding]:
+    """Find samples that depend on how Python salts the hash of a string."""
+    new = evidence.new_interpreter
+    if new is None or not new.salted:
+        return
+    yield Finding(
+        "shown",
+        f"The first {new.looked} samples were drawn in new interpreters. With one value of "
+        f"`PYTHONHASHSEED` they came out the same twice, but with another value {new.salted} of "
+        "them differed.",
+        evidence.parts.where,
+        "Use `zlib.crc32` or `hashlib` instead of `hash()`, and sort a set before you number or "
+        "divide what's in it.",
+        cause="Python salts the hash of a string differently in each interpreter, which changes "
+        "`hash()` and the order of a set. Forked workers have main's salt, so they agree. A "
+        "spawned worker, another rank, and your next run don't, so a saved model may get other "
+        "inputs.",
+        promise="independent",
+    )
+
+
 def order(evidence: Evidence) -> Iterator[Finding]:
     """Find an order that repeats even though the loop told the sampler the epoch."""
     run, order, parts = evidence.run, evidence.order, evidence.parts

@@ -86,6 +86,8 @@ def _complete(evidence: Evidence) -> Answer:
         return True, f"{run.counted[0]} samples arrived"
     if alone is None or alone.finished[:1] != (True,):
         return False, "time ran out before an epoch without workers ended"
+    if evidence.shares is not None and evidence.shares.alike:
+        return True, f"{evidence.shares.whole} samples were drawn, with workers and without"
     difference = with_workers(evidence)
     if evidence.parts.stream and difference is not None and difference.any:
         if not recut(run, alone):
@@ -102,6 +104,8 @@ def _same(evidence: Evidence) -> Answer:
         return True, f"{difference.came} {difference.unit} match the run without workers"
     if fetched is not None and fetched.looked and not fetched.differ:
         return True, f"{fetched.looked} samples match `dataset[i]`, with random numbers held"
+    if evidence.shares is not None and evidence.shares.alike:
+        return True, "all samples match, but the batches are made of other samples, as expected"
     if difference is not None and evidence.alone is not None:
         if recut(evidence.run, evidence.alone):
             return True, "the same values arrive with workers and without, cut into other samples"

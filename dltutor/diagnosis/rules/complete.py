@@ -126,8 +126,10 @@ def lost_tail(evidence: Evidence) -> Finding | None:
             f"The workers draw {counts} samples, which is {drawn} of the {whole} that the stream "
             "has without workers. The rest belong to no worker.",
             evidence.parts.where,
-            "Give each worker every `num_workers`-th sample, starting from `id`, so that "
+            "Give each worker every `num_workers`-th sample or file, starting from `id`, so that "
             "nothing is left over: `itertools.islice(samples, id, None, num_workers)` does that.",
+            cause="The workers' shares together don't cover the stream. That happens if the number "
+            "of samples or files is divided by the number of workers and rounded down.",
         )
     return None
 

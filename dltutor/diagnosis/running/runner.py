@@ -28,7 +28,6 @@ from dltutor.observation.texts import said, tidy
 PATIENCE: Final = 6.0  # seconds that a run may take past its time before it counts as hung
 STARTING: Final = 14.0  # the same, for workers that import torch first
 _NUMBERS: Final = 64  # how many numbers from a loop's result to keep
-_YOURS: Final = ("...", "your cell")  # how a frame's file name starts if the file is yours
 
 
 def run(
@@ -214,14 +213,11 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
 
 
 def _where_stuck(seen: Observation) -> str:
-    # Return the innermost line of your code, or the innermost line if none of them is yours.
-    if seen.end != "hung":
-        return ""
-    for each in seen.workers:
-        if each.stack:
-            yours = (frame for frame in each.stack if frame.file.startswith(_YOURS))
-            return f"{each.name}: {next(yours, each.stack[0])}"
-    return ""
+    # Return the innermost line of a worker that's in your code, or else of any worker. Those that
+    # aren't in your code wait for indices in torch's `_worker_loop`.
+    stuck = [(each.name, each.stack[0]) for each in seen.workers if each.stack]
+    stuck.sort(key=lambda each: each[1].function == "_worker_loop")
+    return f"{stuck[0][0]}: {stuck[0][1]}" if stuck and seen.end == "hung" else ""
 
 
 def _comparable(result: object) -> bool:

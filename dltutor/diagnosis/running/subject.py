@@ -67,6 +67,7 @@ class Subject:
         mark: A number that tells the parent what this process was doing last.
         known: The evidence so far, or None if there's none.
         threads: The other threads in the process that forked this one.
+        make: The function that you gave the doctor to make the loader, or None.
         own_locks: The locks that the workers share, once `take_over` has replaced them.
     """
 
@@ -77,6 +78,7 @@ class Subject:
     mark: Mark = field(default_factory=Mark)
     known: Evidence | None = None
     threads: tuple[threading.Thread, ...] = ()
+    make: Callable[[], Any] | None = None
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
@@ -89,7 +91,7 @@ class Subject:
     @property
     def inner(self) -> DataLoader[Any]:
         """The DataLoader that starts the workers, or the first of several."""
-        return next(iter(inner_loaders(self.loader).values()))
+        return _inner(self.loader)
 
     @property
     def dataset(self) -> Any:
@@ -183,6 +185,15 @@ class Subject:
             if len(found) >= 1000:
                 break
         return found[:1000]
+
+
+def dataset_of(loader: Any) -> Any:
+    """Return the dataset of a DataLoader, or of a wrapper around DataLoaders."""
+    return _inner(loader).dataset
+
+
+def _inner(loader: Any) -> DataLoader[Any]:
+    return next(iter(inner_loaders(loader).values()))
 
 
 def _method_of(loader: DataLoader[Any]) -> str:

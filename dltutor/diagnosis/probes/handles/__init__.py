@@ -77,7 +77,7 @@ def needed(evidence: Evidence) -> bool:
     """Return whether there are workers, and samples can be drawn without them."""
     if evidence.parts.workers == 0:
         return False
-    return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
+    return not (evidence.samples and evidence.samples.ended in ("died", "hung", "sampler"))
 
 
 def ask(subject: Subject) -> Handles:

@@ -1,0 +1,238 @@
+"""Are the first samples the same in a new interpreter?
+
+Send a copy of the dataset to a new interpreter, and draw samples there. If you gave the doctor a
+function, call it there too. Samples that differ may depend on a global that main has set, or on
+`hash()` and the order of a set, which Python changes from one interpreter to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import cloudpickle
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
+from dltutor.diagnosis.running.random_states import seed_all
+from dltutor.diagnosis.running.subject import Subject, Unanswered, dataset_of
+from dltutor.observation.confinement import start_child
+from dltutor.observation.confinement.supervisor import argv_of
+from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import said
+from dltutor.tables import MB
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_DRAWN: Final = 16
+_FOR: Final = 0.5  # the most seconds to draw samples in each process
+_HEAVY: Final = 64 * MB  # bytes; don't send a larger pickle
+_MADE: Final = 1.0  # seconds; don't call a slower function again
+_SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
+
+
+@dataclass(frozen=True)
+class NewInterpreter:
+    """A comparison of samples from this interpreter with samples from new ones.
+
+    Args:
+        looked: How many samples were compared.
+        raised: The error from drawing a sample in a new interpreter, or "" if there was none.
+        unlike: How many samples of a copy of the dataset differ in a new interpreter.
+        names: The globals and class attributes that make the difference, because their values are
+            set only in main.
+        salted: How many samples depend on `PYTHONHASHSEED`.
+    """
+
+    looked: int
+    raised: str = ""
+    unlike: int = 0
+    names: tuple[str, ...] = ()
+    salted: int = 0
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"No. There, a sample raised {self.raised}."
+        if self.salted:
+            return f"No. {self.salted} of {self.looked} depend on `PYTHONHASHSEED`."
+        if self.unlike:
+            set_in_main = f", because main has set {', '.join(self.names)}" if self.names else ""
+            return f"No. {self.unlike} of {self.looked} differ{set_in_main}."
+        return f"Yes, {self.looked} samples were."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Return whether forked workers deliver samples, and a copy of the dataset works in main."""
+    travel, samples = evidence.travel, evidence.samples
+    if evidence.parts.method != "fork" or not evidence.run.well or travel is None:
+        return False
+    if travel.cannot or travel.gone or travel.raised or travel.unlike:
+        return False
+    return samples is not None and samples.looked > 0 and not samples.failed
+
+
+def ask(subject: Subject) -> NewInterpreter:
+    """Compare samples from this interpreter with samples from one to four new interpreters."""
+    keys = None if subject.stream else subject.keys()[:_DRAWN]
+    sent = _pickled(subject.dataset)
+    here = _drawn(pickle.loads(sent), keys)
+    if not here or here != _drawn(pickle.loads(sent), keys):
+        raise Unanswered("samples differ from one copy of the dataset to the next")
+    made, make = _made_here(subject.make, keys)
+    first = _there(sent, keys, make, _SALTS[0])
+    unlike = _unlike(here, first.sent)
+    if _main_is_a_script():
+        unlike, first = 0, replace(first, raised="")  # a worker would run that script first
+    if first.raised or not (unlike or _unlike(made, first.made)):
+        return NewInterpreter(len(here), raised=first.raised)
+    other = _there(sent, keys, make, _SALTS[1])
+    salted = max(_unlike(first.sent, other.sent), _unlike(first.made, other.made))
+    if salted:
+        again = _there(sent, keys, make, _SALTS[0])
+        salted *= (again.sent, again.made) == (first.sent, first.made)
+    names = _names(subject, sent, keys, here) if unlike and not salted else ()
+    return NewInterpreter(len(here), unlike=unlike, names=names, salted=salted)
+
+
+@dataclass(frozen=True)
+class _There:
+    """Digests of the samples from a copy of the dataset and from a newly made one, and errors."""
+
+    sent: list[str]
+    made: list[str]
+    names: tuple[str, ...] = ()
+    raised: str = ""
+    unread: str = ""
+
+
+def _main_is_a_script() -> bool:
+    file = str(getattr(sys.modules["__main__"], "__file__", None) or "")
+    return file.endswith(".py") and is_yours(file)
+
+
+def _unlike(ours: list[str], theirs: list[str]) -> int:
+    return sum(one != other for one, other in zip(ours, theirs, strict=False))
+
+
+def _pickled(dataset: Any) -> bytes:
+    try:
+        sent = bytes(cloudpickle.dumps(dataset))
+    except Exception as error:
+        raise Unanswered(f"the dataset can't be sent to a new interpreter: {said(error)}") from None
+    if len(sent) > _HEAVY:
+        raise Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
+    return sent
+
+
+def _drawn(dataset: Any, keys: list[Any] | None) -> list[str]:
+    # Return a digest of each of the first samples, drawn with the same random numbers.
+    found, until = [], time.monotonic() + _FOR
+    for sample in _samples(dataset, keys):
+        found.append(digest(sample))
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:
+    seed_all()
+    if keys is None:
+        yield from islice(iter(dataset), _DRAWN)
+        return
+    for key in keys:
+        seed_all()
+        yield dataset[key]
+
+
+def _made(make: Callable[[], Any], keys: list[Any] | None) -> list[str]:
+    seed_all()
+    return _drawn(dataset_of(make()), keys)
+
+
+def _made_here(
+    make: Callable[[], Any] | None, keys: list[Any] | None
+) -> tuple[list[str], bytes | None]:
+    # Return the samples of a newly made loader, and the pickled function that makes it. If it takes
+    # long, or makes different samples each time, return nothing.
+    if make is None:
+        return [], None
+    with suppress(Exception):
+        began = time.monotonic()
+        made = _made(make, keys)
+        if time.monotonic() - began < _MADE and made == _made(make, keys):
+            return made, bytes(cloudpickle.dumps(make))
+    return [], None
+
+
+def _names(
+    subject: Subject, sent: bytes, keys: list[Any] | None, here: list[str]
+) -> tuple[str, ...]:
+    # Return the globals that differ in a new interpreter, if main's values make its samples equal.
+    given = _there(sent, keys, None, _SALTS[0], cloudpickle.dumps(packed(subject)))
+    return given.names if given.sent == here else ()
+
+
+def _there(
+    sent: bytes, keys: list[Any] | None, make: bytes | None, salt: str, given: bytes | None = None
+) -> _There:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        task = (sent, keys, make, given, torch.get_num_threads())
+        (folder / "task").write_bytes(cloudpickle.dumps(task))
+        os.environ["PYTHONHASHSEED"] = salt
+        argv, output = argv_of(__name__, folder), str(folder / "output")
+        pid = start_child.start(argv, output=output, group=None, shm=None, open_files=None)
+        os.waitpid(pid, 0)
+        try:
+            found: _There = pickle.loads((folder / "found").read_bytes())
+        except OSError:
+            raise Unanswered("the new interpreter ended without an answer") from None
+    if found.unread:
+        raise Unanswered(f"the new interpreter can't read what was sent: {found.unread}")
+    return found
+
+
+def main(name: str) -> None:
+    """Draw the samples that the task in a folder asks for, write the answer there, and exit."""
+    folder = Path(name)
+    sent, keys, make, given, threads = cloudpickle.loads((folder / "task").read_bytes())
+    torch.set_num_threads(threads)
+    found = _There([], [])
+    try:
+        dataset = cloudpickle.loads(sent)
+        maker = None if make is None else cloudpickle.loads(make)
+        names: list[str] = []
+        if given is not None:
+            Given(cloudpickle.loads(given), str(folder))(0)
+            names = (folder / str(os.getpid())).read_text().splitlines()
+        try:
+            drawn = _drawn(dataset, keys)
+        except Exception as error:
+            found = _There([], [], raised=_first_line(error))
+        else:
+            made = [] if maker is None else _made(maker, keys)
+            found = _There(drawn, made, tuple(sorted(names)))
+    except Exception as error:
+        found = _There([], [], unread=_first_line(error))
+    (folder / "unfinished").write_bytes(pickle.dumps(found))
+    (folder / "unfinished").rename(folder / "found")
+    os._exit(0)
+
+
+def _first_line(error: BaseException) -> str:
+    return said(error).partition("\n")[0][:160]
+
+
+EXPERIMENT: Final = probe("new_interpreter", 12.0, needed, ask)
