@@ -45,7 +45,7 @@ MARK = secrets.token_hex(2)
 
 def pytest_configure() -> None:
     # On a machine with one core, torch warns that two workers are too many. An environment variable
-    # turns the warning off even in kernels, scripts, and workers whose output a test compares.
+    # turns the warning off even in notebooks, scripts, and workers whose output a test compares.
     os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
     # With torch preloaded, the fork server starts workers as quickly as fork does.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])

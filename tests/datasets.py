@@ -256,7 +256,7 @@ class PicklesWith(Numbers):
         return {**self.__dict__, "trouble": None}
 
 
-# Functions that make something go wrong in collate.
+# Collate functions, and objects that are slow to unpickle.
 
 
 def collate_badly(samples: list[Any]) -> Any:

@@ -51,14 +51,14 @@ class Difference:
 
 
 def with_workers(evidence: Evidence) -> Difference | None:
-    """Compare each epoch with and without workers, and return the first Difference.
+    """Compare each epoch with and without workers, and return the first comparison that differs.
 
     If no epoch differs, return the first comparison. If no epoch can be compared, return None.
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if the
-    sampler deals out the same order in both runs. A sampler that shuffles does that only in the
-    first epoch. After that, its random numbers may differ, because torch draws a seed per epoch for
-    new workers, but not for persistent ones.
+    sampler deals out the same order in both runs. If the sampler shuffles, its order is the same
+    only in the first epoch. After that, its random numbers may differ, because torch draws a seed
+    per epoch for new workers, but not for persistent ones.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):

@@ -31,7 +31,7 @@ from dltutor.failures.tools.gauge import growth
 
 
 class Channel:
-    """One of a recording's two channels, which consists of every second number."""
+    """One of a recording's two channels: every second number."""
 
     def __init__(self, recording: Recording, number: int) -> None:
         self.recording = recording
@@ -51,7 +51,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """One of the two channels in a recording's bytes, which consists of every second number."""
+    """One of a recording's two channels. It refers only to the recording's bytes."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content

@@ -50,7 +50,7 @@ class CutConnections:
             far.close()
 
     def cut(self) -> None:
-        """Cut this process's connections, in a fork of the process that made this object."""
+        """Replace the connections that this fork inherited. Call it in a fork, never in main."""
         for descriptor, (near, _) in self._ends.items():
             os.dup2(near.fileno(), descriptor, inheritable=os.get_inheritable(descriptor))
         self.__exit__()

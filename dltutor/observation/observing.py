@@ -36,13 +36,19 @@ def observe(
     """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: A DataLoader or a wrapper, which `dltutor.observe` describes in full.
-        deadline: Seconds after which `observe` stops the run and reports it as "hung".
-        consume: The training loop, as a function that takes the loader.
+        loader: A DataLoader or a wrapper. `dltutor.observe` says which wrappers it takes.
+        deadline: Seconds after which `observe` stops the run. It reports the run as "hung", or as
+            "worker died" if a dead worker is the reason.
+        consume: The training loop, as a function that takes the loader. If None, only iterate.
         epochs: How many times the loop runs.
-        memory: How often to read USS and PSS. Each reading takes time from the workers. "often" is
-            twice a second at first (see `Recorder`).
+        memory: How often to read USS and PSS, which takes time from the workers: "seldom" is once
+            and then every ten seconds, "often" is twice a second at first (see `Recorder`).
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
+
+    Raises:
+        TypeError: The loader or `consume` has the wrong type.
+        ValueError: `deadline` or `epochs` is out of range.
+        KeyboardInterrupt: You interrupted the run.
     """
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:

@@ -97,8 +97,11 @@ def machine() -> Machine:
 
 
 def default_start_method() -> str:
-    """Return multiprocessing's default start method on this machine."""
-    # Without allow_none, `get_start_method()` would fix the choice until this process ends.
+    """Return the start method of new workers: the one that this process set, or Python's default.
+
+    The answer doesn't fix the choice, so the process can still set another start method.
+    """
+    # Without allow_none, `get_start_method()` would fix the choice.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
 

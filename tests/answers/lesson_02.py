@@ -80,7 +80,7 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(say(self, index, error)) from error
 
 
-# Other right answers
+# Other answers, most of them right
 
 
 @contextmanager

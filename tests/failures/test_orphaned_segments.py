@@ -19,7 +19,7 @@ RUN = "import dltutor.failures.orphaned_segments as run; run.train(2, 'fork', 'f
 GRACE = 20  # the most seconds for the managers to notice
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 @pytest.mark.timeout(60, method="thread")
 def test_managers_that_live_on_remove_the_segments() -> None:
     with (

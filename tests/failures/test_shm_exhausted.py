@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(100, method="thread")
 SHM = "24M"
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 def test_a_list_of_tensors_is_lost_in_the_queue_and_main_waits_for_ever() -> None:
     seen = confine(shm_exhausted.broken, shm=SHM, deadline=5, collate="list")
     assert seen.end == "hung"
@@ -23,7 +23,7 @@ def test_a_list_of_tensors_is_lost_in_the_queue_and_main_waits_for_ever() -> Non
     assert all(worker.exitcode is None for worker in seen.workers), "nobody died"
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 def test_numpy_arrays_need_no_shared_memory() -> None:
     seen = confine(shm_exhausted.broken, shm="2M", collate="numpy")
     assert (seen.end, seen.samples) == ("finished", shm_exhausted.LENGTH)

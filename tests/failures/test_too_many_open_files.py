@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(100, method="thread")
 LIMIT = 128
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 def test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever() -> None:
     seen = confine(too_many_open_files.broken, open_files=LIMIT, deadline=5, batch_size=200)
     assert (seen.end, seen.batches) == ("hung", 0)
@@ -23,7 +23,7 @@ def test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for
     assert all(worker.exitcode is None for worker in seen.workers), "nobody died"
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 def test_the_same_sentences_packed_are_three_tensors() -> None:
     seen = confine(too_many_open_files.fixed, open_files=LIMIT, batch_size=200)
     assert seen.end == "finished"

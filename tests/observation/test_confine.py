@@ -166,7 +166,7 @@ def test_within_its_limits_a_loader_finishes_as_ever(cgroup: None) -> None:
     assert str(pickle.loads(pickle.dumps(seen))) == str(seen)
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -545,7 +545,7 @@ def test_nothing_outlives_a_killed_caller(
         confine(write("pass"), memory="100M")  # the next run removes the group
 
 
-@pytest.mark.thorough  # an interpreter with torch
+@pytest.mark.thorough  # starts an interpreter that imports torch
 def test_workers_of_a_fork_server_do_not_outlive_a_killed_caller(own_home: Path) -> None:
     with killed_caller(confined_cases.served, "1G"):
         until(lambda: len(processes(own_home, "pt_data_worker")) == 2)

@@ -99,7 +99,7 @@ def ask(subject: Subject) -> Shares:
 
 
 def _most(subject: Subject) -> int:
-    """Return how many samples to draw in a pass, which is only a few if the stream doesn't end."""
+    """Return the most samples to draw in a pass, which is low if the stream didn't end alone."""
     alone = subject.known.alone if subject.known else None
     return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
 

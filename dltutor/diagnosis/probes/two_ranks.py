@@ -64,7 +64,7 @@ class TwoRanks:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether the dataset is a stream and the run went well."""
+    """Return whether a run went well whose samples come from a stream, which may divide by rank."""
     return evidence.parts.stream and evidence.run.well
 
 

@@ -370,7 +370,7 @@ REFUSED: Final = "daemonic processes are not allowed to have children"
 
 
 def children_of_workers(evidence: Evidence) -> Finding | None:
-    """Python didn't let a worker start a process, in code that works without workers."""
+    """A worker tried to start a process, which Python doesn't allow."""
     run, alone = evidence.run, evidence.alone
     if run.end != "raised" or not run.raised or REFUSED not in run.said:
         return None

@@ -32,7 +32,7 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
     )
 
 
-_CHEAP: Final = 0.001  # the most seconds per cheap sample; sending one takes a tenth of that
+_CHEAP: Final = 0.001  # a sample that takes less is cheap; sending it takes about 0.1 ms
 
 
 def cheap_samples(evidence: Evidence) -> Finding | None:

@@ -99,20 +99,22 @@ def hold_draws(dataset: Any) -> None:
 
 
 def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None:
-    """Draw each sample of a dataset through `around`, in this process from now on.
+    """Call `around` for each draw from a dataset, in this process from now on.
 
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
             class can't be changed, such as `list`, nothing happens.
-        around: A function that takes `draw`, which takes no arguments and draws the sample.
-            `around` returns the sample, or raises the exception that `draw` raised.
+        around: A function that takes `draw`. `draw` takes no arguments and returns a sample, or a
+            list of samples if torch calls `__getitems__`. `around` returns what `draw` returns, or
+            raises what it raises.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
+        inside = [False]  # if __getitems__ calls __getitem__, that's still one draw
         for name in ("__getitem__", "__getitems__"):
             if hasattr(cls, name):
                 with suppress(TypeError):  # the class is built in or comes from an extension
-                    setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
+                    setattr(cls, name, _around_calls(dataset, getattr(cls, name), around, inside))
     if is_a(dataset, torch.utils.data.IterableDataset):
         own = cls.__iter__
 
@@ -123,9 +125,9 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
         cls.__iter__ = __iter__
 
 
-def _around_calls(dataset: Any, own: Any, around: Callable[[Callable[[], Any]], Any]) -> Any:
-    inside = [False]  # don't wrap a draw twice if __getitems__ calls __getitem__
-
+def _around_calls(
+    dataset: Any, own: Any, around: Callable[[Callable[[], Any]], Any], inside: list[bool]
+) -> Any:
     def method(self: Any, index: Any) -> Any:
         if self is not dataset or inside[0]:
             return own(self, index)

@@ -114,7 +114,7 @@ class Noted(Sentences):
 
 @contextmanager
 def kept_strategy(notes: str) -> Iterator[None]:
-    """Make this block write a new sharing strategy to a file instead of setting it."""
+    """In this block, don't change the sharing strategy, but write each new name to a file."""
 
     def note(new: str) -> None:  # also called in forked workers
         if new != "file_descriptor":

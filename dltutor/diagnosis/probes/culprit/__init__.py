@@ -155,7 +155,18 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Make one batch, and return what fails, or None if nothing does."""
+        """Draw and collate one batch, and pickle it if main had waited for a batch in vain.
+
+        Args:
+            number: The batch's position in the epoch.
+            indices: The batch's indices.
+
+        Returns:
+            What fails, or None if nothing does or the stream has ended.
+
+        Raises:
+            _Failed: A sample can't be drawn.
+        """
         samples = []
         for index in indices:
             drawn = self.draw(index)

@@ -4,7 +4,7 @@ import numpy as np
 
 
 class Scaler:
-    """A scaler that subtracts the mean, and divides by the deviation."""
+    """Standardize a row with each column's mean and standard deviation."""
 
     def __init__(self, rows):
         rows = np.stack([*rows])
