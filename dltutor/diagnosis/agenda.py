@@ -11,8 +11,8 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.interventions import INTERVENTIONS
 
 _ORDER: Final = (
-    *("parts", "samples", "handles", "run", "waits", "one_thread", "alone", "fetched"),
-    *("reordered", "recomputed", "reseeded", "repeated", "seeded", "seeded_again", "copied"),
+    *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
+    *("fetched", "reordered", "reseeded", "repeated", "seeded", "seeded_again", "copied"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
     *("not_kept", "one_iterator", "any_order", "sending", "workerless", "threads", "views"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),

@@ -243,28 +243,51 @@ def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch
 
 
 class Unpacks(Rows):
-    """A dataset that unpacks its whole table once, or again for each row."""
+    """A dataset that unpacks a whole table once, or again for each row. It has several tables."""
 
-    def __init__(self, once: bool) -> None:
-        self.packed = zlib.compress(np.arange(500_000.0).tobytes())
+    def __init__(self, once: bool, tables: int = 1) -> None:
+        self.packed = [zlib.compress((np.arange(500_000.0) + at).tobytes()) for at in range(tables)]
         self.once = once
-        self.table: Any = None
+        self.kept: dict[int, Any] = {}
 
-    def unpacked(self) -> Any:
-        return np.frombuffer(zlib.decompress(self.packed)).reshape(-1, 500)
+    def unpacked(self, number: int) -> Any:
+        return np.frombuffer(zlib.decompress(self.packed[number])).reshape(-1, 500)
 
     def __getitem__(self, index: int) -> Any:
-        if self.once:
-            self.table = self.unpacked() if self.table is None else self.table
-        table = self.table if self.once else self.unpacked()
+        number = index % len(self.packed)
+        if self.once and number not in self.kept:
+            self.kept[number] = self.unpacked(number)
+        table = self.kept[number] if self.once else self.unpacked(number)
         return table[index].copy()
 
 
 def test_work_that_each_sample_repeats() -> None:
     found = ask(recomputed, Unpacks(once=False))
     assert found.share > 0.5 and found.bytes == 4_000_000 and "test_probes.py" in found.line
-    assert found.samples == 6
-    assert ask(recomputed, Unpacks(once=True)) == Recomputed(6)
+    assert (found.samples, found.values) == (12, 1)
+    assert ask(recomputed, Unpacks(once=True)) == Recomputed(12)
+    assert ask(recomputed, Unpacks(once=False, tables=4)).values == 4
+    assert ask(recomputed, Unpacks(once=False, tables=12)) == Recomputed(12)
+
+
+class Pools(Sampler[list[int]]):
+    """A sampler that shuffles 32 indices, and makes batches of 5 from each half of them."""
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self.order = random.Random(0)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        shuffled = self.order.sample(range(32), 32)
+        for pool in (shuffled[:16], shuffled[16:]):
+            batches = [pool[at : at + 5] for at in range(0, 16, 5)]
+            yield from (batch for batch in batches if self.whole or len(batch) == 5)
+
+
+def test_indices_that_a_sampler_leaves_out() -> None:
+    found = ask(samples, Rows(), batch_size=1, batch_sampler=Pools(whole=False))
+    assert found.left_out == (2, 2, 5)
+    assert ask(samples, Rows(), batch_size=1, batch_sampler=Pools(whole=True)).left_out == ()
 
 
 class ReadsAhead(IterableDataset[int]):
@@ -301,7 +324,7 @@ def test_a_sampler_may_deal_an_index_again_or_deal_arrays() -> None:
     arrays: dict[str, Any] = {"batch_size": None, "sampler": [*np.arange(32).reshape(8, 4)]}
     found = ask(samples, Tables(), **arrays)
     assert (found.looked, found.failed) == (8, ())
-    assert ask(recomputed, Tables(), **arrays) == Recomputed(6)
+    assert ask(recomputed, Tables(), **arrays) == Recomputed(8)
 
 
 class Tables(Rows):

@@ -34,6 +34,7 @@ SPAWN = replace(PARTS, method="spawn")
 STREAM = replace(PARTS, stream=True, batches=None, length=None)
 STAYS = replace(PARTS, persistent=True, loop=True)
 TOLD = replace(PARTS, hooks=("sampler",))
+OF_1000 = replace(PARTS, length=1000)
 BY_TWO = replace(STREAM, batch_size=2)
 
 
@@ -534,8 +535,8 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     ),
     "the same work for each sample": (
         "quick",
-        ill(recomputed=Recomputed(6, "a.py, line 3", 0.8, MB)),
-        ill(recomputed=Recomputed(6)),
+        ill(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
+        ill(recomputed=Recomputed(12)),
     ),
     "a sample depends on the salt of a hash": (
         "independent",
@@ -547,6 +548,13 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "ends",
         ill(Measures("hung", batches=8), alone=None, samples=NO_INDICES),
         ill(Measures("hung"), alone=None, samples=NO_INDICES),
+    ),
+    "a sampler that drops the rest of each bucket": (
+        "complete",
+        ill(samples=drawn(left_out=(30, 24, 20)), parts=OF_1000),
+        ill(samples=drawn(left_out=(30, 18, 20)), parts=OF_1000),
+        ill(samples=drawn(left_out=(300, 240, 20)), parts=OF_1000),
+        ill(samples=drawn(left_out=(30, 24, 20)), parts=replace(OF_1000, drop_last=True)),
     ),
     "two workers on one core": (
         "quick",

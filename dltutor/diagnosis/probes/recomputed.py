@@ -19,6 +19,7 @@ from dltutor import tables
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import count_of
 from dltutor.observation.errors import frame as shown
 from dltutor.observation.errors import is_yours
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _COSTLY: Final = 0.001  # seconds per sample; a cheaper sample isn't worth a change
-_SAMPLES: Final = 6
+_SAMPLES: Final = 12
+_LARGER: Final = 4  # a result that only some samples share has to be this many times their size
 _LEAST: Final = 4  # the fewest samples to compare
 _MOSTLY: Final = 0.5  # report only a call that takes more than this share of a sample's time
 _LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance
@@ -37,16 +39,18 @@ _Site = tuple[str, int, str]  # the file, line, and function of the caller
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A call that takes most of a sample's time and returns the same value for every sample.
+    """A call that takes most of a sample's time and returns few different values.
 
     Args:
         samples: How many samples were compared.
+        values: How many different values the call returned for them.
         line: The line of your code that makes the call, or "" if there's no such call.
         share: The share of the samples' time that the call takes.
         bytes: The size of the call's result in bytes.
     """
 
     samples: int = 0
+    values: int = 0
     line: str = ""
     share: float = 0.0
     bytes: int = 0
@@ -56,7 +60,8 @@ class Recomputed:
             return f"None was seen in {self.samples} samples."
         return (
             f"The call at {self.line} takes {100 * self.share:.0f} percent of a sample's time and "
-            f"returned the same {tables.size(self.bytes)} for all {self.samples} samples."
+            f"returned {count_of(self.values, 'different value')} of {tables.size(self.bytes)} for "
+            f"{self.samples} samples."
         )
 
 
@@ -73,8 +78,10 @@ def ask(subject: Subject) -> Recomputed:
     # Keep [seconds in the calls, digest of what they return, its size] for each site and sample.
     calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)
     contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
-    drawn = 0
-    for key in subject.keys()[:_SAMPLES]:
+    drawn, keys = 0, subject.keys()[:_SAMPLES]
+    with suppress(Exception):
+        subject.dataset[keys[0]]  # the first sample may import modules
+    for key in keys:
         if time.monotonic() > until:
             break
         results: dict[_Site, list[tuple[float, Any]]] = defaultdict(list)
@@ -85,24 +92,27 @@ def ask(subject: Subject) -> Recomputed:
                 sample = subject.dataset[key]
         finally:
             sys.setprofile(None)
-        total += time.perf_counter() - began
+        took_all = time.perf_counter() - began
+        total += took_all
         drawn += 1
         contents.add(digest(sample))
         for site, found in results.items():
-            returned = [each for _, each in found]
-            calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
+            took, returned = sum(each for each, _ in found), [each for _, each in found]
+            if took > _MOSTLY / 2 * took_all and (large := size(returned)) > _LARGE:
+                calls[site].append((took, digest(returned), large))
     if drawn < _LEAST or len(contents) < drawn:
         return Recomputed(drawn)  # for equal samples, every call may return an equal value
-    repeated = [
-        (sum(took for took, _, _ in found) / total, site, found[0][2])
-        for site, found in calls.items()
-        if len(found) == drawn and len({content for _, content, _ in found}) == 1
-    ]
-    large = [each for each in repeated if each[0] > _MOSTLY and each[2] > _LARGE]
-    if not large:
+    repeated = []
+    for site, noted in calls.items():
+        values, large = len({content for _, content, _ in noted}), noted[0][2]
+        share = sum(took for took, _, _ in noted) / total
+        few = values == 1 or (2 * values <= drawn and large > _LARGER * size(sample))
+        if len(noted) == drawn and few and share > _MOSTLY:
+            repeated.append((share, site, values, large))
+    if not repeated:
         return Recomputed(drawn)
-    share, (file, line, name), size_of_it = min(large)  # the innermost of nested calls
-    return Recomputed(drawn, str(shown(file, line, name, "")), share, size_of_it)
+    share, (file, line, name), values, large = min(repeated)  # the innermost of nested calls
+    return Recomputed(drawn, values, str(shown(file, line, name, "")), share, large)
 
 
 def _note(

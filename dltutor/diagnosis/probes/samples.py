@@ -13,7 +13,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +83,9 @@ class Samples:
         dealt: For an epoch and the next one, [batches that `len()` promises, batches that the
             sampler deals out]. The first number is -1 if there's no `len()`. If the batches weren't
             counted, `dealt` is empty.
+        left_out: How many of the dataset's indices the sampler leaves out in an epoch and in the
+            next one, and the most indices in a batch. Empty if it leaves out the same ones in both,
+            or deals one out twice.
         replaced: Samples that equal another index's sample, after your code caught an exception,
             each as [index, the other index, type, message, line that raised it].
     """
@@ -112,6 +115,7 @@ class Samples:
     dealing: float = 0.0
     dealing_each: float = 0.0
     dealt: tuple[tuple[int, int], ...] = ()
+    left_out: tuple[int, ...] = ()
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
 
     def __str__(self) -> str:
@@ -174,13 +178,15 @@ def ask(subject: Subject) -> Samples:
         if count - before[what] >= draws // 2 > _FEW
     )
     seeded, seeded_each = _seeded(dataset, keys[:_SEEDED])
+    dealt, left_out = _dealt(subject) if dealing < _QUICKLY else ((), ())
     return record.samples(
         **read,
         busiest=line if share > _MOSTLY else "",
         drawn_by_sampler=drawn_by_sampler,
         dealing=dealing,
         dealing_each=_dealing_each(subject),
-        dealt=_dealt(subject) if dealing < _QUICKLY else (),
+        dealt=dealt,
+        left_out=left_out,
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
@@ -352,19 +358,34 @@ def _drawn(dataset: Any, key: Any) -> dict[str, str]:
     return global_states()
 
 
-def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # Return how many batches `len()` promises and the sampler deals out, in each of two epochs.
-    counts, until = [], time.monotonic() + 2 * _QUICKLY
+def _dealt(subject: Subject) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    # Return the fields `dealt` and `left_out`, both empty if there's no time for two epochs.
+    counts, never, largest = [], [], 1
+    until = time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
-        dealt, said = 0, -1
+        said, batches = -1, []
         with suppress(Exception):
             said = len(subject.inner)
-        for _ in subject.dealer:
-            dealt += 1
+        for batch in subject.dealer:
+            batches.append(subject.indices_in(batch))
             if time.monotonic() > until:
-                return ()
-        counts.append((said, dealt))
-    return tuple(counts)
+                return (), ()
+        counts.append((said, len(batches)))
+        largest = max(largest, *map(len, batches), 1)
+        never.append(_never_dealt(subject.dataset, list(chain.from_iterable(batches))))
+    first, second = never
+    if first is None or second is None or first == second:
+        return tuple(counts), ()
+    return tuple(counts), (len(first), len(second), largest)
+
+
+def _never_dealt(dataset: Any, indices: list[Any]) -> set[int] | None:
+    # Return the indices that the sampler leaves out, or None if it's not that simple.
+    with suppress(Exception):
+        every = set(range(len(dataset)))
+        if len(indices) == len({*indices}) and every.issuperset(indices):
+            return every.difference(indices)
+    return None
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:

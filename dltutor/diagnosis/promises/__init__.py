@@ -47,7 +47,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
             complete.counts,
             complete.announced,
         )
-        for look in (*looks, complete.dealt, complete.epochs):
+        for look in (*looks, complete.dealt, complete.left_out, complete.epochs):
             found = found or [*look(evidence)]
     if not explained:  # a failure mode may also change what the loop returns
         found = found or [*same.results(evidence)]

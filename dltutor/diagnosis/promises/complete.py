@@ -11,6 +11,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import by_interpreter
 
+_PART: Final = 10  # a sampler that leaves out more than one in this many indices means to
 _FEW: Final = 4  # if samples aren't random, at least this many of them repeat for each new one
 
 
@@ -195,6 +196,25 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
         if first == second
         else "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
         "arrives in a later one, or arrives twice.",
+        promise="complete",
+    )
+
+
+def left_out(evidence: Evidence) -> Iterator[Finding]:
+    """Find a sampler that leaves out a few samples, more than a batch and others in each epoch."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or not samples.left_out or parts.drop_last or not parts.length:
+        return
+    first, second, largest = samples.left_out
+    if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
+        return  # it's less than a batch, or the sampler draws a part of the data on purpose
+    yield Finding(
+        "likely",
+        f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
+        f"the next, and not the same ones. Its largest batch has {largest} indices.",
+        f"{parts.sampler}.__iter__",
+        "Deal out what's left at the end of each bucket or pool, or carry it over to the next one.",
+        cause="The sampler groups the indices and drops what doesn't fill a batch in each group.",
         promise="complete",
     )
 

@@ -66,8 +66,9 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         "shown",
         f"A sample takes {duration(samples.typical)}, and one call is {100 * found.share:.0f} "
-        f"percent of that. It returned the same {size(found.bytes)} for each of {found.samples} "
-        "different samples.",
+        f"percent of that. For {found.samples} different samples, it returned "
+        f"{'the same' if found.values == 1 else f'one of {found.values} times'} "
+        f"{size(found.bytes)}.",
         found.line,
         "Call it once, in `__init__` or when a worker draws its first sample, and keep the result.",
         cause="Each sample does the same work again, such as decompressing a whole archive, and "

@@ -175,13 +175,17 @@ class Subject:
         """Return `indices` without duplicates, because a sampler may deal out an index again."""
         return list({digest(each): each for each in self.indices()}.values())
 
+    def indices_in(self, dealt: Any) -> list[Any]:
+        """Return the indices in what the `dealer` deals out, a batch of them or a single one."""
+        # Don't require a list, because a batch may also be an array or a generator.
+        batch = self.inner.batch_sampler is not None or is_a(dealt, (list, tuple))
+        return [*dealt] if batch else [dealt]
+
     def indices(self) -> list[int]:
         """Return the indices of an epoch in the sampler's order, at most a thousand."""
         found: list[int] = []
         for each in self.dealer:
-            # Don't require a list, because a batch may also be an array or a generator.
-            batch = self.inner.batch_sampler is not None or is_a(each, (list, tuple))
-            found += [*each] if batch else [each]
+            found += self.indices_in(each)
             if len(found) >= 1000:
                 break
         return found[:1000]
