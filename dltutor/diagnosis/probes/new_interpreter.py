@@ -7,6 +7,7 @@ function, call it there too. Samples that differ may depend on a global that mai
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import sys
@@ -126,14 +127,23 @@ def _unlike(ours: list[str], theirs: list[str]) -> int:
     return sum(one != other for one, other in zip(ours, theirs, strict=False))
 
 
+class _Limited(io.BytesIO):
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        if self.tell() > _HEAVY:
+            raise Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
+        return written
+
+
 def _pickled(dataset: Any) -> bytes:
+    file = _Limited()
     try:
-        sent = bytes(cloudpickle.dumps(dataset))
+        cloudpickle.dump(dataset, file)
+    except Unanswered:
+        raise
     except Exception as error:
         raise Unanswered(f"the dataset can't be sent to a new interpreter: {said(error)}") from None
-    if len(sent) > _HEAVY:
-        raise Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
-    return sent
+    return file.getvalue()
 
 
 def _drawn(dataset: Any, keys: list[Any] | None) -> list[str]:
