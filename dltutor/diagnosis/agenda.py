@@ -12,9 +12,10 @@ from dltutor.diagnosis.interventions import INTERVENTIONS
 
 _ORDER: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
-    *("fetched", "reordered", "reseeded", "repeated", "seeded", "seeded_again", "copied"),
+    *("any_order", "threads", "fetched", "reordered", "reseeded", "repeated", "seeded"),
+    *("seeded_again", "copied"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
-    *("not_kept", "one_iterator", "any_order", "sending", "workerless", "threads", "views"),
+    *("not_kept", "one_iterator", "sending", "workerless", "views"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
     *("repeats_of_stream", "epochs", "state", "order", "while_held", "travel", "forked"),
     *("imported", "two_ranks", "new_interpreter"),

@@ -38,7 +38,7 @@ def _completed(mode: Facts, fit: Finding) -> Finding:
         fit,
         name=mode.name,
         promise=mode.promise,
-        cause=mode.cause,
+        cause=fit.cause or mode.cause,
         fix=fit.fix or mode.fix,
         lesson=mode.lesson,
     )

@@ -23,8 +23,9 @@ _SERIOUS: Final[dict[Promise, int]] = {
 class Finding:
     """One thing that's wrong with a loader.
 
-    A failure mode's rule leaves out the name, promise, cause, and lesson, because the catalog has
-    them. A promise's check leaves out the name, because no failure mode explains its finding.
+    A failure mode's rule leaves out the name, promise, and lesson, because the catalog has them,
+    and often the cause and the fix. A promise's check leaves out the name, because no failure mode
+    explains its finding.
 
     Args:
         certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,

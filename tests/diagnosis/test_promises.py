@@ -471,7 +471,7 @@ class Waits(Rows):
 
 
 def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
-    diagnosis = diagnose(load(Waits()), deadline=12)
+    diagnosis = diagnose(load(Waits()))
     assert named(diagnosis) == ["ends"], diagnosis
     assert "in __getitem__" in diagnosis.findings[0].where and not diagnosis.ok
 

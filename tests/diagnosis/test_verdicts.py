@@ -552,6 +552,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     "a sampler that drops the rest of each bucket": (
         "complete",
         ill(samples=drawn(left_out=(30, 24, 20)), parts=OF_1000),
+        ill(samples=drawn(left_out=(30, 30, 20)), parts=OF_1000),
         ill(samples=drawn(left_out=(30, 18, 20)), parts=OF_1000),
         ill(samples=drawn(left_out=(300, 240, 20)), parts=OF_1000),
         ill(samples=drawn(left_out=(30, 24, 20)), parts=replace(OF_1000, drop_last=True)),

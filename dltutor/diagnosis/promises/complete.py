@@ -206,6 +206,8 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or not samples.left_out or parts.drop_last or not parts.length:
         return
     first, second, largest = samples.left_out
+    if first == second:
+        return  # a sampler that drops the rest of each bucket on purpose drops as many each time
     if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
         return  # it's less than a batch, or the sampler draws a part of the data on purpose
     yield Finding(
