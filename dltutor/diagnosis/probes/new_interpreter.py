@@ -88,8 +88,13 @@ def ask(subject: Subject) -> NewInterpreter:
     """Compare samples from this interpreter with samples from one to four new interpreters."""
     keys = None if subject.stream else subject.keys()[:_DRAWN]
     sent = _pickled(subject.dataset)
-    here = _drawn(pickle.loads(sent), keys)
-    if not here or here != _drawn(pickle.loads(sent), keys):
+    try:
+        here, again = (_drawn(pickle.loads(sent), keys) for _ in range(2))
+    except Exception as error:
+        raise Unanswered(
+            f"in a copy of the dataset, a sample raised {_first_line(error)}"
+        ) from None
+    if not here or _unlike(here, again):
         raise Unanswered("samples differ from one copy of the dataset to the next")
     made, make = _made_here(subject.make, keys)
     first = _there(sent, keys, make, _SALTS[0])
@@ -101,8 +106,9 @@ def ask(subject: Subject) -> NewInterpreter:
     other = _there(sent, keys, make, _SALTS[1])
     salted = max(_unlike(first.sent, other.sent), _unlike(first.made, other.made))
     if salted:
-        again = _there(sent, keys, make, _SALTS[0])
-        salted *= (again.sent, again.made) == (first.sent, first.made)
+        repeated = _there(sent, keys, make, _SALTS[0])
+        if _unlike(repeated.sent, first.sent) or _unlike(repeated.made, first.made):
+            salted = 0  # something else differs from one interpreter to the next
     names = _names(subject, sent, keys, here) if unlike and not salted else ()
     return NewInterpreter(len(here), unlike=unlike, names=names, salted=salted)
 
@@ -124,6 +130,7 @@ def _main_is_a_script() -> bool:
 
 
 def _unlike(ours: list[str], theirs: list[str]) -> int:
+    # Compare only as many as both have, because a slow machine has time for fewer.
     return sum(one != other for one, other in zip(ours, theirs, strict=False))
 
 
@@ -181,7 +188,7 @@ def _made_here(
     with suppress(Exception):
         began = time.monotonic()
         made = _made(make, keys)
-        if time.monotonic() - began < _MADE and made == _made(make, keys):
+        if time.monotonic() - began < _MADE and not _unlike(made, _made(make, keys)):
             return made, bytes(cloudpickle.dumps(make))
     return [], None
 
@@ -191,7 +198,7 @@ def _names(
 ) -> tuple[str, ...]:
     # Return the globals that differ in a new interpreter, if main's values make its samples equal.
     given = _there(sent, keys, None, _SALTS[0], cloudpickle.dumps(packed(subject)))
-    return given.names if given.sent == here else ()
+    return () if _unlike(given.sent, here) else given.names
 
 
 def _there(
