@@ -28,6 +28,7 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered, dataset_of
+from dltutor.observation import own_mappings
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.errors import is_yours
@@ -230,6 +231,8 @@ def main(name: str) -> None:
     try:
         dataset = cloudpickle.loads(sent)
         maker = None if make is None else cloudpickle.loads(make)
+        own_mappings.make_private()  # so that no sample changes a file, as in a fork
+        own_mappings.keep_private()
         names: list[str] = []
         if given is not None:
             Given(cloudpickle.loads(given), str(folder))(0)
