@@ -21,6 +21,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.handles.descriptors import holders, short_paths
 from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.samples import DEALING
 from dltutor.diagnosis.probes.waits import causes
 from dltutor.diagnosis.running import when_to_fork
 from dltutor.diagnosis.running.subject import Loop, Mark, Subject, Unanswered
@@ -312,9 +313,10 @@ class Examination:
         if self.fresh or (ended.result is None and experiment.cut_short is None):
             return ""
         why = fork_doubts.doubt(ended, self.loop is not None)
-        # A fork can't be to blame if the sampler hangs, or a sample after others have arrived.
-        first_sample = experiment.field == "samples" and mark.get() in (-1, 0)
-        none_came = first_sample and fork_doubts.no_sample(ended)
+        # A fork isn't to blame if the process stopped in the sampler, or in a later sample. By the
+        # first sample, the mark was written twice: for the sampler, and for that sample.
+        later = ended.result is None and (mark.get() == DEALING or mark.times > 2)
+        none_came = experiment.field == "samples" and not later and fork_doubts.no_sample(ended)
         if self.function is not None and (why or none_came):
             raise _InAFork
         self.in_vain = bool(why)

@@ -16,7 +16,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,8 +28,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import diagnose
+from dltutor.diagnosis import examination as examination_module
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.agenda import experiments
+from dltutor.diagnosis.diagnose import prepare
 from dltutor.diagnosis.objects import digests
 from dltutor.diagnosis.probes import (
     copies,
@@ -48,10 +50,11 @@ from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
-from dltutor.diagnosis.running.subject import Subject, Unanswered
+from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.diagnosis.running.watch import idle_shares
 from dltutor.observation import torch_internals
 from dltutor.observation.report import Frame, Worker
+from dltutor.observation.sandbox import Ended
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
@@ -724,6 +727,22 @@ def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -
     assert samples.cut_short("limit", None, samples.DEALING).ended == "sampler"
     assert samples.cut_short("limit", None, 3).ended == "hung"
     assert samples.cut_short("", -9, samples.DEALING).ended == "died"
+
+
+def test_only_a_first_sample_that_hangs_may_hang_because_of_the_fork() -> None:
+    # A shuffling sampler may deal out any index first.
+    examination = prepare(lambda: DataLoader(Rows()), consume=None, epochs=1, deadline=5)
+    for written, again in (
+        ((samples.DEALING,), False),
+        ((samples.DEALING, 17), True),
+        ((samples.DEALING, 17, 0), False),
+    ):
+        mark = Mark()
+        for number in written:
+            mark.set(number)
+        with pytest.raises(examination_module._InAFork) if again else nullcontext():
+            hung = Ended(stopped="limit")
+            assert examination._proves_nothing(samples.EXPERIMENT, hung, mark) == ""
 
 
 def test_where_a_run_is_stuck_is_a_line_of_yours_if_a_worker_is_in_your_code() -> None:

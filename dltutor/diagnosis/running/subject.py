@@ -43,11 +43,17 @@ class Mark:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 16)
-        self.set(-1)
+        self._memory[:] = struct.pack("qq", -1, 0)
 
     def set(self, number: int) -> None:
         """Write a number, such as the index of the next sample."""
-        self._memory[:8] = struct.pack("q", number)
+        self._memory[:] = struct.pack("qq", number, self.times + 1)
+
+    @property
+    def times(self) -> int:
+        """How many numbers were written."""
+        times: int = struct.unpack("q", self._memory[8:])[0]
+        return times
 
     def get(self) -> int:
         """Return the number that was written last, or -1 if there's none."""
