@@ -47,10 +47,10 @@ class Throughput:
 
     Args:
         speeds: A Speed for each measured number of workers, the smallest first.
-        too_short: The numbers of workers for which the epoch has too few batches.
+        too_short: The numbers of workers for which the stream has too few batches.
         unfinished: The numbers of workers that had no finished run at the deadline.
         unit: What the rates count: "samples", or "batches" if the number of samples is unknown.
-        step: The training step that ran with each batch, by its seconds or name, or "".
+        step: The training step that ran with each batch, such as "a step of 0.1 s", or "".
     """
 
     speeds: tuple[Speed, ...]
@@ -107,14 +107,12 @@ class Throughput:
         runs = min(len(speed.rates) for speed in self.speeds)
         header = ("workers", f"{self.unit}/s", "middle half of runs", "start-up", "")
         how = f"the median of {runs} alternating runs" if runs > 1 else "one run, so no spread"
-        loop = (
-            f"a step of {self.step}" if self.step else "a loop that does nothing with the batches"
-        )
+        loop = self.step or "a loop that does nothing with the batches"
         return Table(f"Throughput with {loop}, {how}", tuple(rows), header)
 
     def _missing(self) -> list[str]:
         reasons = (
-            (self.too_short, "An epoch has too few batches for that many workers."),
+            (self.too_short, "The stream has too few batches for that many workers."),
             (self.unfinished, "The deadline passed first. Use a longer deadline or fewer counts."),
         )
         return [

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any, Final
@@ -57,9 +57,10 @@ def how_many_workers(
 
     Each run gets a new loader with the same settings, except for the number of workers and
     persistent workers. The clock starts after two batches from each worker, or after the first
-    batch without workers, so the result shows start-up separately. A file that one run has read
-    comes from the operating system's cache in the next run. Shuffle a large dataset to reduce that
-    effect.
+    batch without workers, so the result shows start-up separately. At the end of an epoch, a run
+    goes on with the next one, because workers without work would leave the cores to the others. A
+    stream ends, so its last batches don't count. A file that was read once comes from the operating
+    system's cache from then on. Shuffle a large dataset to reduce that effect.
 
     Without `step`, the loop does nothing with a batch. The rate is then the most that the loader
     can deliver, and the advice is for a loop that does nothing. While a training step runs, the
@@ -87,8 +88,8 @@ def how_many_workers(
     Raises:
         TypeError: `loader` or `step` has the wrong type, or `counts` aren't whole numbers.
         ValueError: A number is out of range.
-        CannotMeasure: The loader or the step failed, the loader has too few batches, or no number
-            had a finished run at the deadline.
+        CannotMeasure: The loader or the step failed, the dataset is empty, a stream has too few
+            batches, or no number had a finished run at the deadline.
     """
     check_deadline(deadline)
     if not is_a(loader, DataLoader) and (is_a(loader, type) or not callable(loader)):
@@ -135,7 +136,7 @@ def how_many_workers(
             "Use a longer deadline, or call observe(loader) to see where the loader hangs"
         )
     if not speeds:
-        raise CannotMeasure("an epoch has fewer than two batches, so there's nothing to measure")
+        raise CannotMeasure("too few batches arrived, so there's nothing to measure")
     too_short = tuple(number for number in numbers if not found[number])
     return Throughput(
         tuple(speeds),
@@ -171,8 +172,8 @@ def _named(step: Step | float | None) -> str:
     if step is None:
         return ""
     if isinstance(step, (int, float)):
-        return f"{step:g} s"
-    return str(getattr(step, "__name__", type(step).__name__))
+        return f"a step of {step:g} s"
+    return f"the step {getattr(step, '__name__', type(step).__name__)}()"
 
 
 def _whole(counts: Sequence[int]) -> list[int]:
@@ -197,8 +198,30 @@ def default_counts() -> list[int]:
     return [0, *(1 << power for power in range((2 * cores).bit_length()))]
 
 
-def with_workers(loader: Loader, workers: int) -> Loader:
-    """Copy a loader with another number of workers. The copy is always a plain DataLoader."""
+class _Endless:
+    """Deal out the epochs of a sampler one after another."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        dealt = True
+        while dealt:
+            dealt = False
+            for each in self._sampler:
+                dealt = True
+                yield each
+
+
+def with_workers(loader: Loader, workers: int, *, endless: bool = False) -> Loader:
+    """Copy a loader with another number of workers. The copy is always a plain DataLoader.
+
+    Args:
+        loader: The loader to copy.
+        workers: How many workers the copy starts.
+        endless: Whether the copy's sampler begins again at its end. A stream still ends.
+    """
+    dealt = _Endless if endless else lambda sampler: sampler
     names = ("collate_fn", "pin_memory", "worker_init_fn", "generator", "in_order")
     options: dict[str, Any] = {name: getattr(loader, name) for name in names}
     if workers:
@@ -207,9 +230,9 @@ def with_workers(loader: Loader, workers: int) -> Loader:
     if isinstance(loader.dataset, IterableDataset):
         options |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
     elif loader.batch_sampler is None:
-        options |= {"batch_size": None, "sampler": loader.sampler}
+        options |= {"batch_size": None, "sampler": dealt(loader.sampler)}
     else:
-        options["batch_sampler"] = loader.batch_sampler
+        options["batch_sampler"] = dealt(loader.batch_sampler)
     return DataLoader(loader.dataset, num_workers=workers, **options)
 
 
@@ -225,7 +248,7 @@ def _run(
     left: float,
     step: Step,
 ) -> _Measured | None:
-    # Return None if the epoch was too short.
+    # Return None if too few batches came.
     if left <= 0:
         raise DeadlinePassed
     until = time.monotonic() + left
@@ -251,19 +274,21 @@ def _run(
             if taken < each:
                 start = time.perf_counter() - began - worked
             worked += work(batch)
-        measured = None
+        rounds: list[_Measured] = []  # after equally many batches from each worker
         samples: int | None = 0
         warm = time.perf_counter()
         for came, batch in enumerate(iterator, start=1):
             in_it = iterator.samples
             samples = None if samples is None or in_it is None else samples + in_it
             work(batch)
-            if came % each == 0 or not number:  # after equally many batches from each worker
+            if came % each == 0:
                 seconds = time.perf_counter() - warm
-                measured = _Measured(came, samples, max(seconds, 1e-9), start)
+                rounds.append(_Measured(came, samples, max(seconds, 1e-9), start))
                 if came >= max(batches, _ROUNDS * each) or seconds > slice_:
-                    break
-        return measured
+                    return rounds[-1]
+        # The stream has ended. Workers had no work in its last rounds, so leave these out.
+        rounds = rounds[: len(rounds) - (loader.prefetch_factor or 0)]
+        return rounds[-1] if rounds else None
 
     try:
         with time_limit(left):
@@ -280,7 +305,7 @@ def _run(
         raise DeadlinePassed
     with warnings.catch_warnings():  # we try more workers than cores on purpose
         warnings.filterwarnings("ignore", "This DataLoader will create")
-        seen = observe(with_workers(loader, number), consume=timed, deadline=rest)
+        seen = observe(with_workers(loader, number, endless=True), consume=timed, deadline=rest)
     if seen.end == "hung":
         raise DeadlinePassed
     if seen.chain[:1] == ((_StepFailed.__name__, ""),):

@@ -60,8 +60,13 @@ class Stream(IterableDataset[int]):
         return iter(range(64))
 
 
-def load(dataset: Any, **options: Any) -> DataLoader[Any]:
-    return DataLoader(dataset, 4, **options)
+class Tiny(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(16))
+
+
+def load(dataset: Any, batch_size: int = 4, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, batch_size, **options)
 
 
 FORKED: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "fork"}
@@ -113,12 +118,21 @@ def test_rows_in_memory_want_no_workers() -> None:
     assert how_many_workers(rows, counts=(0, 2), runs=3).take == 0
 
 
-def test_an_epoch_that_is_too_short_for_a_number_is_said() -> None:
-    found = how_many_workers(load(Waits(16), **FORKED), counts=(0, 2), runs=1)
-    assert found.too_short == (2,)
-    assert "Not measured: 2." in str(found)
-    with pytest.raises(CannotMeasure, match="fewer than two batches"):
-        how_many_workers(load(Waits(4), **FORKED), counts=(0,))
+def test_a_short_epoch_is_repeated_because_idle_workers_would_leave_the_cores_to_others() -> None:
+    steps = []
+    found = how_many_workers(load(Waits(12), **FORKED), counts=(2,), runs=1, step=steps.append)
+    assert found.too_short == () and found.unit == "samples"
+    assert len(steps) >= 4 + 32  # the start-up's, and all that a run times
+
+
+def test_a_stream_that_is_too_short_for_a_number_is_said() -> None:
+    # A worker's first two batches are for the start-up, and its last two are left out.
+    found = how_many_workers(load(Tiny(), **FORKED), counts=(0, 1), runs=1)
+    assert found.too_short == (1,)
+    assert "Not measured: 1." in str(found)
+    for empty in (load([]), load(Tiny(), batch_size=16)):
+        with pytest.raises(CannotMeasure, match="too few batches"):
+            how_many_workers(empty, counts=(0,))
 
 
 @pytest.mark.parametrize(
