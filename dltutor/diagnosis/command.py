@@ -99,8 +99,8 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
     if chosen.consume:
         named = chosen.consume if ":" in chosen.consume else f"{target.rpartition(':')[0]}:"
         loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
-    took, method = _time_import(target, loop, chosen.deadline or 30)
-    if took > _QUICK:
+    took, method, forkable = _time_import(target, loop, chosen.deadline or 30)
+    if took > _QUICK and forkable:
         find(target)  # safe in main, because a trial import in another process worked
     deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
     return examine(
@@ -121,8 +121,14 @@ def _loop(target: str, loader: Any) -> object:
     return attribute(target)(loader)
 
 
-def _time_import(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
-    # Import in another process, because your module may do anything, such as hang or exit.
+def _time_import(
+    target: str, loop: partial[object] | None, limit: float
+) -> tuple[float, str, bool]:
+    # Return the seconds that the import took, the workers' start method, and whether a process that
+    # has imported the module can be forked. Import in another process, because your module may do
+    # anything, such as hang or exit.
+    from dltutor.diagnosis import fork_doubts
+    from dltutor.diagnosis.examination import most_memory
     from dltutor.diagnosis.running.subject import Subject
     from dltutor.observation import sandbox
     from dltutor.observation.loaders import check_loader
@@ -133,6 +139,7 @@ def _time_import(target: str, loop: partial[object] | None, limit: float) -> tup
         try:
             found = find(target)
             took = time.perf_counter() - began
+            forkable = not fork_doubts.in_use()
             if loop is not None and not callable(attribute(*loop.args)):
                 return {"refused": f"--consume must name a function, but {loop.args[0]} isn't one"}
         except NoLoader as error:
@@ -145,12 +152,13 @@ def _time_import(target: str, loop: partial[object] | None, limit: float) -> tup
             check_loader(loader)
         except TypeError:
             return {"refused": f"{target} must return a DataLoader, got {type(loader).__name__}"}
-        return {"took": took, "method": Subject(loader, None, 1, 0).method}
+        method = Subject(loader, None, 1, 0).method
+        return {"took": took, "method": method, "forkable": forkable}
 
-    ended = sandbox.run(work, at_most=limit, own_folder=False)
+    ended = sandbox.run(work, at_most=limit, memory=most_memory(), own_folder=False)
     match ended.result:
-        case {"took": float(took), "method": str(method)}:
-            return took, method
+        case {"took": float(took), "method": str(method), "forkable": bool(forkable)}:
+            return took, method, forkable
         case {"refused": str(sentence)}:
             raise NoLoader(sentence)
     if ended.stopped == "limit":
@@ -161,7 +169,7 @@ def _time_import(target: str, loop: partial[object] | None, limit: float) -> tup
         )
     if ended.stopped:
         why = {
-            "memory": "it used too much memory",
+            "memory": "it used more than half of the free memory",
             "processes": "it started too many processes",
             "handlers": "a function that was registered to run at a fork didn't return",
         }

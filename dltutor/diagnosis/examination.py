@@ -29,7 +29,7 @@ from dltutor.observation import own_mappings, sandbox
 from dltutor.observation.foreign import said
 from dltutor.observation.sandbox import Ended
 from dltutor.observation.texts import signal_name
-from dltutor.system.process_memory import pss
+from dltutor.system.process_memory import free, pss
 from dltutor.tables import MB
 
 ORDINARY: Final = {
@@ -38,9 +38,10 @@ ORDINARY: Final = {
 }  # seconds for an ordinary examination; 30 if workers are forked or there are none
 MAKING: Final = 20.0  # the most seconds to make a loader in an ordinary examination
 STARTING: Final = 20.0  # extra seconds for an experiment whose workers import torch first
-MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of twice main's memory
+MEMORY: Final = 1024 * MB  # bytes on top of twice main's memory that an experiment may always use
 _LINE: Final = 160  # the most characters of a location to show
 _LEAST: Final = 1.0  # the fewest seconds to give an experiment
+_NO_PINNING: Final = "CUDA is in use here, and an experiment, which is a fork, can't pin memory"
 _SAME: Final = "the same problem got in the way"
 _NOT_RUN: Final = "not run"
 
@@ -166,6 +167,10 @@ class Examination:
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.field: answer})
         assert evidence is not None
+        if evidence.parts.pinned and "CUDA" in fork_doubts.in_use() and not self.in_vain:
+            self.untried.append(
+                Untried("Can the batches be pinned?", f"{_NO_PINNING}: {self.instead}")
+            )
         self._move_silent_run(evidence)
         return evidence
 
@@ -200,6 +205,7 @@ class Examination:
         self.asked(question, max(seconds, _LEAST))
         mark = Mark()
         threads = when_to_fork.others()
+        no_pinning = "CUDA" in fork_doubts.in_use()
 
         def work(begin: Callable[[], None]) -> dict[str, Any]:
             begin()
@@ -219,6 +225,8 @@ class Examination:
                     loader, self.loop, self.epochs, rest, mark, evidence, threads, self.function
                 )
                 subject.take_over()
+                if no_pinning and evidence is not None:  # the first experiment reads the settings
+                    subject.change(pin_memory=False)
                 return {"answer": asdict(experiment.ask(subject)), "making": took}
             except Unanswered as error:
                 return {"untried": str(error)}
@@ -228,7 +236,7 @@ class Examination:
         ended = sandbox.run(
             work,
             at_most=max(seconds, _LEAST),
-            memory=MEMORY + 2 * max(self.own_memory, pss(os.getpid())),
+            memory=most_memory(self.own_memory),
             own_folder=False,
             temporary=self.temporary,
             before_fork=before_fork,
@@ -321,6 +329,15 @@ class Examination:
             raise _InAFork
         self.in_vain = bool(why)
         return f"{why}: {self.instead}" if why else ""
+
+
+def most_memory(own: float = 0.0) -> float:
+    """Return how many bytes an experiment may use: half of what's free, but not too little.
+
+    Args:
+        own: The bytes that this process used when it was asked to diagnose the loader (default 0).
+    """
+    return max(MEMORY + 2 * max(own, pss(os.getpid())), (free() or 0) / 2)
 
 
 def silent(evidence: Evidence) -> str:

@@ -106,6 +106,16 @@ def explain(log: str) -> tuple[Match, ...]:
     return tuple(match for _, _, match in matches)
 
 
+def advice(log: str) -> str:
+    """Return the `tell` of the last message in a log that has one and isn't a hint, or ""."""
+    found = [
+        each
+        for each in _outermost(_search(plain(log)))
+        if each.message.tell and not each.message.hint
+    ]
+    return max(found, key=lambda each: each.end).message.tell if found else ""
+
+
 @cache
 def messages() -> tuple[Message, ...]:
     """Return all entries in messages.toml."""

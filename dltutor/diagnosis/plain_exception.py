@@ -7,6 +7,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.messages import advice
 from dltutor.diagnosis.rules.culprits import how_many, raising
 
 _WRONG: Final = ("complete", "same", "independent")
@@ -55,14 +56,16 @@ def _described(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:
     if culprit is not None:
         said += f" The sampler, {parts.sampler}, raises it."
         return said, culprit.at or where, "Look at the sampler, at the line above."
+    known_fix = advice(run.said)
     failed = evidence.in_workers.failed if evidence.in_workers is not None else ()
     known = [each for each in failed if each[1] in (run.raised, run.kind)]
     if known:
         index, _, _, line = known[0]
         said += f" In a worker, dataset[{index}] raises it. In the main process, it doesn't."
-        return said, line or where, "Look for what a worker doesn't have, at the line above."
+        fix = known_fix or "Look for what a worker doesn't have, at the line above."
+        return said, line or where, fix
     if run.raised is None and without:
         said += f" It does so without workers, too. {run.batches} batches had arrived."
         at = "in your loop, at the line above" if parts.loop else "at the line above"
-        return said, where, f"Look at what happens {at}."
-    return said, where, "Look at the line above." if where else ""
+        return said, where, known_fix or f"Look at what happens {at}."
+    return said, where, known_fix or ("Look at the line above." if where else "")

@@ -180,6 +180,16 @@ def pss(pid: int) -> int:
     return full["pss"] or full["uss"] or (cheap[1]["rss"] if cheap else None) or 0
 
 
+def free() -> int | None:
+    """Return how much more memory this process may use, or None if that's unknown.
+
+    That's what the machine can still give without swapping, or what the cgroups still allow, if
+    that's less.
+    """
+    left = (reader().available(), cgroup_files.memory_left())
+    return min((max(0, each) for each in left if each is not None), default=None)
+
+
 def shared_memory() -> tuple[int | None, int | None]:
     """Return how much `/dev/shm` holds and its size, or None for both if there is no `/dev/shm`."""
     try:

@@ -426,6 +426,22 @@ def test_an_exception_without_a_name_is_told_with_its_sample_and_line() -> None:
     assert found.name == "none_in_batch"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA", "spawn"),
+        ("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned", "pin_memory"),
+        ("ValueError: 9", ""),
+    ],
+)
+def test_an_exception_that_only_workers_or_the_loader_raise_comes_with_what_is_known_of_it(
+    said: str, told: str
+) -> None:
+    (found,) = findings(of(Measures("raised", said, "RuntimeError", said=said)))
+    assert found.name == "raises"
+    assert (told in found.fix) if told else (found.fix == "")
+
+
 def test_what_samples_cannot_be_joined_for_is_found_by_leaving_it_out() -> None:
     def join(samples: list[Any]) -> Any:
         assert len({len(each) for each in samples}) == 1

@@ -588,6 +588,53 @@ def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
     )
 
 
+class Model:
+    """A model on the GPU. In the process that unpickles it, CUDA is in use from then on."""
+
+    used_in = 0
+
+    def __setstate__(self, state: Any) -> None:
+        Model.used_in = os.getpid()
+        torch.cuda.is_initialized = lambda: True
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"layers": 3}
+
+    @staticmethod
+    def check() -> None:
+        if Model.used_in != os.getpid():
+            raise RuntimeError(BAD_FORK)
+
+
+def test_if_unpickling_the_function_uses_cuda_each_experiment_unpickles_it_anew(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    model = Model()
+
+    def make() -> DataLoader[int]:
+        return DataLoader(OnTheDevice(check=model.check), batch_size=4)
+
+    def train(loader: Any) -> None:
+        for _ in loader:
+            model.check()
+
+    assert diagnose(make, consume=train).ok
+
+
+def test_no_experiment_pins_memory_if_cuda_is_in_use_here_and_the_report_says_so(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    def train(loader: Any) -> None:
+        assert not loader.pin_memory
+        for _ in loader:
+            pass
+
+    loader = DataLoader(Guarded(), batch_size=4, num_workers=2, pin_memory=True)
+    diagnosis = diagnose(loader, consume=train)
+    assert diagnosis.ok and loader.pin_memory
+    assert any("pin" in each.question and "CUDA" in each.why for each in diagnosis.untried)
+
+
 def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(
     cuda: None, nothing_left_behind: Left
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from dltutor.observation.budget import usage
 from dltutor.observation.budget.prediction import Footprint, Prediction, Settings
 from dltutor.observation.budget.usage import Room, room
+from dltutor.system import cgroup_files
 from dltutor.system.this_machine import Machine
 
 MB = 1 << 20
@@ -138,9 +139,9 @@ def test_room_is_what_is_free_now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_room_ends_where_the_cgroup_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "memory_left", lambda: MB)
+    monkeypatch.setattr(cgroup_files, "memory_left", lambda: MB)
     assert room().memory == MB
-    monkeypatch.setattr(usage, "memory_left", lambda: 99 << 40)
+    monkeypatch.setattr(cgroup_files, "memory_left", lambda: 99 << 40)
     assert MB < room().memory < 99 << 40
 
 

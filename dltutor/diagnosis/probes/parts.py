@@ -44,6 +44,7 @@ class Parts:
         prefetch: How many batches each worker loads ahead.
         drop_last: Whether the loader drops an incomplete last batch.
         in_order: Whether a batch that's ready early has to wait for its turn.
+        pinned: Whether main copies batches to pinned memory.
         sampler: The name of a custom batch sampler's class or, without one, of the sampler's class.
         collate: The name of the collate function, or "" if it's torch's own.
         init: The name of the worker_init_fn, or "" if there's none.
@@ -77,6 +78,7 @@ class Parts:
     generator: bool = False
     shm: float = 0.0
     files: int = 0
+    pinned: bool = False
 
     @property
     def ordered(self) -> bool:
@@ -125,6 +127,7 @@ def ask(subject: Subject) -> Parts:
         generator=inner.generator is not None,
         shm=_shm(),
         files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        pinned=bool(inner.pin_memory),
         hooks=tuple(
             name
             for name, owners in (("dataset", (dataset,)), ("sampler", _samplers(inner)))

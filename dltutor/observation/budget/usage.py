@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from dltutor.system.cgroup_files import memory_left
-from dltutor.system.process_memory import DENIED, reader, shared_memory
+from dltutor.system.process_memory import DENIED, free, reader, shared_memory
 
 _SAFE: Final = 0.75  # the fraction of free memory, and of free /dev/shm, that is safe to use
 
@@ -40,10 +39,9 @@ class Room:
 def room() -> Room:
     """Measure how much is free now."""
     used, limit = shared_memory()
-    free = [reader().available(), memory_left()]
-    known = [count for count in free if count is not None]
+    left = free()
     shm = None if used is None or limit is None else limit - used
-    return Room(shm, max(0, min(known, default=math.inf)))
+    return Room(shm, math.inf if left is None else left)
 
 
 @dataclass(frozen=True)
