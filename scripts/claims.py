@@ -1,9 +1,9 @@
 """Measure all claims, and write `notebooks/CLAIMS.md`.
 
 `python scripts/claims.py 01 03` measures the claims of these lessons, and leaves the others on the
-page unchanged. Without numbers, the script measures all claims. With `--check`, the script doesn't
-write the page, but lists every claim whose verdict differs from the page, except claims that this
-machine can't measure.
+page unchanged. Without numbers, the script measures all claims. A claim that this machine can't
+measure keeps the result that's on the page. With `--check`, the script doesn't write the page, but
+lists every claim whose verdict differs from the page.
 """
 
 from __future__ import annotations
@@ -218,9 +218,12 @@ def main() -> None:
         for number, claim in enumerate(tried):
             if chosen.lessons and lesson not in chosen.lessons and claim.text in before:
                 continue
-            results[claim.text] = found = measured(lesson, number, claim)
+            found = measured(lesson, number, claim)
+            if found.verdict == UNKNOWN:
+                found = before.get(claim.text, found)
+            results[claim.text] = found
             print(f"{lesson}  {claim.text}\n    {found.result}\n    {found.verdict}", flush=True)
-            if claim.text in before and found.verdict not in (UNKNOWN, before[claim.text].verdict):
+            if claim.text in before and found.verdict != before[claim.text].verdict:
                 differ.append(f"{claim.text!r}: {before[claim.text].verdict!r} on the page")
     if chosen.check:
         sys.exit("\n".join(["Verdicts that differ from the page:", *differ]) if differ else 0)

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
+import torch
 from torch.utils.data import get_worker_info
 
 from dltutor.failures import unpicklable_batch, unpicklable_exception
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, observe
-from measured_claims import CannotMeasure, Facts, Samples, Sized, numbers
+from measured_claims import CannotMeasure, Facts, Samples, Sized, numbers, python
 
 _LINE: Final = "mask.result()"  # the line in the lesson's class at which a worker waits
 
@@ -179,3 +180,57 @@ def log() -> Facts:
     multiprocessing.log_to_stderr(logging.DEBUG)
     said = _run(1).stderr
     return {"began": "child process calling" in said, "named": _LINE in said}
+
+
+#: Run epochs whose workers use CUDA, and print how each epoch ended. The first argument says who
+#: else uses CUDA, and the second one is the start method.
+_CUDA: Final = """
+import re
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+who, method = sys.argv[1:]
+
+
+class Rows(Dataset):
+    def __init__(self):
+        self.rows = torch.ones(8, 4)
+        if who == "dataset":
+            self.rows = self.rows.cuda()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return self.rows[index].cuda()
+
+
+if __name__ == "__main__":
+    if who == "main":
+        torch.ones(1).cuda()
+    loader = DataLoader(Rows(), 4, num_workers=2, multiprocessing_context=method)
+    for epoch in range(2):
+        try:
+            print("ends" if sum(batch.sum().item() for batch in loader) == 32 else "is wrong")
+        except Exception as error:
+            said = str(error)
+            known = re.search("Cannot re-initialize CUDA in forked subprocess|CUDA error: .*", said)
+            print(known[0] if known else said.splitlines()[-1])
+"""
+
+
+def cuda() -> Facts:
+    if not torch.cuda.is_available():
+        raise CannotMeasure("There's no GPU here.")
+
+    def epochs(who: str, method: str) -> list[str]:
+        return python(_CUDA, who, method).stdout.splitlines()
+
+    return {
+        "main": epochs("main", "fork")[0],
+        "dataset": epochs("dataset", "fork")[0],
+        "spawned": epochs("main", "spawn") == ["ends", "ends"],
+        "unused": epochs("nobody", "fork")[0] == "ends",
+        "later": epochs("nobody", "fork")[1] == "ends",
+    }

@@ -124,3 +124,50 @@ def pinned() -> Facts:
         raise CannotMeasure("This machine has an accelerator.")
     warns = any("no accelerator is found" in str(each.message) for each in caught)
     return {"warns": warns, "pinned": batch.is_pinned()}
+
+
+def _image(index: int) -> torch.Tensor:
+    return torch.full((3, 224, 224), float(index))
+
+
+def _copied(batch: torch.Tensor, non_blocking: bool) -> tuple[float, float]:
+    # Copy a batch to the GPU. Return the seconds until the call returned, and until it was there.
+    runs = []
+    for _ in range(20):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        batch.to("cuda", non_blocking=non_blocking)
+        returned = time.perf_counter() - began
+        torch.cuda.synchronize()
+        runs.append((returned, time.perf_counter() - began))
+    return median(run[0] for run in runs), median(run[1] for run in runs)
+
+
+def pinned_copies() -> Facts:
+    if not torch.cuda.is_available():
+        raise CannotMeasure("There's no GPU here.")
+    ordinary = torch.zeros(64, 3, 224, 224)
+    pinned = ordinary.pin_memory()
+    model = torch.nn.Conv2d(3, 64, 7, 2).cuda()
+
+    def step(batch: torch.Tensor) -> None:
+        model(batch.to("cuda", non_blocking=True)).sum().backward()
+        torch.cuda.synchronize()
+
+    def rate(pin: bool) -> float:
+        loader = DataLoader(Samples(_image, 4096), 64, num_workers=4, pin_memory=pin)
+        return how_many_workers(loader, counts=(4,), runs=5, step=step).speeds[0].rate
+
+    copied = {pin: _copied(batch, False)[1] for pin, batch in ((False, ordinary), (True, pinned))}
+    returned = {
+        pin: _copied(batch, True)[0] / copied[pin]
+        for pin, batch in ((False, ordinary), (True, pinned))
+    }
+    return {
+        "times": copied[False] / copied[True],
+        "faster": copied[False] > 2 * copied[True],
+        "ordinary": returned[False],
+        "pinned": returned[True],
+        "needed": returned[False] > 0.5 > returned[True],
+        "gain": rate(True) / rate(False),
+    }
