@@ -202,6 +202,31 @@ def test_what_only_some_random_numbers_do_is_seen_too() -> None:
     assert ask(samples, Decides(copies=True)).again == 0
 
 
+class Masks(Dataset[torch.Tensor]):
+    """A dataset that hides random parts of each row, in a copy or in its own table."""
+
+    def __init__(self, copies: bool) -> None:
+        self.table = torch.ones(32, 16)
+        self.copies = copies
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row = self.table[index].clone() if self.copies else self.table[index]
+        return row.masked_fill_(torch.rand(16) < 0.2, 0)
+
+
+def test_a_random_change_of_the_data_itself_is_seen_though_its_repetition_changes_nothing() -> None:
+    found = ask(samples, Masks(copies=False))
+    assert found.again and found.random
+    again = ask(twice, Masks(copies=False))
+    assert again.own == again.looked and again.paths == ("dataset.table",)
+    found = ask(samples, Masks(copies=True))
+    assert not found.again and found.random
+    assert ask(twice, Masks(copies=True)).own == 0
+
+
 class Extends(Rows):
     """A dataset that makes a list on first use of an index, and appends to it or to a copy."""
 

@@ -1,7 +1,8 @@
 """Does a sample stay the same when it's drawn twice in a row?
 
 Draw each sample right away, after other samples, and twice in a row, in a new fork each time and
-with the same random numbers. Count a sample only if drawing the sample itself is what changes it.
+the last time with the same random numbers. Count a sample only if drawing the sample itself is what
+changes it.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[
     pins = Pins(subject.dataset)
     *others, last = order
     for index in others:
-        with pins.held(seed=seed):
+        with pins.held(seed=seed + 1):  # other random numbers may change other parts of the data
             subject.dataset[index]
     before = _content(subject.dataset, last)
     with pins.held(seed=seed):
