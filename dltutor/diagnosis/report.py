@@ -17,7 +17,7 @@ from dltutor.tables import Tone, framed, with_code
 _WIDTH: Final = 96
 _INDENT: Final = 12
 #: What no experiment on one machine can test. Every report ends with it.
-UNSEEN: Final = "a GPU, several machines, and the network between them"
+UNSEEN: Final = "what a GPU does with the batches, several machines, and the network between them"
 
 
 @dataclass(frozen=True)
