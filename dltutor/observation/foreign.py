@@ -18,6 +18,7 @@ from dltutor.observation import texts
 _CONTAINERS: Final[tuple[Any, ...]] = (dict, list, tuple, deque, set, frozenset)
 _OF_CLASSES: Final = vars(type)
 _NOTHING: Final = object()
+_LINE: Final = 160  # the most characters of a line
 
 
 def is_a(thing: object, kinds: type | tuple[type, ...]) -> bool:
@@ -132,6 +133,11 @@ def message_of(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """Return an exception's type and message, as `texts.said` formats them."""
     return texts.said(kind_of(error), message_of(error))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of `said`, or its beginning if it's long."""
+    return said(error).partition("\n")[0][:_LINE]
 
 
 def _container(thing: object) -> Any:

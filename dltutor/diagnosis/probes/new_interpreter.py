@@ -32,7 +32,7 @@ from dltutor.observation import own_mappings
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.errors import is_yours
-from dltutor.observation.foreign import said
+from dltutor.observation.foreign import first_line, said
 from dltutor.tables import MB
 
 if TYPE_CHECKING:
@@ -92,9 +92,7 @@ def ask(subject: Subject) -> NewInterpreter:
     try:
         here, again = (_drawn(pickle.loads(sent), keys) for _ in range(2))
     except Exception as error:
-        raise Unanswered(
-            f"in a copy of the dataset, a sample raised {_first_line(error)}"
-        ) from None
+        raise Unanswered(f"in a copy of the dataset, a sample raised {first_line(error)}") from None
     if not here or _unlike(here, again):
         raise Unanswered("samples differ from one copy of the dataset to the next")
     made, make = _made_here(subject.make, keys)
@@ -240,19 +238,15 @@ def main(name: str) -> None:
         try:
             drawn = _drawn(dataset, keys)
         except Exception as error:
-            found = _There([], [], raised=_first_line(error))
+            found = _There([], [], raised=first_line(error))
         else:
             made = [] if maker is None else _made(maker, keys)
             found = _There(drawn, made, tuple(sorted(names)))
     except Exception as error:
-        found = _There([], [], unread=_first_line(error))
+        found = _There([], [], unread=first_line(error))
     (folder / "unfinished").write_bytes(pickle.dumps(found))
     (folder / "unfinished").rename(folder / "found")
     os._exit(0)
-
-
-def _first_line(error: BaseException) -> str:
-    return said(error).partition("\n")[0][:160]
 
 
 EXPERIMENT: Final = probe("new_interpreter", 12.0, needed, ask)

@@ -18,7 +18,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.diagnosis.words import duration
 from dltutor.observation import torch_internals
-from dltutor.observation.foreign import said
+from dltutor.observation.foreign import first_line
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit
 
@@ -136,8 +136,7 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
     except Exception as error:
         frames = traceback.walk_tb(error.__traceback__)
         if any(frame.f_code.co_filename == dataloader.__file__ for frame, _ in frames):
-            first = said(error).partition("\n")[0][:160]
-            raise Unanswered(f"this time the loader raised {first}") from None
+            raise Unanswered(f"this time the loader raised {first_line(error)}") from None
         raise
     finally:
         if torch_internals.workers_of(iterator):

@@ -23,7 +23,7 @@ from dltutor.diagnosis.probes.travel import packing
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.failures.tools.gauge import as_for_spawned
-from dltutor.observation.foreign import is_a, said
+from dltutor.observation.foreign import first_line, is_a
 from dltutor.tables import MB
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _copied(subject: Subject) -> tuple[str, int]:
         try:
             unlike += _drawn(copy, index) != own
         except Exception as error:
-            return said(error).splitlines()[0][:160], unlike
+            return first_line(error), unlike
     return "", unlike
 
 

@@ -27,7 +27,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import foreign
-from dltutor.observation.foreign import is_a, module_of, said
+from dltutor.observation.foreign import first_line, is_a, module_of
 
 _DEEP: Final = 6
 _STANDARD: Final = sys.stdlib_module_names - {"__main__", "builtins"}
@@ -114,8 +114,7 @@ def _refused(path: str, thing: Any, depth: int, until: float) -> list[tuple[str,
             if time.monotonic() < until
             for each in _refused(name, part, depth - 1, until)
         ]
-        text = said(error).splitlines()[0][:160]
-        return found or [(path, _class(thing), text)]
+        return found or [(path, _class(thing), first_line(error))]
     return []
 
 
