@@ -272,7 +272,7 @@ def test_one_worker_that_works_while_the_step_waits_is_worth_taking() -> None:
     found = how_many_workers(own(), counts=(0, 1), runs=2, batches=4, step=rest)
     none, one = found.speeds
     assert one.rate > 1.2 * none.rate  # twice as fast, unless the machine is busy
-    assert (found.take, found.step) == (1, "rest")
+    assert (found.take, found.step) == (1, "the step rest()")
 
 
 @pytest.mark.parametrize(
@@ -288,8 +288,8 @@ def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_where_they_are_know
     dataset: Any, collate: Any, unit: str
 ) -> None:
     loader = load(dataset, num_workers=0, batch_size=4, collate_fn=collate)
-    found = how_many_workers(loader, counts=(0,), runs=1, step=STEP)
-    assert (found.unit, found.step) == (unit, "0.1 s")
+    found = how_many_workers(loader, counts=(0,), runs=1, batches=8, step=STEP)
+    assert (found.unit, found.step) == (unit, "a step of 0.1 s")
     assert 0 < found.speeds[0].rate <= (4 if unit == "samples" else 1) / STEP
     assert f"{unit}/s" in str(found)
 
@@ -297,7 +297,7 @@ def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_where_they_are_know
 def test_the_step_is_called_with_each_batch() -> None:
     loader = load(Numbers(length=64), batch_size=4)
     batches: list[Any] = []
-    found = how_many_workers(loader, counts=(0,), runs=1, step=batches.append)
+    found = how_many_workers(loader, counts=(0,), runs=1, batches=15, step=batches.append)
     assert [len(batch) for batch in batches] == [4] * 16
     assert found.unit == "samples"
 
@@ -307,7 +307,7 @@ def test_the_advice_says_for_which_loop_it_holds() -> None:
     assert none.take == 0
     for told in (str(none), none._repr_html_()):
         assert "does nothing with the batches" in told and "step" in told
-    for step in ("0.1 s", "rest"):
+    for step in ("a step of 0.1 s", "the step rest()"):
         told = str(replace(none, step=step))
         assert step in told and "does nothing" not in told
 
