@@ -217,6 +217,29 @@ class Masks(Dataset[torch.Tensor]):
         return row.masked_fill_(torch.rand(16) < 0.2, 0)
 
 
+class Flips(Dataset[Any]):
+    """A dataset that flips half of the rows, in a copy or in its own list."""
+
+    def __init__(self, copies: bool) -> None:
+        self.boxes = [np.full(4, index + 1.0) for index in range(32)]
+        self.copies = copies
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> Any:
+        boxes = self.boxes[index].copy() if self.copies else self.boxes[index]
+        if torch.rand(()) < 0.5:
+            boxes *= -1
+        return boxes.copy()
+
+
+def test_a_change_that_the_next_draw_leaves_alone_has_a_name() -> None:
+    found = ask(twice, Flips(copies=False))
+    assert found.own and found.paths[0] == "dataset.boxes"
+    assert ask(twice, Flips(copies=True)).own == 0
+
+
 def test_a_random_change_of_the_data_itself_is_seen_though_its_repetition_changes_nothing() -> None:
     found = ask(samples, Masks(copies=False))
     assert found.again and found.random
@@ -245,6 +268,27 @@ def test_what_a_sample_makes_on_first_use_and_changes_later_has_a_name() -> None
     found = ask(twice, Extends(copies=False))
     assert (found.own, found.paths) == (4, ("dataset.lists",))
     assert ask(twice, Extends(copies=True)).own == 0
+
+
+class OneEpoch(Sampler[list[int]]):
+    """A batch sampler with 8 batches, which are all in an iterator that never starts again."""
+
+    def __init__(self) -> None:
+        self.batches = iter([[*range(first, first + 4)] for first in range(0, 32, 4)])
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.batches
+
+
+def test_a_sampler_that_uses_itself_up_is_counted_from_its_first_epoch() -> None:
+    rows = Masks(copies=True)
+    found = ask(samples, rows, batch_size=1, batch_sampler=OneEpoch())
+    assert found.dealt == ((8, 8), (8, 0)) and found.looked == 32
+    found = ask(samples, rows, batch_size=1, batch_sampler=[*OneEpoch()])
+    assert found.dealt == ((8, 8), (8, 8))
 
 
 class Blocks(Rows):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor import tables
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
+from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.busiest import Busiest
 from dltutor.diagnosis.running.random_states import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
@@ -148,6 +149,11 @@ def ask(subject: Subject) -> Samples:
     previous: tuple[Any, str] | None = None
     joined: list[Any] = []
     by_sampler = _counted(dataset)
+    dealt: tuple[tuple[int, int], ...] = ()
+    left_out: tuple[int, ...] = ()
+    # Fork, because a sampler that uses itself up would have nothing left for the samples.
+    with suppress(forks.NoAnswer):
+        dealt, left_out = forks.in_fork(partial(_dealt, subject), 4 * _QUICKLY)
     began = time.monotonic()
     subject.mark.set(DEALING)
     indices = subject.indices()[:_DRAWN]
@@ -178,7 +184,6 @@ def ask(subject: Subject) -> Samples:
         if count - before[what] >= draws // 2 > _FEW
     )
     seeded, seeded_each = _seeded(dataset, keys[:_SEEDED])
-    dealt, left_out = _dealt(subject) if dealing < _QUICKLY else ((), ())
     return record.samples(
         **read,
         busiest=line if share > _MOSTLY else "",

@@ -69,7 +69,7 @@ def ask(subject: Subject) -> Twice:
         draw = partial(_last, subject, seed=seed)
         others = [each for each in order[: _TRIED + 2] if each != index]
         with suppress(forks.NoAnswer):
-            # Prefer what the first draw changes, because the second one may undo it.
+            # Prefer what the first draw changes alone, because a second one may undo it.
             new, paths = forks.in_fork(partial(draw, [index]), 1.5)
             later, _ = forks.in_fork(partial(draw, [*others, index]), 1.5)
             again, second = forks.in_fork(partial(draw, [index, index]), 1.5)
@@ -125,14 +125,17 @@ def _counter(subject: Subject, order: list[Any]) -> str:
 def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str]]:
     pins = Pins(subject.dataset)
     *others, last = order
+    before = [_content(subject.dataset, last)]
     for index in others:
         with pins.held(seed=seed + 1):  # other random numbers may change other parts of the data
             subject.dataset[index]
-    before = _content(subject.dataset, last)
+    before.append(_content(subject.dataset, last))
     with pins.held(seed=seed):
         content = digest(subject.dataset[last])
-    after = _content(subject.dataset, last)
-    return content, [path for path, each in after.items() if before.get(path, each) != each]
+    after = _content(subject.dataset, last).items()
+    return content, [
+        path for path, each in after if any(then.get(path, each) != each for then in before)
+    ]
 
 
 def _content(dataset: Any, index: Any) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dltutor.diagnosis.words import by_interpreter
 
 _PART: Final = 10  # a sampler that leaves out more than one in this many indices means to
 _FEW: Final = 4  # if samples aren't random, at least this many of them repeat for each new one
+_ANEW: Final = "Make a new generator, iterator, list, or file at the start of each `__iter__`."
 
 
 def counts(evidence: Evidence) -> Iterator[Finding]:
@@ -185,17 +186,25 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
     if all(said in (-1, dealt) for said, dealt in samples.dealt):
         return
     (said, first), (_, second) = samples.dealt
+    cause = (
+        "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
+        "arrives in a later one, or arrives twice."
+    )
+    fix = (
+        "Start each `__iter__` with nothing left over from before, deal out what's left at its "
+        "end, and make `__len__` count the same."
+    )
+    if first == second:
+        cause = "The sampler's `__len__` and its `__iter__` count differently."
+    elif not second:
+        cause, fix = "One epoch uses up the sampler, so there's nothing left for the next.", _ANEW
     yield Finding(
-        "likely",
+        "likely" if second else "shown",
         f"`len(loader)` is {said}, but the sampler deals out {first} batches in one epoch "
         f"and {second} in the next.",
         f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
-        "Start each `__iter__` with nothing left over from before, deal out what's left at its "
-        "end, and make `__len__` count the same.",
-        cause="The sampler's `__len__` and its `__iter__` count differently."
-        if first == second
-        else "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
-        "arrives in a later one, or arrives twice.",
+        fix,
+        cause=cause,
         promise="complete",
     )
 
@@ -257,7 +266,7 @@ def _used_up(evidence: Evidence) -> Finding:
         "shown",
         f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
-        "Make a new generator, iterator, or file at the start of each `__iter__`.",
+        _ANEW,
         cause="One epoch uses up something that the next one needs, such as a generator, an "
         "iterator, or an open file that was read to its end.",
         promise="complete",

@@ -30,6 +30,7 @@ def repeated_randomness(evidence: Evidence) -> Finding | None:
                 + (f" The numbers come from {generator}." if generator not in ("", "own") else ""),
                 path if own and path else _seeded(evidence),
                 _fix(evidence, path if own else "", source),
+                _cause(evidence, source, across=across),
             )
     return None
 
@@ -39,6 +40,13 @@ def _seeded(evidence: Evidence) -> str:
     if samples is not None and samples.joined and not samples.random:
         return f"collate_fn={parts.collate}"
     return f"worker_init_fn ({parts.init})" if parts.init else parts.where
+
+
+def _cause(evidence: Evidence, source: str, *, across: bool) -> str:
+    if not evidence.parts.init or source in ("all", "own"):
+        return ""
+    where = "in each worker" if across else "in every epoch"
+    return f"`{evidence.parts.init}` seeds {source} with the same number {where}."
 
 
 def _fix(evidence: Evidence, path: str, source: str) -> str:
