@@ -55,7 +55,7 @@ def test_a_healthy_loader_gets_no_finding_and_nothing_of_yours_is_changed(
     dataset = loader.dataset
     assert isinstance(dataset, Rooms)
     before = dataset.random.getstate()
-    diagnosis = diagnose(loader)
+    diagnosis = diagnose(loader, deadline=100)  # enough even for an import on a busy machine
     assert diagnosis.ok and diagnosis.findings == () and diagnosis.untried == ()
     assert "Rooms, 2 workers by fork: nothing found" in str(diagnosis)
     assert UNSEEN in str(diagnosis) and UNSEEN in diagnosis._repr_html_()

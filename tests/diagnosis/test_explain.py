@@ -96,6 +96,11 @@ MESSAGES: list[tuple[str, set[str]]] = [
         {"shm_exhausted"},
     ),
     (
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_7009_3755013367_0>: "
+        "Resource temporarily unavailable (11)",
+        {"shm_exhausted"},
+    ),
+    (
         "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
         "shared memory (shm).",
         {"shm_exhausted"},

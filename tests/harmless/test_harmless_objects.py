@@ -150,7 +150,7 @@ def test_a_healthy_loader_that_holds_every_hostile_object_is_healthy(
     source: Callable[[str], Any], nothing_left_behind: Left
 ) -> None:
     module = source(EVERY)
-    diagnosis = diagnose(module.loader(), consume=module.loop(hostile.every()), deadline=60)
+    diagnosis = diagnose(module.loader(), consume=module.loop(hostile.every()), deadline=100)
     assert failed(diagnosis) == []
     assert diagnosis.findings == () and diagnosis.untried == ()
 
@@ -182,7 +182,7 @@ class Samples(Dataset[Any]):
 
 
 def test_they_may_be_the_samples(nothing_left_behind: Left) -> None:
-    diagnosis = diagnose(DataLoader(Samples(), batch_size=4, collate_fn=list), deadline=60)
+    diagnosis = diagnose(DataLoader(Samples(), batch_size=4, collate_fn=list), deadline=100)
     assert failed(diagnosis) == []
     assert diagnosis.findings == () and diagnosis.untried == (), diagnosis
 

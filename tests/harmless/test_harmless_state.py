@@ -26,6 +26,7 @@ from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
+from dltutor.diagnosis import fork_doubts
 from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.running import forks
@@ -439,7 +440,7 @@ def test_a_loader_that_only_holds_a_connection_is_diagnosed(nothing_left_behind:
     with one, other:
         dataset = Guarded()
         dataset.connection = one  # type: ignore[attr-defined]
-        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2))
+        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2), deadline=100)
         other.setblocking(False)
         with pytest.raises(BlockingIOError):
             other.recv(1)
@@ -457,7 +458,7 @@ def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
         class Rows:
             def __len__(self): return 32
             def __getitem__(self, index): return kept * index
-        diagnosis = diagnose(DataLoader(Rows(), batch_size=4, num_workers=2))
+        diagnosis = diagnose(DataLoader(Rows(), batch_size=4, num_workers=2), deadline=120)
         names = [each.name for each in diagnosis.findings]
         assert names == ["orphaned_segments"] and diagnosis.untried == (), diagnosis
         """,
@@ -472,16 +473,23 @@ BAD_FORK = (
 MAIN = os.getpid()
 
 
+def pretend_cuda(patch: pytest.MonkeyPatch) -> None:
+    """Make the doctor believe that this process uses CUDA.
+
+    Don't make torch believe it. On a machine with a GPU, it would use CUDA in workers to seed it.
+    """
+    patch.setitem(fork_doubts._RUNTIMES, "torch.cuda", ("CUDA", lambda cuda: True, r"\bCUDA\b"))
+
+
 def touch_cuda() -> None:
     """Raise torch's error if a fork uses CUDA after main has."""
-    if torch.cuda.is_initialized() and os.getpid() != MAIN:
+    if "CUDA" in fork_doubts.in_use() and os.getpid() != MAIN:
         raise RuntimeError(BAD_FORK)
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make torch say that this process uses CUDA."""
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    pretend_cuda(monkeypatch)
 
 
 class OnTheDevice(Dataset[int]):
@@ -543,7 +551,7 @@ def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
         return on_the_device(unlabeled=21)
 
     without = diagnose(make, consume=step_on_the_device)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    pretend_cuda(monkeypatch)
     diagnosis = diagnose(make, consume=step_on_the_device)
     assert [each.name for each in without.findings] == ["raises"]
     told, expected = diagnosis.to_dict(), without.to_dict()
@@ -560,7 +568,7 @@ CELL = """\
 class Cards:
     def __len__(self): return 32
     def __getitem__(self, index):
-        if torch.cuda.is_initialized():
+        if "CUDA" in fork_doubts.in_use():
             raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
         return cards[index]
 cards = list(range(30))
@@ -572,13 +580,14 @@ def make():
 def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
     run_fresh(
         """
-        import linecache, os, sys, types, torch
+        import linecache, os, sys, types, pytest, torch
+        from dltutor.diagnosis import fork_doubts
         from torch.utils.data import DataLoader
-        from test_harmless_state import CELL as cell
+        from test_harmless_state import CELL as cell, pretend_cuda
         file = "/tmp/ipykernel_7/7.py"
         linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
         exec(compile(cell, file, "exec"))
-        torch.cuda.is_initialized = lambda: True
+        pretend_cuda(pytest.MonkeyPatch())
         from dltutor import diagnose
         diagnosis = diagnose(make)
         assert [each.name for each in diagnosis.findings] == ["wrong_length"], diagnosis
@@ -595,7 +604,7 @@ class Model:
 
     def __setstate__(self, state: Any) -> None:
         Model.used_in = os.getpid()
-        torch.cuda.is_initialized = lambda: True
+        pretend_cuda(pytest.MonkeyPatch())
 
     def __getstate__(self) -> dict[str, int]:
         return {"layers": 3}
@@ -724,8 +733,9 @@ def test_an_error_of_your_own_is_found_where_a_runtime_is_in_use(cuda: None) -> 
 
 
 SCRIPT = """\
-import torch
 from torch.utils.data import DataLoader
+
+from dltutor.diagnosis import fork_doubts
 
 
 class Cards:
@@ -733,7 +743,7 @@ class Cards:
         return 32
 
     def __getitem__(self, index):
-        if torch.cuda.is_initialized():
+        if "CUDA" in fork_doubts.in_use():
             raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
         return index
 
@@ -745,7 +755,7 @@ def make():
 if __name__ == "__main__":
     from dltutor import diagnose
 
-    torch.cuda.is_initialized = lambda: True
+    fork_doubts._RUNTIMES["torch.cuda"] = ("CUDA", lambda cuda: True, "CUDA")
     diagnosis = diagnose(make, deadline=120)
     assert diagnosis.ok and diagnosis.untried == (), diagnosis
 """

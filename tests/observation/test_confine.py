@@ -35,6 +35,9 @@ from dltutor.system import cgroups
 pytestmark = pytest.mark.timeout(60, method="thread")
 
 GRACE = 5.0
+#: torch's words for a full /dev/shm. The reason that torch 2.10 and 2.11 give after it is a random
+#: one: "Resource temporarily unavailable (11)", or even "Success (0)".
+FULL = "unable to allocate shared memory(shm) for file"
 """Seconds that processes have to end."""
 
 
@@ -203,7 +206,7 @@ def test_a_full_dev_shm_is_reported_with_the_limit_that_it_had() -> None:
         assert mounting.why_not(), refused
         pytest.skip(str(refused))
     assert seen.end == "raised"
-    assert "No space left on device (28)" in seen.chain[0][1]
+    assert FULL in seen.chain[0][1]
     assert "/dev/shm 64 MB" in str(seen)
 
 
@@ -236,7 +239,7 @@ def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it
     if shm:  # without user namespaces, confine() refuses `shm`
         assert shm[0].startswith("shm: ") and "64 MB" in shm[0]
     else:
-        assert end == "raised" and "No space left on device (28)" in chain[0][1]
+        assert end == "raised" and FULL in chain[0][1]
     assert stand_in == (oom_kills is None)  # there is no count without a cgroup
 
 
