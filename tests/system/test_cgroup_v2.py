@@ -58,7 +58,7 @@ def greedy() -> Iterator[Path]:
 @pytest.fixture
 def tree() -> Iterator[Path]:
     """Make a group at the root, with a group `inside` that a process may be in."""
-    folder = ROOT / "test"
+    folder = ROOT / f"test-{os.getpid()}"  # tests that run in parallel share the root
     (folder / "inside").mkdir(parents=True)
     yield folder
     for each in (*folder.glob("*/"), folder):
