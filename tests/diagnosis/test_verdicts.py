@@ -603,6 +603,14 @@ def test_a_run_that_did_not_end_covers_no_other() -> None:
     assert not Measures("not run").covers(run("abc"))
 
 
+def test_files_that_samples_leave_are_not_blamed_on_the_end_of_a_worker() -> None:
+    left = (("temporary files", 90, 90),)
+    (found,) = broken(ill(replace(RUN, temporary=(3, 5)), samples=drawn(left=left)), set())
+    assert "main process" in found.evidence
+    (found,) = broken(ill(replace(RUN, temporary=(3, 5))), set())
+    assert "new workers" in found.evidence
+
+
 def test_a_mapped_file_that_would_be_copied_is_said_of_forked_workers() -> None:
     assert elsewhere(mapped(80, "fork")) and not elsewhere(mapped(80, "spawn"))
 
