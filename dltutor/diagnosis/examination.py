@@ -295,7 +295,7 @@ class Examination:
         # If an experiment is cut short because time is up, that says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
-            found = experiment.cut_short(ended.stopped, ended.status, mark.get())
+            found = experiment.cut_short(ended.stopped, ended.status, mark)
             if not ended.stopped:
                 return self._record_answer(question, found)
             self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
@@ -350,7 +350,8 @@ def silent(evidence: Evidence) -> str:
             "your loop never iterated the loader that it was given. If it makes loaders of its "
             "own, give the doctor one of those, or let the loop use its argument"
         )
-    if run.end == "hung" and not run.batches and samples and samples.ended == "hung":
+    hung = samples is not None and samples.ended == "hung" and not samples.before
+    if run.end == "hung" and not run.batches and hung:
         return (
             "no batch arrived, and without workers no sample did either. Either it hangs or a "
             "sample takes longer than the experiment waited, and a longer deadline would tell"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
-    from dltutor.diagnosis.running.subject import Subject
+    from dltutor.diagnosis.running.subject import Mark, Subject
 
 Needed = Callable[["Evidence"], bool]
-CutShort = Callable[[str, int | None, int], Any]
+CutShort = Callable[[str, int | None, "Mark"], Any]
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Experiment:
         ask: A function that runs in a fork, with a Subject that it may change, and returns the
             record or raises `Unanswered` to say why there's no answer.
         cut_short: A function that makes the record if the process died or ran out of time. It takes
-            the reason for stopping ("" if the process died), the exit code, and the last number
-            in the subject's Mark. If None, there's no answer.
+            the reason for stopping ("" if the process died), the exit code, and the subject's
+            Mark. If None, there's no answer.
         held: Whether to fork while a thread in main holds a lock (default False).
     """
 

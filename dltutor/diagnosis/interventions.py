@@ -16,7 +16,7 @@ from dltutor.diagnosis.probes.waits import SHORT
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.changed_batches import with_tensors
 from dltutor.diagnosis.running.one_thread import keep_to_one_thread
-from dltutor.diagnosis.running.subject import Subject, Unanswered
+from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
@@ -218,7 +218,7 @@ def _run(
     return Experiment(field, question, Measures, at_most, needed, ask, cut)
 
 
-def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
+def _cut_short(stopped: str, code: int | None, mark: Mark) -> Measures:
     if stopped:
         return Measures("hung", f"main couldn't be interrupted ({stopped})")
     return Measures("main died", f"main ended with exit code {code}")

@@ -47,6 +47,7 @@ from dltutor.diagnosis.probes import (
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
+from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
@@ -793,9 +794,17 @@ def test_whether_workers_draw_what_main_draws() -> None:
 
 
 def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -> None:
-    assert samples.cut_short("limit", None, samples.DEALING).ended == "sampler"
-    assert samples.cut_short("limit", None, 3).ended == "hung"
-    assert samples.cut_short("", -9, samples.DEALING).ended == "died"
+    def cut(stopped: str, code: int | None, *numbers: int) -> Samples:
+        mark = Mark()
+        for number in (samples.DEALING, *numbers):
+            mark.set(number)
+        return samples.cut_short(stopped, code, mark)
+
+    assert cut("limit", None).ended == "sampler"
+    first, third = cut("limit", None, 7), cut("limit", None, 7, 5, 3)
+    assert (first.ended, first.at, first.before) == ("hung", 7, 0)
+    assert (third.ended, third.at, third.before) == ("hung", 3, 2)
+    assert cut("", -9).ended == "died"
 
 
 def test_only_a_first_sample_that_hangs_may_hang_because_of_the_fork() -> None:

@@ -54,6 +54,11 @@ def drawn(**found: Any) -> Samples:
     return Samples(**{"looked": 32, "typical": 0.004, "bytes": 100} | found)
 
 
+def hung_after(count: int) -> Samples:
+    """Make the record of a sample that never came, after `count` others."""
+    return Samples(0, ended="hung", at=7, before=count)
+
+
 def changed(**changes: Any) -> Evidence:
     return ill(replace(RUN, **changes))
 
@@ -548,6 +553,11 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "ends",
         ill(Measures("hung", batches=8), alone=None, samples=NO_INDICES),
         ill(Measures("hung"), alone=None, samples=NO_INDICES),
+    ),
+    "a sample that never comes, after others have": (
+        "ends",
+        ill(Measures("hung"), alone=None, samples=hung_after(3)),
+        ill(Measures("hung"), alone=None, samples=hung_after(0)),
     ),
     "a sampler that drops the rest of each bucket": (
         "complete",

@@ -24,7 +24,7 @@ from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.busiest import Busiest
 from dltutor.diagnosis.running.random_states import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
-from dltutor.diagnosis.running.subject import Subject, described
+from dltutor.diagnosis.running.subject import Mark, Subject, described
 from dltutor.diagnosis.words import count_of, duration
 from dltutor.observation.foreign import is_a
 
@@ -60,6 +60,7 @@ class Samples:
         ended: "died" or "hung" if the process did, "sampler" if the sampler never dealt out the
             indices, "time" if a stream took too long, or "".
         at: The index that main was drawing when the process died or hung.
+        before: How many samples had been drawn before that one, as far as that's known.
         code: The exit code of the process if it died, or None.
         typical: Median seconds per sample.
         slowest: Seconds that the slowest sample takes.
@@ -95,6 +96,7 @@ class Samples:
     failed: tuple[tuple[int, str, str, str], ...] = ()
     ended: str = ""
     at: int = -1
+    before: int = 0
     code: int | None = None
     typical: float = 0.0
     slowest: float = 0.0
@@ -203,12 +205,16 @@ def ask(subject: Subject) -> Samples:
     )
 
 
-def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
+def cut_short(stopped: str, code: int | None, mark: Mark) -> Samples:
     """Record a sample that ended the process or never arrived, or a sampler that didn't finish."""
-    if stopped and mark == DEALING:
+    if stopped and mark.get() == DEALING:
         return Samples(looked=0, ended="sampler")
     return Samples(
-        looked=0, ended="hung" if stopped else "died", at=mark, code=None if stopped else code
+        looked=0,
+        ended="hung" if stopped else "died",
+        at=mark.get(),
+        before=max(0, mark.times - 2),  # one number is for the sampler, and one for this sample
+        code=None if stopped else code,
     )
 
 

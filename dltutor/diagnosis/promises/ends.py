@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.finding import Certainty, Finding
 from dltutor.diagnosis.words import duration
 
 
@@ -103,12 +103,18 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     if run.batches and samples is not None and samples.ended == "sampler":
         yield _endless_sampler(evidence)
         return
-    if not run.batches and drawn is None:
+    before = samples.before if samples is not None and samples.ended == "hung" else 0
+    if not run.batches and drawn is None and not before:
         return  # main didn't get a sample either, so samples may only be slow
     came = f"{run.batches} batches arrived, then no more" if run.batches else "No batch arrived"
     said = f"{came}."
     if drawn is not None:
         said += f" A sample takes {duration(drawn.typical)} in the main process."
+    if samples is not None and before:
+        said += (
+            f" In the main process, dataset[{samples.at}] didn't come back either, although "
+            f"{before} samples had come before it."
+        )
     if alone is not None:
         how = "finishes" if alone.well else f"doesn't finish either ({alone.end})"
         said += f" Without workers, the loop {how}."
@@ -127,7 +133,9 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         "should provide it? With `timeout=60`, the loader raises an error instead of waiting "
         "forever."
     )
-    yield Finding("shown", said, where, fix, cause=cause, promise="ends")
+    # If nothing but main's sample tells a hang from a slow loader, that sample may also be slow.
+    certainty: Certainty = "likely" if before and not run.batches else "shown"
+    yield Finding(certainty, said, where, fix, cause=cause, promise="ends")
 
 
 def _endless_sampler(evidence: Evidence) -> Finding:

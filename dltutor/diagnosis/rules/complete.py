@@ -127,8 +127,8 @@ def lost_tail(evidence: Evidence) -> Finding | None:
             "has without workers. The rest belong to no worker.",
             evidence.parts.where,
             "Give each worker every `num_workers`-th sample or file, starting from `id`, so that "
-            "nothing is left over: `itertools.islice(samples, id, None, num_workers)` does that. If "
-            "a worker collects samples in a buffer, yield what's left in it at the end.",
+            "nothing is left over: `itertools.islice(samples, id, None, num_workers)` does that. "
+            "If a worker collects samples in a buffer, yield what's left in it at the end.",
             cause="The workers' shares together don't cover the stream. That happens if the number "
             "of samples or files is divided by the number of workers and rounded down, or if each "
             "worker drops what's left in a buffer.",

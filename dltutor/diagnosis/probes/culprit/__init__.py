@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.probes.culprit import uncollatable, unreadable, unsendable
-from dltutor.diagnosis.running.subject import Subject, described
+from dltutor.diagnosis.running.subject import Mark, Subject, described
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
@@ -128,9 +128,10 @@ def ask(subject: Subject) -> Culprit:
     )
 
 
-def cut_short(stopped: str, code: int | None, mark: int) -> Culprit:
+def cut_short(stopped: str, code: int | None, mark: Mark) -> Culprit:
     """Record a sample or collate function that ended the process or never returned."""
-    which = f"sample {mark}" if mark >= 0 else f"batch {-mark - 2}" if mark < -1 else ""
+    at = mark.get()
+    which = f"sample {at}" if at >= 0 else f"batch {-at - 2}" if at < -1 else ""
     return Culprit("hung" if stopped else "died", which, code=None if stopped else code)
 
 
