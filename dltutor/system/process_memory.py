@@ -7,6 +7,7 @@ sizes are in bytes.
 from __future__ import annotations
 
 import os
+from io import FileIO
 
 from dltutor.system import cgroup_files
 
@@ -148,14 +149,9 @@ class Proc:
             return None
 
     def _read_or_raise(self, path: str) -> bytes:
-        file = os.open(f"{self.root}/{path}", os.O_RDONLY)
-        try:
-            parts = []
-            while part := os.read(file, 65536):
-                parts.append(part)
-            return b"".join(parts)
-        finally:
-            os.close(file)
+        # Not os.open, because an interrupt right after it would leave the descriptor open.
+        with FileIO(f"{self.root}/{path}") as file:
+            return file.readall()
 
 
 def reader(proc: str = "/proc") -> Proc | Psutil:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from dltutor.observation.memory import sampler
 from dltutor.observation.memory.sampler import Sampler
+from dltutor.system import process_memory
 from dltutor.system.process_memory import DENIED, Proc
 from dltutor.system.psutil_reader import Psutil
 
@@ -84,16 +86,29 @@ def test_a_process_that_denies_access_is_said_to_and_keeps_its_cheap_figures() -
 
 def test_proc_tells_what_denies_access_from_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Proc().memory(NO_PROCESS) is None
-    reader, open_file = Proc(), os.open
+    reader = Proc()
 
-    def deny(path: str, flags: int) -> int:
+    def deny(path: str) -> FileIO:
         if path.endswith("smaps_rollup"):
             raise PermissionError(path)
-        return open_file(path, flags)
+        return FileIO(path)
 
-    monkeypatch.setattr(os, "open", deny)
+    monkeypatch.setattr(process_memory, "FileIO", deny)
     assert reader.memory(os.getpid()) == DENIED
     assert reader.process(os.getpid()) is not None
+
+
+def test_an_interrupt_while_a_file_is_opened_leaves_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+) -> None:
+    class Interrupted(FileIO):
+        def __init__(self, path: str) -> None:
+            super().__init__(path)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(process_memory, "FileIO", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Proc().process(os.getpid())
 
 
 def test_a_pid_used_again_is_another_process() -> None:
