@@ -13,7 +13,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # For two cores: many tests wait for a deadline, and others work meanwhile. Of the thorough ones
 # most run to the limit of a check, which a busy machine would make longer.
-PARALLEL := -n 5 --dist loadgroup --durations=25
+PARALLEL := -n 7 --dist loadgroup --durations=25
 THOROUGH := -n 3 --dist loadgroup --durations=25
 
 # Written last: a .venv without it was never finished.
