@@ -13,15 +13,14 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from dltutor import tables
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
-from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.busiest import Busiest
+from dltutor.diagnosis.running.dealing import count_epochs, seconds_between_batches
 from dltutor.diagnosis.running.random_states import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
 from dltutor.diagnosis.running.subject import Mark, Subject, described
@@ -40,7 +39,6 @@ _TIMES: Final = 5  # how often to draw each sample again
 _FEW: Final = 5  # a pool or a cache may leave this many things behind
 _SEEDED: Final = 4  # samples to draw twice, each time with a new seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
-_QUICKLY: Final = 0.3  # seconds; don't count the batches of a slower sampler
 _FAILED: Final = 40  # the most failed samples to record
 _ALIKE: Final = 3  # if more samples than this are equal, assume that it's intended
 _TRACED: Final = 8  # the most groups of equal samples to look at
@@ -151,11 +149,7 @@ def ask(subject: Subject) -> Samples:
     previous: tuple[Any, str] | None = None
     joined: list[Any] = []
     by_sampler = _counted(dataset)
-    dealt: tuple[tuple[int, int], ...] = ()
-    left_out: tuple[int, ...] = ()
-    # Fork, because a sampler that uses itself up would have nothing left for the samples.
-    with suppress(forks.NoAnswer):
-        dealt, left_out = forks.in_fork(partial(_dealt, subject), 4 * _QUICKLY)
+    dealt, left_out = count_epochs(subject)
     began = time.monotonic()
     subject.mark.set(DEALING)
     indices = subject.indices()[:_DRAWN]
@@ -191,7 +185,7 @@ def ask(subject: Subject) -> Samples:
         busiest=line if share > _MOSTLY else "",
         drawn_by_sampler=drawn_by_sampler,
         dealing=dealing,
-        dealing_each=_dealing_each(subject),
+        dealing_each=seconds_between_batches(subject, _DRAWN),
         dealt=dealt,
         left_out=left_out,
         replaced=_replaced(dataset, record),
@@ -216,15 +210,6 @@ def cut_short(stopped: str, code: int | None, mark: Mark) -> Samples:
         before=max(0, mark.times - 2),  # one number is for the sampler, and one for this sample
         code=None if stopped else code,
     )
-
-
-def _dealing_each(subject: Subject) -> float:
-    moments, until = [], time.monotonic() + 2 * _QUICKLY
-    for _ in islice(subject.dealer, _DRAWN):
-        moments.append(time.monotonic())
-        if moments[-1] > until:
-            break
-    return (moments[-1] - moments[0]) / (len(moments) - 1) if len(moments) > 2 else 0.0
 
 
 def _counted(dataset: Any) -> list[None]:
@@ -370,36 +355,6 @@ def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, 
 def _drawn(dataset: Any, key: Any) -> dict[str, str]:
     dataset[key]
     return global_states()
-
-
-def _dealt(subject: Subject) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    # Return the fields `dealt` and `left_out`, both empty if there's no time for two epochs.
-    counts, never, largest = [], [], 1
-    until = time.monotonic() + 2 * _QUICKLY
-    for _ in range(2):
-        said, batches = -1, []
-        with suppress(Exception):
-            said = len(subject.inner)
-        for batch in subject.dealer:
-            batches.append(subject.indices_in(batch))
-            if time.monotonic() > until:
-                return (), ()
-        counts.append((said, len(batches)))
-        largest = max(largest, *map(len, batches), 1)
-        never.append(_never_dealt(subject.dataset, list(chain.from_iterable(batches))))
-    first, second = never
-    if first is None or second is None or first == second:
-        return tuple(counts), ()
-    return tuple(counts), (len(first), len(second), largest)
-
-
-def _never_dealt(dataset: Any, indices: list[Any]) -> set[int] | None:
-    # Return the indices that the sampler leaves out, or None if it's not that simple.
-    with suppress(Exception):
-        every = set(range(len(dataset)))
-        if len(indices) == len({*indices}) and every.issuperset(indices):
-            return every.difference(indices)
-    return None
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:

@@ -1,0 +1,77 @@
+"""Measure what a sampler deals out, and how long it takes, without drawing samples."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final
+
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.subject import Subject
+
+_QUICKLY: Final = 0.3  # seconds for an epoch; don't count the batches of a slower sampler
+
+Counts = tuple[tuple[int, int], ...]
+
+
+def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
+    """Count what the sampler deals out in two epochs.
+
+    Count in a fork, because a sampler that uses itself up would have nothing left for a run.
+
+    Returns:
+        For each of the two epochs, [batches that `len()` promises, batches that the sampler deals
+        out]. And [indices that the first epoch leaves out, the same for the second epoch, the size
+        of the largest batch] if the two epochs leave out different ones. What's unknown is empty.
+    """
+    with suppress(forks.NoAnswer):
+        counts, left_out = forks.in_fork(partial(_two_epochs, subject), 4 * _QUICKLY)
+        return counts, left_out
+    return (), ()
+
+
+def seconds_between_batches(subject: Subject, most: int) -> float:
+    """Return how many seconds the sampler takes from one batch to the next, on average.
+
+    Args:
+        subject: The loader.
+        most: The most batches to ask the sampler for.
+    """
+    moments, until = [], time.monotonic() + 2 * _QUICKLY
+    for _ in islice(subject.dealer, most):
+        moments.append(time.monotonic())
+        if moments[-1] > until:
+            break
+    return (moments[-1] - moments[0]) / (len(moments) - 1) if len(moments) > 2 else 0.0
+
+
+def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
+    # Both parts of the result are empty if there's no time for two epochs.
+    counts, never, largest = [], [], 1
+    until = time.monotonic() + 2 * _QUICKLY
+    for _ in range(2):
+        said, batches = -1, []
+        with suppress(Exception):
+            said = len(subject.inner)
+        for batch in subject.dealer:
+            batches.append(subject.indices_in(batch))
+            if time.monotonic() > until:
+                return (), ()
+        counts.append((said, len(batches)))
+        largest = max(largest, *map(len, batches), 1)
+        never.append(_never_dealt(subject.dataset, list(chain.from_iterable(batches))))
+    first, second = never
+    if first is None or second is None or first == second:
+        return tuple(counts), ()
+    return tuple(counts), (len(first), len(second), largest)
+
+
+def _never_dealt(dataset: Any, indices: list[Any]) -> set[int] | None:
+    # Return the indices that the sampler leaves out, or None if it's not that simple.
+    with suppress(Exception):
+        every = set(range(len(dataset)))
+        if len(indices) == len({*indices}) and every.issuperset(indices):
+            return every.difference(indices)
+    return None
