@@ -111,9 +111,11 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     if drawn is not None:
         said += f" A sample takes {duration(drawn.typical)} in the main process."
     if samples is not None and before:
+        stream = evidence.parts.stream
+        which = f"sample {samples.at} of the stream" if stream else f"dataset[{samples.at}]"
         said += (
-            f" In the main process, dataset[{samples.at}] didn't come back either, although "
-            f"{before} samples had come before it."
+            f" In the main process, {which} didn't come back either, although {before} samples had "
+            "come before it."
         )
     if alone is not None:
         how = "finishes" if alone.well else f"doesn't finish either ({alone.end})"

@@ -23,8 +23,8 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
 
     Returns:
         For each of the two epochs, [batches that `len()` promises, batches that the sampler deals
-        out]. And [indices that the first epoch leaves out, the same for the second epoch, the size
-        of the largest batch] if the two epochs leave out different ones. What's unknown is empty.
+        out]. And, if the two epochs leave out different indices, [how many the first one leaves
+        out, how many the second one does, the size of the largest batch]. Empty if unknown.
     """
     with suppress(forks.NoAnswer):
         counts, left_out = forks.in_fork(partial(_two_epochs, subject), 4 * _QUICKLY)
