@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dltutor.diagnosis import progress
+from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.conclusions import findings
 from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.examination import Examination, silent
@@ -125,6 +126,7 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
+    experiments()  # imports all of them, before the time counts
     return Examination(
         make,
         consume,

@@ -196,13 +196,15 @@ class Examination:
     ) -> Any:
         question = experiment.question
         seconds = self._seconds(experiment, evidence)
+        if evidence is None:
+            seconds = max(seconds, _LEAST)
         if self.in_vain:
             self.untried.append(Untried(question, _SAME))
             return None
-        if seconds < _LEAST and evidence is not None:
+        if seconds < _LEAST:
             self.untried.append(Untried(question, "no time was left"))
             return None
-        self.asked(question, max(seconds, _LEAST))
+        self.asked(question, seconds)
         mark = Mark()
         threads = when_to_fork.others()
         no_pinning = "CUDA" in fork_doubts.in_use()
@@ -235,7 +237,7 @@ class Examination:
 
         ended = sandbox.run(
             work,
-            at_most=max(seconds, _LEAST),
+            at_most=seconds,
             memory=most_memory(self.own_memory),
             own_folder=False,
             temporary=self.temporary,

@@ -137,7 +137,7 @@ def main(folder: str) -> None:
     try:
         rest = max(until - time.monotonic(), 0.1)
         examination = prepare(make, consume=loop, epochs=epochs, deadline=rest)
-        examination.fresh = True
+        examination.fresh, examination.until = True, until
         found = examination.examine(), examination.tried, examination.untried
     except CannotRun as error:
         found = error
