@@ -11,6 +11,7 @@ from dltutor.diagnosis.examination import Tried, Untried
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.promises.verdicts import State, Verdict
+from dltutor.diagnosis.words import count_of
 from dltutor.failures import PROMISES
 from dltutor.tables import Tone, framed, with_code
 
@@ -50,17 +51,16 @@ class Diagnosis:
     @property
     def title(self) -> str:
         """A line that names the dataset and says what's wrong with the loader."""
-        workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
+        workers = count_of(self.parts.workers, "worker")
         method = f" by {self.parts.method}" if self.parts.method else ""
-        count = len(self.findings)
         found = "nothing found"
-        if count:
+        if self.findings:
             found = PROMISES[self.findings[0].promise].replace("`", "")
-            found += f" ({count} finding{'' if count == 1 else 's'})"
+            found += f" ({count_of(len(self.findings), 'finding')})"
         elif not self.ran:
             found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
         elif self.untried:
-            found += f", with {len(self.untried)} questions unanswered"
+            found += f", with {count_of(len(self.untried), 'question')} unanswered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:
