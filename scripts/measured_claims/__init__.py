@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 Facts = dict[str, Any]
@@ -47,6 +48,17 @@ class Samples(Sized):
 
     def __getitem__(self, index: int) -> Any:
         return self.get(index)
+
+
+def gpu() -> str:
+    """Return the name of this machine's GPU with the version of torch, such as "X, torch 2.11".
+
+    Raises:
+        CannotMeasure: This machine has no GPU that torch can use.
+    """
+    if not torch.cuda.is_available():
+        raise CannotMeasure("There's no GPU here.")
+    return f"{torch.cuda.get_device_name()}, torch {torch.__version__.partition('+')[0]}"
 
 
 def numbers(loader: DataLoader[Any]) -> list[int]:

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
-import torch
 from torch.utils.data import get_worker_info
 
 from dltutor.failures import unpicklable_batch, unpicklable_exception
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, observe
-from measured_claims import CannotMeasure, Facts, Samples, Sized, numbers, python
+from measured_claims import CannotMeasure, Facts, Samples, Sized, gpu, numbers, python
 
 _LINE: Final = "mask.result()"  # the line in the lesson's class at which a worker waits
 
@@ -221,13 +220,13 @@ if __name__ == "__main__":
 
 
 def cuda() -> Facts:
-    if not torch.cuda.is_available():
-        raise CannotMeasure("There's no GPU here.")
+    on = gpu()
 
     def epochs(who: str, method: str) -> list[str]:
         return python(_CUDA, who, method).stdout.splitlines()
 
     return {
+        "gpu": on,
         "main": epochs("main", "fork")[0],
         "dataset": epochs("dataset", "fork")[0],
         "spawned": epochs("main", "spawn") == ["ends", "ends"],

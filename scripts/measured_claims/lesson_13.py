@@ -17,7 +17,7 @@ from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_13 import processes_started
 from dltutor.observation import machine, throughput
 from dltutor.observation.throughput import how_many_workers
-from measured_claims import CannotMeasure, Facts, Samples
+from measured_claims import CannotMeasure, Facts, Samples, gpu
 
 
 def _waits(index: int) -> torch.Tensor:
@@ -144,8 +144,7 @@ def _copied(batch: torch.Tensor, non_blocking: bool) -> tuple[float, float]:
 
 
 def pinned_copies() -> Facts:
-    if not torch.cuda.is_available():
-        raise CannotMeasure("There's no GPU here.")
+    on = gpu()
     ordinary = torch.zeros(64, 3, 224, 224)
     pinned = ordinary.pin_memory()
     model = torch.nn.Conv2d(3, 64, 7, 2).cuda()
@@ -164,6 +163,7 @@ def pinned_copies() -> Facts:
         for pin, batch in ((False, ordinary), (True, pinned))
     }
     return {
+        "gpu": on,
         "times": copied[False] / copied[True],
         "faster": copied[False] > 2 * copied[True],
         "ordinary": returned[False],
