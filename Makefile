@@ -11,6 +11,10 @@ FIRST       := notebooks/00-start-here.ipynb
 TORCH       := $(shell grep '^torch==' constraints.txt)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
+# Many containers set this. Then each new interpreter compiles the whole package again, and the
+# memory that compiling leaves behind hides what lesson 10 measures.
+unexport PYTHONDONTWRITEBYTECODE
+
 # For two cores: many tests wait for a deadline, and others work meanwhile. Of the thorough ones
 # most run to the limit of a check, which a busy machine would make longer.
 PARALLEL := -n 7 --dist loadgroup --durations=25

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from dltutor.lessons.lesson_14.material import INCIDENTS
+from dltutor.lessons.lesson_14.helpers import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 
 _FIRST, _LAST = 17, 20  # how many of the first and last lines of output the log keeps

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 from dltutor.failures import lazy_but_touched, shared_connection, shared_file_offset
 from dltutor.failures.data.records import LENGTH, SIZE, shared_records
 from dltutor.failures.tools.contract import Case, load
-from dltutor.lessons.lesson_05.material import Database
+from dltutor.lessons.lesson_05.helpers import Database
 from dltutor.observation import Observation, observe
 from measured_claims import CannotMeasure, Facts, Samples, numbers
 

@@ -18,7 +18,7 @@ import torch
 
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import Gauge
-from dltutor.lessons.lesson_08.material import Moment, full, ready, sizes
+from dltutor.lessons.lesson_08.helpers import Moment, full, ready, sizes
 from dltutor.system import cgroups
 from dltutor.system.process_memory import mapped, shared_memory
 from dltutor.tables import MB

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures.data.captions import Captions, shared_captions
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import Gauge, growth
-from dltutor.lessons.lesson_09.material import size_of
+from dltutor.lessons.lesson_09.helpers import size_of
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples, Sized, python
 

@@ -15,7 +15,7 @@ from dltutor.failures import growing_cache, heap_growth
 from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import Gauge, growth
-from dltutor.lessons.lesson_10.material import Collecting, JobD, make_jobs
+from dltutor.lessons.lesson_10.helpers import Collecting, JobD, make_jobs
 from dltutor.lessons.lesson_10.transfer import make_model, scans_loader
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples

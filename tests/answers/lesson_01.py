@@ -25,7 +25,7 @@ from dltutor.failures.corrupt_images import (
     load_on_white,
     shared_images,
 )
-from dltutor.lessons.lesson_01.material import StartImages, loader_of
+from dltutor.lessons.lesson_01.helpers import StartImages, loader_of
 from dltutor.lessons.lesson_01.transfer import Readings
 
 AXES, STEPS = 3, 128

@@ -18,8 +18,8 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.lessons.lesson_02.material import VOCABULARY
-from dltutor.lessons.lesson_02.material import Located as Starter
+from dltutor.lessons.lesson_02.helpers import VOCABULARY
+from dltutor.lessons.lesson_02.helpers import Located as Starter
 from dltutor.lessons.lesson_02.transfer import Captions
 
 

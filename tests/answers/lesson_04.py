@@ -14,7 +14,7 @@ from cells import answer_in
 from torch.utils.data import DataLoader, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.lessons.lesson_04.material import (
+from dltutor.lessons.lesson_04.helpers import (
     CountedClips,
     Headlines,
     make_clips,

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.data.sessions import Connection
-from dltutor.lessons.lesson_05.material import Rows, Windows, recording
+from dltutor.lessons.lesson_05.helpers import Rows, Windows, recording
 
 FORK = multiprocessing.get_context("fork")
 Connect = Callable[[], Connection]

@@ -10,7 +10,7 @@ from typing import Any
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.tools.handles import own_folder
-from dltutor.lessons.lesson_06.material import MyRecords
+from dltutor.lessons.lesson_06.helpers import MyRecords
 from notebooks import NOTEBOOKS, read
 
 RECORDS = """\

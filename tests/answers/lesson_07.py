@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.lost_thread import Pairs
 from dltutor.failures.tools.handles import PerProcess
-from dltutor.lessons.lesson_07.material import Clips
+from dltutor.lessons.lesson_07.helpers import Clips
 
 Line = tuple[str, int]
 

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.data.sentences import as_list, packed
-from dltutor.lessons.lesson_11.material import Rows, collect
+from dltutor.lessons.lesson_11.helpers import Rows, collect
 
 Pairs = list[Any]
 Samples = list[tuple[torch.Tensor, int]]

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
+from dltutor.lessons.lesson_12.helpers import Signals
 from dltutor.lessons.lesson_12.job import ByRankAndWorker, ByWorker
-from dltutor.lessons.lesson_12.material import Signals
 
 # 12.fix
 

@@ -25,7 +25,7 @@ from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import Outcome, correct
 from dltutor.lessons.engine.running import theirs
-from dltutor.lessons.lesson_12.material import torchrun
+from dltutor.lessons.lesson_12.helpers import torchrun
 from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.system.processes import end, is_alive, segments

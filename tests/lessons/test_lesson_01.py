@@ -1,4 +1,4 @@
-"""Lesson 01: its checks find what a cell left behind, and its material is what it says it is."""
+"""Lesson 01: its checks find what a cell left behind, and its files are what they say they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.engine.running import contents
 from dltutor.lessons.lesson_01 import fix, transfer
-from dltutor.lessons.lesson_01.material import (
+from dltutor.lessons.lesson_01.helpers import (
     TOLERANCE,
     lesson_images,
     loader_of,
@@ -144,7 +144,7 @@ def test_a_note_reaches_the_loop_with_the_type_that_was_raised() -> None:
     assert seen.raw.rstrip().endswith("\nsample 28: square/cut-short.png")
 
 
-# The material
+# The helpers
 
 
 def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:

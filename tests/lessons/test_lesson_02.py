@@ -11,7 +11,7 @@ import torch
 from dltutor.lessons.engine import words
 from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_02 import material as lesson
+from dltutor.lessons.lesson_02 import helpers as lesson
 from dltutor.lessons.lesson_02.fix import ORDER
 from dltutor.lessons.lesson_02.readings import FAULTS, Readings
 from notebooks import NOTEBOOKS, read

@@ -1,4 +1,4 @@
-"""Lesson 03's checks tell crashes apart, and its material is what the notebook says it is."""
+"""Lesson 03's checks tell crashes apart, and its helpers do what the notebook says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_03 import fix, transfer
-from dltutor.lessons.lesson_03.material import Film, fresh_film
+from dltutor.lessons.lesson_03.helpers import Film, fresh_film
 from notebooks import NOTEBOOKS, read
 
 TWIN = NOTEBOOKS / "solutions" / "03-exited-unexpectedly.ipynb"
@@ -170,7 +170,7 @@ def test_what_no_answer_shows_for_sure_about_scans_is_found(
     assert (result.outcome, result.code) == (outcome, code)
 
 
-# The material
+# The helpers
 
 
 def test_the_fresh_film_is_not_the_lessons_and_its_deadly_frames_are_deadly(

@@ -25,7 +25,7 @@ from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_04 import fix
-from dltutor.lessons.lesson_04.material import (
+from dltutor.lessons.lesson_04.helpers import (
     CountedClips,
     ask_every_process,
     side_by_side,

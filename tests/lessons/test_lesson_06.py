@@ -15,7 +15,7 @@ from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.engine.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
-from dltutor.lessons.lesson_06.material import MyRecords
+from dltutor.lessons.lesson_06.helpers import MyRecords
 from dltutor.lessons.lesson_06.travel import Epoch, import_file
 from notebooks import NOTEBOOKS, read
 

@@ -23,7 +23,7 @@ from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_07 import fix, transfer
 from dltutor.lessons.lesson_07.fix import Epochs
-from dltutor.lessons.lesson_07.material import LETTERS, Clips, marked
+from dltutor.lessons.lesson_07.helpers import LETTERS, Clips, marked
 from dltutor.lessons.lesson_07.transfer import Epoch
 from notebooks import NOTEBOOKS, read
 

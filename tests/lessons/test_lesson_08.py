@@ -17,9 +17,9 @@ from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_08 import diagnose, fix, material, transfer
+from dltutor.lessons.lesson_08 import diagnose, fix, helpers, transfer
 from dltutor.lessons.lesson_08.fix import SECOND, Epochs, Sample, weigh
-from dltutor.lessons.lesson_08.material import Nothing, full
+from dltutor.lessons.lesson_08.helpers import Nothing, full
 from dltutor.lessons.lesson_08.transfer import Asked, Counted
 from dltutor.tables import Note
 from notebooks import NOTEBOOKS, read
@@ -30,10 +30,10 @@ FINISHED = Ending("finished", 15)
 
 
 def test_without_proc_the_tables_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(material, "no_proc", lambda: "this machine has no /proc/PID/fd")
-    assert isinstance(material.four_jobs(), Note)
-    assert isinstance(material.predicted_and_measured({}), Note)
-    assert isinstance(material.moment(load(Nothing(), 2, "fork"), int), Note)
+    monkeypatch.setattr(helpers, "no_proc", lambda: "this machine has no /proc/PID/fd")
+    assert isinstance(helpers.four_jobs(), Note)
+    assert isinstance(helpers.predicted_and_measured({}), Note)
+    assert isinstance(helpers.moment(load(Nothing(), 2, "fork"), int), Note)
 
 
 def test_samples_that_do_not_arrive_are_missed() -> None:

@@ -24,7 +24,7 @@ from dltutor.lessons.engine.endings import Ending, where
 from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_09 import diagnose, fix
 from dltutor.lessons.lesson_09.fix import Rewritten, Run
-from dltutor.lessons.lesson_09.material import Memory, Reading, draw, memory_of
+from dltutor.lessons.lesson_09.helpers import Memory, Reading, draw, memory_of
 from notebooks import NOTEBOOKS, read
 
 MB = 1 << 20

@@ -28,7 +28,7 @@ from dltutor.lessons.engine import checking
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_10 import fix, material
+from dltutor.lessons.lesson_10 import fix, helpers
 from dltutor.lessons.lesson_10.fix import Ran, Run
 from notebooks import NOTEBOOKS, read
 
@@ -69,7 +69,7 @@ def test_the_notebooks_starters_are_not_attempted(
 
 
 def test_a_job_is_read_with_another_dataset_or_options() -> None:
-    job = material.make_jobs()["A"]
+    job = helpers.make_jobs()["A"]
     few = job.loader(torch.utils.data.Subset(job.dataset, [*range(8)] * 8))
     assert len(few) == 16 and few.num_workers == 2
     assert len(job.loader(batch_sampler=None).dataset) == 64  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def grows_to(mb: float, length: int = 20) -> Any:
 
 
 def test_the_chart_in_numbers() -> None:
-    assert material.grown(grows_to(40), "W0", "uss") == pytest.approx(16.8, abs=0.1)
+    assert helpers.grown(grows_to(40), "W0", "uss") == pytest.approx(16.8, abs=0.1)
     runs = {job: grows_to(400 if job in "ACD" else 4) for job in "ABCD"}
     rows = {job: cells for job, *cells in lesson_10.what_grew(runs).rows}
     assert len(lesson_10.what_grew({"D": runs["D"]}).rows) == 1
@@ -121,17 +121,17 @@ def test_main_stays_small_when_it_collects() -> None:
         import gc
         from dataclasses import replace
 
-        from dltutor.lessons.lesson_10 import material
+        from dltutor.lessons.lesson_10 import helpers
 
         def collect(batch):
             if gc.get_freeze_count():
                 gc.collect()
 
         def grown(keep):
-            job = replace(material.make_jobs()["C"], keep=keep, epochs=4)
-            seen = material.observe_memory(job.loader(), consume=job.train)
+            job = replace(helpers.make_jobs()["C"], keep=keep, epochs=4)
+            seen = helpers.observe_memory(job.loader(), consume=job.train)
             assert seen.ok, seen
-            return material.grown(seen, "main", "uss")
+            return helpers.grown(seen, "main", "uss")
 
         empty, collecting = grown(lambda batch: None), grown(collect)
         assert collecting < empty + 8, (empty, collecting)
@@ -146,13 +146,13 @@ def test_a_job_that_is_stopped_leaves_nothing_frozen() -> None:
         if batch == 2:
             raise KeyboardInterrupt
 
-    job = replace(material.make_jobs()["C"], keep=stop)
+    job = replace(helpers.make_jobs()["C"], keep=stop)
     with pytest.raises(KeyboardInterrupt):
         job.train(range(4))  # type: ignore[arg-type]  # any batches
     assert gc.get_freeze_count() == 0
 
 
-class Weighed(material.JobD):
+class Weighed(helpers.JobD):
     """Job D's dataset. Each worker records its own USS before every 16th sample."""
 
     def __init__(self, paths: tuple[str, ...], samples: int) -> None:
@@ -175,9 +175,9 @@ def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
     script = """
         from dataclasses import replace
         from test_lesson_10 import Weighed
-        from dltutor.lessons.lesson_10 import material
+        from dltutor.lessons.lesson_10 import helpers
 
-        job = replace(material.make_jobs()["D"], epochs=6)
+        job = replace(helpers.make_jobs()["D"], epochs=6)
         dataset = Weighed(job.dataset.paths, 192)
         job.train(job.loader(dataset))
         print(dataset.weights.tolist())

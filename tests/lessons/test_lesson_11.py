@@ -24,7 +24,7 @@ from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_11 import confined, diagnose, held, last_words, transfer
-from dltutor.lessons.lesson_11.material import Rows, read_after_close
+from dltutor.lessons.lesson_11.helpers import Rows, read_after_close
 from dltutor.lessons.lesson_11.transfer import Epochs, Used
 from dltutor.observation import Observation, confine
 from dltutor.tables import Note
@@ -133,9 +133,9 @@ def test_the_last_words_are_an_error_also_where_another_worker_writes_after_it()
 
 def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(target: Callable[..., Any], **how: Any) -> None:
-        raise lesson_11.material.CannotConfine("no mounts here.")
+        raise lesson_11.helpers.CannotConfine("no mounts here.")
 
-    monkeypatch.setattr(lesson_11.material, "confine", refuse)
+    monkeypatch.setattr(lesson_11.helpers, "confine", refuse)
     told = confined(too_many_open_files.broken, shm="24M")
     assert isinstance(told, Note) and last_words(told) is told
     assert str(told).startswith("Not run here: no mounts here. The solved notebook")

@@ -21,8 +21,8 @@ from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_12 import fix, job, transfer
+from dltutor.lessons.lesson_12.helpers import GENERATORS, generators, kept, torchrun
 from dltutor.lessons.lesson_12.job import RECORDS, ByRankAndWorker, ByWorker, census, summary
-from dltutor.lessons.lesson_12.material import GENERATORS, generators, kept, torchrun
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "12-silently-the-same.ipynb"

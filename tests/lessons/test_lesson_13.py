@@ -18,7 +18,7 @@ from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
-from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none
+from dltutor.lessons.lesson_13.helpers import Reviews, draw_curves, eight_against_none
 from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read
 

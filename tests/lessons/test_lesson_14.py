@@ -15,7 +15,7 @@ from dltutor.lessons.engine import checking, saved_outcomes
 from dltutor.lessons.engine.checking import check, exercises, hint
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_14 import causes, enter
-from dltutor.lessons.lesson_14.material import INCIDENTS
+from dltutor.lessons.lesson_14.helpers import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 from notebooks import NOTEBOOKS, read
 

@@ -78,7 +78,7 @@ def test_the_grader_of_an_exercise_is_found_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("folder", LESSONS, ids=lambda path: path.name)
 def test_a_lesson_has_at_most_six_modules(folder: Path) -> None:
-    named = {"__init__", "exercises", "material", *(name.partition(".")[2] for name in exercises())}
+    named = {"__init__", "exercises", "helpers", *(name.partition(".")[2] for name in exercises())}
     modules = {path.stem for path in folder.glob("*.py")}
     last = folder.name == "lesson_14"  # its incidents share `scene` and `reports`
     assert len(modules - named) <= 1 + last, "one that the modules of the exercises share"

@@ -33,7 +33,7 @@ from dltutor.lessons.engine.outcomes import (
     reject,
 )
 from dltutor.lessons.engine.running import changed, contents, in_words, made, theirs
-from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Identified
+from dltutor.lessons.lesson_01.helpers import HEALTHY, Folder, Identified
 from dltutor.observation.time_limits import deadline
 
 _SECONDS: Final = 6

@@ -10,7 +10,7 @@ from dltutor.failures.corrupt_images import Images
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_whole_number
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
-from dltutor.lessons.lesson_01.material import lesson_images
+from dltutor.lessons.lesson_01.helpers import lesson_images
 
 
 def gather(answer: int) -> tuple[int, int, str, str]:

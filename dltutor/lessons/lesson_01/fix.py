@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from dltutor.failures.corrupt_images import load_on_white
 from dltutor.failures.data.images import CLASSES, SIDE, SPOILERS, draw
 from dltutor.lessons.lesson_01.delivery import grader
-from dltutor.lessons.lesson_01.material import Folder, Kind, StartImages, fill
+from dltutor.lessons.lesson_01.helpers import Folder, Kind, StartImages, fill
 
 
 def _fade(path: Path, image: Image.Image) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_01.delivery import grader
-from dltutor.lessons.lesson_01.material import Folder, Kind, Values, fill
+from dltutor.lessons.lesson_01.helpers import Folder, Kind, Values, fill
 
 STATES: Final = ("idle", "running", "worn")
 SHAPE: Final = (3, 128)  # axes and steps of a reading

@@ -29,7 +29,7 @@ from dltutor.lessons.engine.outcomes import (
     not_yet,
 )
 from dltutor.lessons.engine.running import failed_at, made
-from dltutor.lessons.lesson_02.material import Located
+from dltutor.lessons.lesson_02.helpers import Located
 from dltutor.lessons.lesson_02.readings import (
     FAULTS,
     INTERRUPTED,

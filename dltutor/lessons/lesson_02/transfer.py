@@ -19,7 +19,7 @@ from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made, theirs
-from dltutor.lessons.lesson_02.material import VOCABULARY
+from dltutor.lessons.lesson_02.helpers import VOCABULARY
 from dltutor.observation.texts import tidy
 
 CAPTIONS: Final = 22

@@ -10,10 +10,10 @@ from dltutor.failures.dead_worker import decode as decode
 from dltutor.failures.dead_worker import exit_code_alone as exit_code_alone
 from dltutor.failures.dead_worker import film_paths as film_paths
 from dltutor.lessons.engine.sources import show_source as show_source
-from dltutor.lessons.lesson_03.material import breadcrumb_in as breadcrumb_in
-from dltutor.lessons.lesson_03.material import confined as confined
-from dltutor.lessons.lesson_03.material import deaths as deaths
-from dltutor.lessons.lesson_03.material import log_of as log_of
-from dltutor.lessons.lesson_03.material import new_folder as new_folder
-from dltutor.lessons.lesson_03.material import side_by_side as side_by_side
-from dltutor.lessons.lesson_03.material import stack_of as stack_of
+from dltutor.lessons.lesson_03.helpers import breadcrumb_in as breadcrumb_in
+from dltutor.lessons.lesson_03.helpers import confined as confined
+from dltutor.lessons.lesson_03.helpers import deaths as deaths
+from dltutor.lessons.lesson_03.helpers import log_of as log_of
+from dltutor.lessons.lesson_03.helpers import new_folder as new_folder
+from dltutor.lessons.lesson_03.helpers import side_by_side as side_by_side
+from dltutor.lessons.lesson_03.helpers import stack_of as stack_of

@@ -18,7 +18,7 @@ from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import changed, contents, made, theirs
-from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
+from dltutor.lessons.lesson_03.helpers import Film, form_and_pixels, fresh_film
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
     # What the decoder does, the number of frames, the positions of the deadly frames, and the

@@ -21,7 +21,7 @@ from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.memory import Empty, finished
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
+from dltutor.lessons.lesson_03.helpers import form_and_pixels, fresh_scans
 
 # How many slices each scan has. A slice is 1 MB, so keeping the wanted slices of all scans takes
 # 48 MB, which is more than `_MOST`.

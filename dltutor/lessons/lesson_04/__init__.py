@@ -1,6 +1,6 @@
 """Lesson 04: what a worker changes stays in the worker. The notebook imports these names."""
 
-from dltutor.lessons.lesson_04.material import (
+from dltutor.lessons.lesson_04.helpers import (
     CountedClips,
     Headlines,
     ask_every_process,

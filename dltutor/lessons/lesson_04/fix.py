@@ -16,7 +16,7 @@ from dltutor.lessons.engine.outcomes import (
     not_yet,
     reject,
 )
-from dltutor.lessons.lesson_04.material import CountedClips, make_clips, stretches
+from dltutor.lessons.lesson_04.helpers import CountedClips, make_clips, stretches
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
 _CLIPS: Final = make_clips((0, 301, 1), seed=45)

@@ -10,7 +10,7 @@ import torch
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, whole_number
 from dltutor.lessons.engine.outcomes import Fault, fault, not_yet
-from dltutor.lessons.lesson_04.material import Headlines, make_headlines
+from dltutor.lessons.lesson_04.helpers import Headlines, make_headlines
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
 # Most words are in only one headline, so a vocabulary from some of the headlines isn't enough.

@@ -1,7 +1,7 @@
 """Lesson 05: inherited handles. The notebook imports these names."""
 
 from dltutor.failures.data.records import LENGTH, SIZE, decode, open_slowly, shared_records
-from dltutor.lessons.lesson_05.material import handles, recording, start_server, told
+from dltutor.lessons.lesson_05.helpers import handles, recording, start_server, told
 
 __all__ = [
     "LENGTH",

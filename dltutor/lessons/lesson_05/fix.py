@@ -27,7 +27,7 @@ from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
-from dltutor.lessons.lesson_05.material import WIDTH, Windows
+from dltutor.lessons.lesson_05.helpers import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # numbers in a recording of 512 MB, which is mostly a hole
 _WINDOWS: Final = _NUMBERS - WIDTH + 1

@@ -21,7 +21,7 @@ from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
-from dltutor.lessons.lesson_05.material import Rows
+from dltutor.lessons.lesson_05.helpers import Rows
 
 _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
 

@@ -3,7 +3,7 @@
 from dltutor.failures.tools.handles import own_folder
 from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.engine.sources import show_source as source
-from dltutor.lessons.lesson_06.material import (
+from dltutor.lessons.lesson_06.helpers import (
     ON_ARRIVAL,
     Tiles,
     costs,

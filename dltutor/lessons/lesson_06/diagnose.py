@@ -8,7 +8,7 @@ from typing import Any, Final
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_06.material import Tiles
+from dltutor.lessons.lesson_06.helpers import Tiles
 from dltutor.lessons.lesson_06.travel import problem_with
 
 _CULPRIT: Final = "reader.cache.turn"

@@ -21,7 +21,7 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_05.fix import Positions
 from dltutor.lessons.lesson_06 import travel
-from dltutor.lessons.lesson_06.material import SIZE, MyRecords
+from dltutor.lessons.lesson_06.helpers import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline
 
 _KIND: Final = f"torch.int64, ({SIZE},)"  # a record's dtype and shape

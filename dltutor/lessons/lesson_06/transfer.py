@@ -20,7 +20,7 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_06 import travel
-from dltutor.lessons.lesson_06.material import MyClips
+from dltutor.lessons.lesson_06.helpers import MyClips
 from dltutor.observation.time_limits import deadline
 
 CLIPS: Final = 24

@@ -1,7 +1,7 @@
 """Lesson 07: the loop that never starts. The notebook imports these names."""
 
 from dltutor.failures.lost_thread import Pairs, pairs_folder
-from dltutor.lessons.lesson_07.material import marked
+from dltutor.lessons.lesson_07.helpers import marked
 from dltutor.lessons.lesson_07.transfer import forked_half_way
 from dltutor.observation.texts import tidy
 

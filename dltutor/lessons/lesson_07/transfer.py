@@ -25,7 +25,7 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import Fault, Outcome, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
+from dltutor.lessons.lesson_07.helpers import CLIPS, Clips, Server
 from dltutor.observation import sandbox
 from dltutor.tables import Note
 

@@ -20,7 +20,7 @@ from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, as_int, shown
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not_check, not_yet
-from dltutor.lessons.lesson_08.material import ready
+from dltutor.lessons.lesson_08.helpers import ready
 
 BATCHES: Final = 24
 _WITHIN: Final = 20  # time limit in seconds for each run. A run takes less than 1 s.

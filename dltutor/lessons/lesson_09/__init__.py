@@ -3,7 +3,7 @@
 from dltutor.failures import copy_on_read
 from dltutor.failures.data.captions import shared_captions
 from dltutor.lessons.engine.memory import room
-from dltutor.lessons.lesson_09.material import (
+from dltutor.lessons.lesson_09.helpers import (
     count_in,
     draw,
     growth_of_each,

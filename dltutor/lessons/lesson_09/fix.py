@@ -28,7 +28,7 @@ from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.memory import Empty, finished
 from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, not_yet
 from dltutor.lessons.engine.running import made, theirs
-from dltutor.lessons.lesson_09.material import write_captions
+from dltutor.lessons.lesson_09.helpers import write_captions
 
 _FILES: Final = {
     "first": (0,),

@@ -4,7 +4,7 @@ from dltutor.display.figure import draw_growth
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.growing_cache import Recordings
 from dltutor.lessons.engine.sources import show_source
-from dltutor.lessons.lesson_10.material import (
+from dltutor.lessons.lesson_10.helpers import (
     Collecting,
     freeze,
     make_jobs,

@@ -5,7 +5,7 @@ from dltutor.failures.data.sentences import Sentences, as_list
 from dltutor.failures.shm_exhausted import Slices, as_arrays
 from dltutor.failures.too_many_open_files import count_classes
 from dltutor.lessons.engine.sources import show_source
-from dltutor.lessons.lesson_11.material import (
+from dltutor.lessons.lesson_11.helpers import (
     confined,
     held,
     last_words,

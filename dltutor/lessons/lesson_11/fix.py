@@ -18,7 +18,7 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.engine.running import in_words, send_cells
-from dltutor.lessons.lesson_11.material import collect, held
+from dltutor.lessons.lesson_11.helpers import collect, held
 from dltutor.lessons.lesson_11.traces import (
     Limit,
     Noted,

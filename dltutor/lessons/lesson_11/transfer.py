@@ -27,7 +27,7 @@ from dltutor.lessons.engine.outcomes import (
     reject,
 )
 from dltutor.lessons.engine.running import in_words, made, send_cells
-from dltutor.lessons.lesson_11.material import Rows
+from dltutor.lessons.lesson_11.helpers import Rows
 from dltutor.lessons.lesson_11.traces import Blocks, errors_to, tracker_said, type_of
 
 LENGTH: Final = 300

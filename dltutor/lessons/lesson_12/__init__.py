@@ -1,8 +1,8 @@
 """Lesson 12: silently the same. The notebook imports these names."""
 
 from dltutor.lessons.engine.sources import show_source
+from dltutor.lessons.lesson_12.helpers import generators, torchrun
 from dltutor.lessons.lesson_12.job import ByRankAndWorker, census, streamed
-from dltutor.lessons.lesson_12.material import generators, torchrun
 
 __all__ = [
     "ByRankAndWorker",

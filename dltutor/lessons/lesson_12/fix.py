@@ -25,7 +25,7 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_12.material import Signals
+from dltutor.lessons.lesson_12.helpers import Signals
 from dltutor.observation import errors
 
 _LENGTHS: Final = (1200, 1200, 1300)  # signals in each dataset

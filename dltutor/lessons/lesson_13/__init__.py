@@ -3,7 +3,7 @@
 from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_13.costs import processes_started
 from dltutor.lessons.lesson_13.fix import counted
-from dltutor.lessons.lesson_13.material import (
+from dltutor.lessons.lesson_13.helpers import (
     draw_curves,
     eight_against_none,
     four_jobs,

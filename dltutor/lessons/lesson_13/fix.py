@@ -23,7 +23,7 @@ from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader, shown
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made, still_running
 from dltutor.lessons.lesson_13.costs import messages, starts
-from dltutor.lessons.lesson_13.material import Reviews
+from dltutor.lessons.lesson_13.helpers import Reviews
 from dltutor.tables import Table
 
 _BATCH: Final = 32  # reviews in a batch
