@@ -391,10 +391,15 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
     ),
 }
 AGAIN = (
+    "a batch is fetched past the wrapper",
     "the first sample decides on the fields",
     "a neighbor stands in",
+    "dealt out twice",
     "workers draw the same",
     "shuffled apart, then shared out",
+    "a race for random numbers",
+    "a stream that packs",
+    "random samples, and its own way to fetch",
 )
 """Loaders that the default tier leaves out, because each takes 4 s and resembles another one."""
 
@@ -420,10 +425,15 @@ HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] =
 }
 
 
-@pytest.mark.parametrize(
-    "what",
-    [pytest.param(each, marks=pytest.mark.thorough if each in AGAIN else ()) for each in BROKEN],
-)
+def each_of(loaders: dict[str, Any]) -> pytest.MarkDecorator:
+    """Parametrize a test by the names of loaders."""
+    return pytest.mark.parametrize(
+        "what",
+        [pytest.param(x, marks=pytest.mark.thorough if x in AGAIN else ()) for x in loaders],
+    )
+
+
+@each_of(BROKEN)
 def test_a_broken_promise_is_found_without_a_name_for_its_cause(what: str, tmp_path: Path) -> None:
     promise, where, make = BROKEN[what]
     diagnosis = diagnose(make(tmp_path))
@@ -432,7 +442,7 @@ def test_a_broken_promise_is_found_without_a_name_for_its_cause(what: str, tmp_p
     assert not diagnosis.ok and states(diagnosis)[promise] == "broken"
 
 
-@pytest.mark.parametrize("what", HEALTHY)
+@each_of(HEALTHY)
 def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
     make, loop = HEALTHY[what]
     diagnosis = diagnose(make(tmp_path), consume=loop)

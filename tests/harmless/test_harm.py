@@ -39,7 +39,7 @@ def table() -> list[Any]:
     for number, exercise in enumerate(RUN):
         for shift, place in enumerate(PLACES):
             harm = [*HARMS][(number + 5 * shift) % len(HARMS)]
-            often = (number + shift) % 6 == 0 and harm not in WAIT
+            often = (number + shift) % 12 == 0 and harm not in WAIT
             row = (exercise, place, harm)
             name = "{}, {}: {}".format(*row)
             rows.append(pytest.param(*row, id=name, marks=() if often else pytest.mark.thorough))

@@ -51,7 +51,7 @@ class BesideALibrary(MadeForEachUse):
         super().__init__(array)
 
 
-@pytest.mark.parametrize("mapped_before", [True, False])
+@pytest.mark.parametrize("mapped_before", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
     mapped_before: bool, others: Path
 ) -> None:

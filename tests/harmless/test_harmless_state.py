@@ -131,7 +131,14 @@ class InPlace(Dataset[torch.Tensor]):
         return torch.tensor(row)
 
 
-@pytest.mark.parametrize("how", ["at hand", "by a function", "on first use"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("at hand", marks=pytest.mark.thorough),  # each diagnosis takes 4 s
+        pytest.param("by a function", marks=pytest.mark.thorough),
+        "on first use",
+    ],
+)
 def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_is_found(
     how: str, tmp_path: Path, nothing_left_behind: Left
 ) -> None:

@@ -35,10 +35,16 @@ sys.path += path
 from dltutor.observation.confinement.supervisor_main import main
 main(task)
 """
-_CHILD: Final = (
-    "import sys; from importlib import import_module; module, folder, *sys.path = sys.argv[1:]; "
-    "import_module(module).main(folder)"
-)
+# Collecting garbage while torch is imported would find nothing, and takes a fifth of the time.
+_CHILD: Final = """
+import gc, sys
+from importlib import import_module
+gc.disable()
+name, folder, *sys.path = sys.argv[1:]
+module = import_module(name)
+gc.enable()
+module.main(folder)
+"""
 
 
 def argv_of(module: str, folder: Path) -> list[str]:
