@@ -1,4 +1,4 @@
-"""Compare the memory that `observe` reports with other tools' figures and frequent readings."""
+"""Compare the memory that `observe` reports with other tools' figures and our own readings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A dataset that lists file names. A forked worker that reads a name copies the name's page."""
+    """A dataset that lists file names.
+
+    A forked worker that reads a name copies the name's page, because Python writes the name's
+    reference count there.
+    """
 
     def __init__(self, megabytes: int) -> None:
         # A name takes up 464 bytes, and its slot in the list another 8.
@@ -91,7 +95,7 @@ class Held:
         time.sleep(1.0)
 
     def figures(self) -> Figures:
-        """Return our total PSS, smem's total PSS, and the PSS of our helper alone, in bytes.
+        """Return our total PSS ("ours"), smem's ("smem"), and our helper's ("helper"), in bytes.
 
         If smem isn't installed, its total is 0.
         """

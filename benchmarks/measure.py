@@ -1,4 +1,4 @@
-"""Alternate runs, format medians and ratios, and write tables, for all benchmarks."""
+"""Provide what the benchmarks share, such as alternating runs, medians, ratios, and tables."""
 
 from __future__ import annotations
 

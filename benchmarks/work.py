@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 _ENDLESS = 10**9
 _PICTURES = 64
 _LEAD_IN = 0.4  # seconds after the first batch that don't count, because the speed isn't steady yet
-_WATCHED = 0.25  # seconds between two readings by `psutil_thread` (`observe` reads as often)
+_WATCHED = 0.25  # seconds between two readings by `psutil_thread`, as between `observe`'s samples
 
 
 class Cheap(Dataset[torch.Tensor]):

@@ -137,7 +137,10 @@ def machine() -> str:
 
 
 def measured(lesson: str, number: int, claim: Claim) -> Measured:
-    """Measure a claim in its own process, so that claims can't disturb each other."""
+    """Measure a claim in its own process, so that claims can't disturb each other.
+
+    Exit if the measurement fails or takes longer than the claim's `seconds`.
+    """
     try:
         run = subprocess.run(
             [sys.executable, __file__, "--one", lesson, str(number)],

@@ -115,7 +115,14 @@ def _cell(name: str, answer: dict[str, Any] | None) -> str:
 
 
 def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
-    """Diagnose one case in a new interpreter, and return a row of results."""
+    """Diagnose one case in a new interpreter.
+
+    Returns:
+        The case's `name`, `kind`, and `method`, the `seconds` that everything took, why this
+        machine can't show the failure (`absent`, or None), the names that the doctor `found`, its
+        `report`, and the seconds that the diagnosis `took`. If the interpreter printed no findings,
+        `took` is missing, and `found` says why.
+    """
     command = [sys.executable, __file__, "--one", failure.name, kind, method]
     if failure.limits.get("shm"):
         size = failure.limits["shm"]

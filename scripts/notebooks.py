@@ -1,5 +1,8 @@
 """Make the notebooks: run the solved twins, and derive the learner's files from them.
 
+Each lesson has a solved twin in `notebooks/solutions`, with solutions and outputs. The learner's
+file, in `notebooks`, has neither.
+
 `python scripts/notebooks.py 01 03` makes these two lessons. Without numbers, the script makes all
 lessons. With `--no-execute`, the script only derives the learner's files. With `--check`, the
 script writes nothing, and lists every learner's file that is stale.

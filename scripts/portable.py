@@ -69,7 +69,7 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each output not fit to save, and each cell that should have failed."""
+    """Yield a sentence for each unfit output, and each cell that should have failed but didn't."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:

@@ -81,7 +81,7 @@ SOAK = """
 
 
 def main(runs: int) -> int:
-    """Run the soak test in a new notebook kernel, and print its output."""
+    """Run the soak test in a new notebook kernel, print its output, and return the exit code."""
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         for code in (SETUP.format(tests=str(TESTS)), SOAK.format(runs=runs)):

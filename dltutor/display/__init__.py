@@ -1,1 +1,1 @@
-"""Render the memory figures, the live chart, and the budget page."""
+"""Show memory in a notebook: the live chart, the figures, and the budget page."""

@@ -14,7 +14,7 @@ from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
-_MOST_LAYERS: Final = 8  # the most workers with a layer each; more workers share one layer
+_MOST_LAYERS: Final = 8  # the most workers with a layer each, because more workers share one layer
 _NEAR: Final = 0.5  # draw the limit if more than this fraction of the limit is in use
 _ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
 _LINE: Final = 0.075  # the height of a label, as a fraction of the axes' height
@@ -26,7 +26,7 @@ class Areas:
 
     Args:
         kind: "PSS", or "USS" if there is no PSS.
-        seconds: When the samples were taken.
+        seconds: When each sample was taken, in seconds since the recording began.
         layers: Role -> memory in MB, which is 0 while the process didn't run.
     """
 
@@ -46,7 +46,7 @@ class Areas:
 
 
 def areas(timeline: Timeline) -> Areas:
-    """Return the layers to draw. More than 8 workers share one layer."""
+    """Return the layers to draw. If there are more than 8 workers, they share one layer."""
     curves = {role: timeline.memory_curve(role) / MB for role in timeline.roles}
     known = np.zeros(len(timeline.seconds), bool)
     for values in curves.values():

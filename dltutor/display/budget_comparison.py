@@ -44,7 +44,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """Return bars for the memory of all processes and batches, as predicted and as measured."""
+    """Return bars for all memory, with batches, as predicted and, after a trial, as measured."""
     one, each = predicted.settings, predicted.footprint
     how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:
@@ -92,7 +92,7 @@ def _of_it(shared: int | None) -> str:
 
 
 def scale_for(highest: float, limit: float) -> float:
-    """Return where a scale ends, which is 64 MB, 256 MB, 1 GB, ..., or the limit if it's lower.
+    """Return the bytes at a scale's end: 64 MB, 256 MB, 1 GB, ..., or the limit if that's lower.
 
     Args:
         highest: The length of the longest bar in bytes, which must fit even beyond the limit.

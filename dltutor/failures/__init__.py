@@ -1,4 +1,4 @@
-"""The catalog of failure modes. Each has its own module, with a broken case and a fixed one."""
+"""Define the catalog of failure modes. Each has its own module, with a broken and a fixed case."""
 
 from __future__ import annotations
 

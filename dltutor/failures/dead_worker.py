@@ -23,7 +23,7 @@ on their way, fetching them may fail first, with `ConnectionResetError` or `Conn
 
 Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the cgroup's
 `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the sample,
-have each worker write every index to a file before it decodes, because the file stays whatever
+have each worker write every index to a file before it decodes, because the file survives, whatever
 kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line.
 Decode each file once in a separate process, set aside the files that kill the process, and report
 them upstream.

@@ -27,7 +27,7 @@ that main has freed, so if main was busy, the worker grows later.
 Holes that a worker's heap has from the start can also hide the growth. We made holes of up to 96 kB
 on purpose. With samples of 1.2 MB, 8 of 20 runs hardly grew if recordings were 80 kB, and all 20
 grew if they were 400 kB. With samples of 1.5 MB and recordings of 800 kB, 5 of 20 didn't grow. So
-sizes alone don't decide it.
+the sizes alone don't decide whether a worker grows.
 
 Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising, so large
 blocks have their own mappings for good. `malloc_trim` gives free pages back from the middle of the

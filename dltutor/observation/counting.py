@@ -68,7 +68,7 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
     Args:
         loader: Any iterable object. Python looks up `__iter__` in the object's class, so this
             function replaces the method there, but only for this object.
-        counted: A function that takes the loader's own iterator and returns one to use instead.
+        counted: A function that takes the loader's own iterator and returns its replacement.
     """
     cls, main = type(loader), os.getpid()
     own, inherited = cls.__iter__, "__iter__" not in vars(cls)

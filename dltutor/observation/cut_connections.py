@@ -2,7 +2,7 @@
 
 A fork has its parent's connections. What the fork writes reaches the parent's server, and what the
 fork reads is missing from the parent's answer. Many clients even send a goodbye message when
-they're closed.
+they're closed, so the server would end the parent's session.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Interrupts:
         self._senders.discard(sender)
 
     def settle(self) -> None:
-        """Wait until no thread may still send an interrupt, so that the next handler gets none."""
+        """Wait up to 1 s until no thread may still send an interrupt to the next handler."""
         until = time.monotonic() + 1  # a fork has the set, but not the threads
         while self._senders and time.monotonic() < until:
             time.sleep(_SOON / 5)

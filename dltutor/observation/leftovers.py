@@ -24,9 +24,9 @@ from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
-# With the file_system sharing strategy, torch talks to these managers for as long as this process
-# is alive. Without the managers, every later loader raises "Broken pipe". The managers end by
-# themselves.
+# With the file_system sharing strategy, torch talks to its shared-memory managers for as long as
+# this process is alive. Without the managers, every later loader raises "Broken pipe". The managers
+# end by themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # the most seconds to wait for processes to end after their worker

@@ -1,4 +1,4 @@
-"""Run a loader, survive whatever it does, and record what happened: `observe()`."""
+"""Define `observe()`, which runs a loader, survives whatever it does, and records what happened."""
 
 from __future__ import annotations
 
@@ -41,13 +41,18 @@ def observe(
             "worker died" if a dead worker is the reason.
         consume: The training loop, as a function that takes the loader. If None, only iterate.
         epochs: How many times the loop runs.
-        memory: How often to read USS and PSS, which takes time from the workers: "seldom" is once
-            and then every ten seconds, "often" is twice a second at first (see `Recorder`).
+        memory: How often to read USS and PSS, which takes time from the workers. "seldom" means
+            when workers have started, at most every 10 s, and at the end. "often" means twice a
+            second at first (see `Recorder`).
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
+
+    Returns:
+        The Observation.
 
     Raises:
         TypeError: The loader or `consume` has the wrong type.
         ValueError: `deadline` or `epochs` is out of range.
+        RuntimeError: This isn't the main thread.
         KeyboardInterrupt: You interrupted the run.
     """
     check_arguments(loader, deadline, consume, epochs)
@@ -143,7 +148,7 @@ def _write_down(
 
 
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
-    """Raise the errors that `observe` raises for wrong arguments."""
+    """Raise the errors that `observe` raises for wrong arguments or outside the main thread."""
     check_loader(loader)
     check_run(deadline, consume, epochs)
     check_main_thread("observe()", "its deadline interrupt a loader that hangs")

@@ -47,11 +47,11 @@ def make_private() -> None:
 
 
 def keep_private() -> None:
-    """Make mappings private that Python code in this fork and its children makes from now on.
+    """From now on, have Python code in this fork and its children map files privately.
 
-    Only shared writable mappings of files that are older than this call become private, because
-    code that makes a file has to see what it writes. Mappings that C code or a new interpreter
-    makes, such as a spawned worker, stay as they are.
+    This affects only shared writable mappings of files that were last changed before this call,
+    because code that makes a file has to see what it writes. C code, and a new interpreter such as
+    a spawned worker, still make shared mappings.
     """
     since = time.time()
 

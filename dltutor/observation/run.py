@@ -128,7 +128,10 @@ class Run:
         return any(_exit_code(process) is not None for process in processes)
 
     def waits_for_dead_worker(self) -> bool:
-        """Return whether torch expects a batch from a dead worker (torch checks every 5 s)."""
+        """Return whether torch still waits for a batch from a dead worker.
+
+        torch looks for dead workers only every 5 s, so a deadline may pass before torch finds one.
+        """
         last = self._last().values()
         expected = [each for one in last for each in torch_internals.unfinished_workers(one)]
         return any(_exit_code(process) is not None for process in expected)
@@ -153,7 +156,10 @@ class Run:
             torch_internals.forget_workers(iterator)
 
     def end(self, *, gracefully: bool) -> None:
-        """End all workers and drop all iterators. If `gracefully`, let idle workers exit first."""
+        """End all workers and drop all iterators.
+
+        If `gracefully`, give each iterator's workers up to 1 s to exit by themselves first.
+        """
         for _, iterator in self._iterators.values():
             if gracefully:
                 with suppress(DeadlinePassed), deadline(_GRACE):

@@ -37,7 +37,7 @@ from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
-LOOKING: Final = 20.0  # the most seconds for untimed work, such as recognizing a starter
+LOOKING: Final = 20.0  # the most seconds before the timed part, while a check looks at the answer
 MEMORY: Final = 1.2 * 1024 * MB  # the most memory for all processes in a run, in bytes (PSS)
 PROCESSES: Final = 256  # the most processes in a run
 _TICK: Final = 0.05  # seconds between two checks of the limits

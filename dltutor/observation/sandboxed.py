@@ -46,7 +46,7 @@ def sandboxed_process(
     messages: int,
     output: int,
 ) -> NoReturn:
-    """Do some work as a main process, report what it returned, and exit.
+    """Call `work` as a main process does, report what it returned, and exit.
 
     Args:
         work: The function that the caller passed to `sandbox.run`.

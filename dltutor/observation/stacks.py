@@ -38,7 +38,7 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
     Returns:
         The learner's lines in the worker's main thread, innermost first, or the line in torch's
-        worker loop if there are none. The result is None if the worker doesn't answer.
+        worker loop if there are none. The result is None if the worker doesn't answer within 1 s.
     """
     path = _answers(folder, pid)
     if not path.exists():
@@ -51,7 +51,13 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
 
 def main_thread(dump: str) -> tuple[Frame, ...]:
-    """Return the main thread's short stack from faulthandler's output, innermost call first."""
+    """Return the learner's lines in the main thread, innermost first.
+
+    If there are none, return the line in torch's worker loop.
+
+    Args:
+        dump: faulthandler's output.
+    """
     # faulthandler lists the newest thread first and the main thread last. From Python 3.14 on, a
     # crash's C functions follow.
     last = dump.partition("\nCurrent thread's C stack")[0].rpartition("(most recent call first):")[

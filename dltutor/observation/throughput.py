@@ -1,4 +1,4 @@
-"""Measure a loader's throughput by number of workers, on this machine: `how_many_workers()`.
+"""Define `how_many_workers()`, which measures a loader's throughput by number of workers.
 
 Each number of workers gets several runs, alternating with the other numbers, because another
 program could slow down only one of the runs. The median of the runs counts.
@@ -248,7 +248,7 @@ def _run(
     left: float,
     step: Step,
 ) -> _Measured | None:
-    # Return None if too few batches came.
+    # Return None if too few batches arrived.
     if left <= 0:
         raise DeadlinePassed
     until = time.monotonic() + left

@@ -1,9 +1,9 @@
 """Use the private attributes of torch's objects (checked on torch 2.13).
 
-torch has no public way to ask an iterator for its workers or to end them at once. Only `diagnosis`
-and lesson 08 use other private names. Other modules depend on torch's strings, such as its messages
-(`errors`), the name of a worker's function (`stacks`), and the name of a worker's process
-(`memory.worker_names`).
+torch has no public way to ask an iterator for its workers or to end them at once. In this package,
+only `diagnosis` and lesson 08 use other private names. Other modules depend on torch's strings,
+such as its messages (`errors`), the name of a worker's function (`stacks`), and the name of a
+worker's process (`memory.worker_names`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Dealt:
         self.last: int | None = None
 
     def pop_arrived(self, iterator: Any) -> list[int | None]:
-        """Remove and return the sizes of the batches that have arrived, at most one."""
+        """Forget each batch that has arrived, at most one, and return its number of samples."""
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
 

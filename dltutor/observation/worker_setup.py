@@ -1,4 +1,4 @@
-"""Redirect a worker's stderr to a file, and have the worker answer when we ask for its stack.
+"""Mark a worker, redirect its stderr to a file, and have it answer when we ask for its stack.
 
 The worker runs a WorkerSetup as its `worker_init_fn`, under every start method.
 """

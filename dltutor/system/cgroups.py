@@ -1,7 +1,7 @@
-"""Make a cgroup (control group) with a memory limit, such as a container has.
+"""Make, enter, and remove a cgroup (control group) with a memory limit, such as a container has.
 
-The tests use real cgroups in both versions. For version 2, `scripts/cgroup_v2.py` boots a virtual
-machine.
+Linux has two versions of cgroups, and this module uses the version that counts memory here. On a
+machine with version 1, `scripts/cgroup_v2.py` tests version 2 in a virtual machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
-_PREFIX: Final = "dltutor-"  # begins a group's name, before the pid of the process that made it
+_PREFIX: Final = "dltutor-"  # a group's name is this and the pid of the process that made it
 _PATIENCE: Final = 5.0  # seconds to wait for killed processes to leave a group
 
 
@@ -34,7 +34,7 @@ class Group:
     version: int
 
     def enter(self) -> None:
-        """Move this process, which must have a single thread, into the group.
+        """Move this process into the group.
 
         Children that this process starts afterward are in the group, too.
         """
@@ -78,8 +78,8 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
     """Make a group with a memory limit and no swap, named after this process's pid.
 
     In version 1, the new group is inside this process's group. In version 2, a group with
-    processes can't contain groups, so the new group is inside the nearest group around this
-    process that delegates the memory controller and permits a new group.
+    processes can't contain groups with a limit, so the new group is inside the nearest group
+    around this process that delegates the memory controller and permits a new group.
 
     Args:
         limit: The memory limit, in bytes.

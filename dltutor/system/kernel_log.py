@@ -39,7 +39,15 @@ class KernelLog:
 
 
 def kills(text: str, group: str) -> list[str]:
-    """Return the lines in `text` that `KernelLog.kills` would return."""
+    """Return the lines about the processes that the OOM killer killed in a cgroup.
+
+    Args:
+        text: Lines from the kernel log.
+        group: The cgroup's name.
+
+    Returns:
+        Each line, from "Memory cgroup out of memory: Killed process" on.
+    """
     found = []
     ours = False
     for line in text.splitlines():

@@ -10,7 +10,8 @@ A marked process can make marks of its own, two levels deep, because a lesson's 
 learner's answer in a marked process, and the answer may mark the workers of a loader that it
 observes. A process that carries the inner mark also carries the outer mark.
 
-This module imports only the standard library, because the memory sampler and the supervisor use it.
+This module imports only the standard library, because the memory sampler and the supervisor of
+`confine` use it, and they run without site-packages.
 """
 
 from __future__ import annotations

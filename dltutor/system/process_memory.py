@@ -50,10 +50,11 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return a process's start time and cheap figures, or None if the process has ended.
+        """Return a process's start time and cheaply read figures, or None if the process has ended.
 
-        The start time tells the process from a later one with the same pid. The figures are rss,
-        faults (minor page faults since the process started), threads, and fds (open descriptors).
+        The start time, in clock ticks since boot, tells the process from a later one with the same
+        pid. The figures are rss, faults (minor page faults since the process started), threads, and
+        fds (open descriptors).
         """
         words = self._stat(pid)
         if not _lives(words):

@@ -24,11 +24,11 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG in linux/prctl.h
 _SET_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
 _GET_SUBREAPER: Final = 37  # PR_GET_CHILD_SUBREAPER in linux/prctl.h
 
-_PATIENCE: Final = 10.0  # seconds in which at least one more killed process must end
+_PATIENCE: Final = 10.0  # give up after this many seconds in which no killed process ended
 _STOPPING: Final = 1.0  # seconds to wait for a process's threads to stop after SIGSTOP
 _CLEANING: Final = 4.0  # seconds to wait for cleaners to end, which takes long on a busy machine
-# When the processes that a cleaner serves are gone, the cleaner unlinks what they left in /dev/shm,
-# and ends.
+# Helper processes of multiprocessing and torch. When the processes that a helper serves are gone,
+# the helper unlinks what they left in /dev/shm, and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)
@@ -111,9 +111,9 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
     4 s to end by themselves once those other processes are gone. Reap this process's children,
     except the children that multiprocessing started, because multiprocessing reaps them itself.
 
-    Also remove the batches in `/dev/shm` that one of the processes had open or mapped. A name alone
-    doesn't tell whose a batch is, because with `docker --ipc=host`, the pid in the name may belong
-    to another container's process.
+    Also remove the batches in `/dev/shm` that one of the processes had open or mapped. A batch's
+    name alone doesn't tell which process made the batch, because with `docker --ipc=host`, the pid
+    in the name may belong to another container's process.
 
     Args:
         processes: The processes to kill, which mustn't include this process.
@@ -129,7 +129,11 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
 
 def end_descendants(mark: int = 0) -> set[Process]:
-    """Kill this process's descendants and every process with the mark, as `end` does."""
+    """Kill this process's descendants and every process that carries the mark, as `end` does.
+
+    Returns:
+        The processes that have ended.
+    """
     return _end(set(), {os.getpid()}, mark, ())
 
 

@@ -22,7 +22,7 @@ class Machine:
     Args:
         cores: How many cores this process may run on.
         cpu_quota: How many cores' worth of time the cgroup grants, or None without a quota.
-        memory: The machine's memory.
+        memory: The machine's memory, or 0 if unknown.
         memory_limit: The cgroup's memory limit, or None without a limit.
         shm: The size of `/dev/shm`, or None without a `/dev/shm`.
         open_files: How many descriptors a process may have open, or None without a limit.
@@ -97,11 +97,11 @@ def machine() -> Machine:
 
 
 def default_start_method() -> str:
-    """Return the start method of new workers: the one that this process set, or Python's default.
+    """Return the start method that this process has set for new workers, or else Python's default.
 
-    The answer doesn't fix the choice, so the process can still set another start method.
+    This call doesn't fix the start method, so the process can still set another one.
     """
-    # Without allow_none, `get_start_method()` would fix the choice.
+    # Without allow_none, `get_start_method()` would fix Python's default.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
 

@@ -1,4 +1,4 @@
-"""Claims about DataLoaders, each with a measurement that tests it.
+"""Test published claims about DataLoaders, each with a measurement.
 
 A claim is a row in `lesson_NN.toml`: the claim itself, who makes it, how we measure it, which facts
 we expect, and the words for the outcome. The row names a function in `lesson_NN.py`, which takes

@@ -131,7 +131,8 @@ def _image(index: int) -> torch.Tensor:
 
 
 def _copied(batch: torch.Tensor, non_blocking: bool) -> tuple[float, float]:
-    # Copy a batch to the GPU. Return the seconds until the call returned, and until it was there.
+    # Copy a batch to the GPU 20 times. Return the median seconds until the call returned, and until
+    # the copy was complete.
     runs = []
     for _ in range(20):
         torch.cuda.synchronize()

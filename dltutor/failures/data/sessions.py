@@ -1,7 +1,7 @@
-"""Run a database server in threads of this process, and record who shares a session.
+"""Run a database server in threads of this process, and record which sessions processes share.
 
-Unlike a client of `store`, a client here ends its session with a goodbye message, as most database
-clients do.
+Unlike a client of the server in `store.py`, a client here ends its session with a goodbye message,
+as most database clients do.
 """
 
 from __future__ import annotations

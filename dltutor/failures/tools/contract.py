@@ -56,7 +56,7 @@ class Failure(Facts):
         sign: What the broken case shows and the fixed one doesn't.
         start_methods: The start methods under which the broken case shows its sign. Under the
             others, that case shows nothing or a different failure.
-        limits: Keyword arguments for `confine`, for a case that is safe only under limits.
+        limits: Keyword arguments for `confine`, for a case that fails or is safe only under limits.
         isolated: Whether the cases need their own interpreter, even if they need no limits.
         deadline: Seconds that a run of the broken case may take under `fork`. Other start methods
             get more, because they start workers more slowly. The fixed case gets at least a minute.

@@ -19,7 +19,8 @@ class Room:
 
     Args:
         shm: How much is free in `/dev/shm`, or None without a `/dev/shm`.
-        memory: How much memory the machine can give without swapping, within the cgroup's limit.
+        memory: How much memory the machine can give without swapping, within the cgroup's limit, or
+            infinity if unknown.
     """
 
     shm: int | None

@@ -1,7 +1,8 @@
 """Call `confine`'s target in the child, and observe the loader that the target returns.
 
-The child is already under its limits. While the loader runs, the child writes three files to its
-folder: `observing`, `workers`, and `moments`.
+The child is already under its limits. When the loader starts, the child makes the empty file
+`observing` in its folder. Each worker adds a line with its pid and number to the file `workers`,
+and the child adds each Moment, pickled, to the file `moments`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class KilledFirst:
 
     Otherwise the OOM killer often chooses main, because torch's pages count for every process that
     has touched them, and main has touched more. With two workers that grew alike, the OOM killer
-    chose main under 300 MB, and a worker under 400 MB (Linux 6.18). The OOM killer still makes the
-    choice, but a score of 1000 adds the whole limit to a worker's size. Half of the limit wasn't
-    enough for torch's CUDA build, whose files alone take up 290 MB in main and don't count against
-    the limit.
+    chose main at a limit of 300 MB, and a worker at 400 MB (Linux 6.18). The OOM killer still makes
+    the choice, but a score of 1000 adds the whole limit to a worker's size. Half of the limit
+    wasn't enough for torch's CUDA build, whose files alone take up 290 MB in main and don't count
+    against the limit.
 
     Args:
         folder: The folder with the file `workers`, which gets the pid.

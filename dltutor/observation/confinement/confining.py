@@ -1,4 +1,4 @@
-"""Run a loader or a script in a child interpreter under real limits: `confine()`."""
+"""Define `confine()`, which runs a loader or a script in a child interpreter under limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _END: Final = 10.0  # the most seconds for the child to end the run and clean up
 
 
 class CannotConfine(DltutorError, RuntimeError):
-    """This machine doesn't permit a limit, and there is no substitute for it."""
+    """This machine doesn't permit a limit that has no substitute, or the child couldn't start."""
 
 
 def confine(

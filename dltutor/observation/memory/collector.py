@@ -1,4 +1,4 @@
-"""Collect the lines that the helper process writes, and turn them into Moments and a Timeline."""
+"""Turn the lines that the helper process (`sampler.py`) writes into Moments and a Timeline."""
 
 from __future__ import annotations
 

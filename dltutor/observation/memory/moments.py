@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The figures of one process, or of all processes with one role, at one moment, in bytes.
+    """The figures of one process, or of all processes with one role, at one moment.
+
+    Sizes are in bytes. None means that the helper process didn't or couldn't read the figure.
 
     Args:
         rss: Resident memory, with shared pages counted in full.

@@ -30,7 +30,7 @@ else:
 
 _SOON = 0.05  # the fewest seconds between two samples on request
 _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
-_AT_ONCE = 0.02  # the most seconds to save up for full samples, and what the sampler begins with
+_AT_ONCE = 0.02  # the most seconds to save up for full samples, and the savings at the start
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
 _EARLY_BUDGET = 0.15  # the fraction of a core for those seconds, for two 60 ms readings a second
 _AWAKE = 1.0  # seconds between two checks that the parent is still alive
@@ -76,11 +76,15 @@ class Sampler:
         self._used = time.process_time()
 
     def look(self, *, full: bool = False) -> dict[str, Any]:
-        """Take a sample, with figures by pid, and the pids that are gone since the last sample.
+        """Take a sample.
 
         The sample is full if `full` is True, or if a full sample is due and the budget isn't
         overdrawn. A full sample is due after `memory_period`, and also when an earlier sample found
         new processes and this sample finds no more.
+
+        Returns:
+            `processes` (pid -> cheap figures), `gone` (the pids that are gone since the last
+            sample), and `memory` (pid -> USS and PSS, or None if the sample isn't full).
         """
         began = time.monotonic()
         living = self._living()

@@ -198,7 +198,12 @@ class Timeline:
         return float(np.median(together)) if together.size else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the timeline as lists and numbers that JSON can hold. A missing value is None."""
+        """Return the timeline as lists and numbers that JSON can hold. A missing value is None.
+
+        Returns:
+            The fields of Timeline by name, plus `units`. Each process in `processes` is a dict of
+            `role`, `first`, `ended`, `died`, and a list for each of FIELDS.
+        """
         return {
             "units": "bytes, seconds, counts",
             **{name: _plain(getattr(self, name)) for name in _COLUMNS},
@@ -219,7 +224,8 @@ class Timeline:
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the timeline as a CSV file, with one row per process and sample.
 
-        Missing values are empty.
+        A row has the sample's values for the machine, the process's number (from 0) and role, and
+        the process's figures. Missing values are empty.
 
         Args:
             path: The file to write. If the file exists, replace its content.
