@@ -64,14 +64,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    # Freeze the nine thousand tests in memory, so that the garbage collector skips them.
+    # Freeze the thousands of collected tests, so that the garbage collector skips them.
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """Unfreeze all objects for a test that counts frozen ones, and collect garbage first."""
+    """Unfreeze all objects and collect garbage before a test that counts frozen objects."""
     gc.unfreeze()
     gc.collect()
     yield
@@ -80,7 +80,10 @@ def nothing_frozen() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test an empty DLTUTOR_HOME, so that it can't change the user's progress."""
+    """Give each test its own DLTUTOR_HOME, so that it can't change the user's progress.
+
+    The fixture also unsets DLTUTOR_STRICT. It returns the folder, which doesn't exist yet.
+    """
     home = tmp_path / "dltutor-home"
     monkeypatch.setenv("DLTUTOR_HOME", str(home))
     monkeypatch.delenv("DLTUTOR_STRICT", raising=False)
@@ -202,6 +205,9 @@ def nothing_left_behind() -> Iterator[Callable[..., None]]:
 
     The function counts child processes, open descriptors, /dev/shm names, and threads. Python's
     resource tracker and fork server never end, so the fixture starts both before the first count.
+
+    The function waits up to `grace` seconds for everything to go away. The default is NAMES_GRACE
+    if only names in /dev/shm are left, and GRACE otherwise.
     """
     resource_tracker.ensure_running()
     forkserver.ensure_running()
