@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 
 def digest(batch: Any) -> str:
-    """Return a string that's different if the types, shapes, or values in two batches differ.
+    """Return a string that differs between two batches if their types, shapes, or values differ.
 
     A tensor or array appears as its type, shape, and SHA-1 hash, and any other value as its repr.
     """

@@ -1,6 +1,7 @@
 """Check that `check` gives every answer in tests/answers the outcome that's listed with it.
 
-Every exercise must have right and wrong answers there, and be asked once in its lesson's notebook.
+Every exercise must have right and wrong answers there, and its lesson's notebook must ask it once.
+In lesson 14, the notebook draws its exercises at random.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check that lesson 01's checks find settings that a cell left behind, and test the lesson's files.
 
-The files are the notebook, and images and readings that are broken in the ways that they should be.
+The files are the notebook, and the images and readings, some of which are broken on purpose.
 """
 
 from __future__ import annotations

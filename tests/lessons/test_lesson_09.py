@@ -1,8 +1,8 @@
 """Check lesson 09's judge on recorded evidence, its helpers, and its notebook's code.
 
 These tests leave out the awkward captions and boxes in the check's files, because some answers in
-tests/answers fail only at one of them. They also leave out the notebook's figure and tables,
-because the run of the solved notebook compares those.
+tests/answers fail only at one of them. They also leave out the numbers in the notebook's figure and
+tables, because the run of the solved notebook compares those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check the estimate of memory between two readings, and that everything shows the same one."""
+"""Check the estimate of memory between two readings, which chart, figure, and table share."""
 
 from __future__ import annotations
 
