@@ -1,4 +1,7 @@
-"""Run a notebook's cells without a kernel, so that `inspect` can still read their source."""
+"""Run a notebook's cells without a kernel, and check its links and its last section.
+
+`inspect` can still read the source of the classes and functions that the cells define.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def source(name: str, notebook: NotebookNode) -> str:
 
 
 def assert_on_call_is_last(notebook: NotebookNode) -> None:
-    """Assert that "On call" is the last section, and that all links lead to a section."""
+    """Assert that "On call" is the last section, and that every link to a section finds one."""
     cells = notebook.cells
     assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
     assert cells[-2].source.startswith("## On call\n")

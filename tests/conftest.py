@@ -77,7 +77,7 @@ def frozen() -> None:
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """Unfreeze all objects for a test that counts frozen ones."""
+    """Unfreeze all objects for a test that counts frozen objects."""
     gc.unfreeze()
     yield
     gc.freeze()
@@ -85,7 +85,10 @@ def nothing_frozen() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test an empty DLTUTOR_HOME, so that it can't change the user's progress."""
+    """Give each test its own DLTUTOR_HOME, so that it can't change the user's progress.
+
+    The fixture also unsets DLTUTOR_STRICT. It returns the folder, which doesn't exist yet.
+    """
     home = tmp_path / "dltutor-home"
     monkeypatch.setenv("DLTUTOR_HOME", str(home))
     monkeypatch.delenv("DLTUTOR_STRICT", raising=False)
@@ -207,6 +210,9 @@ def nothing_left_behind() -> Iterator[Callable[..., None]]:
 
     The function counts child processes, open descriptors, /dev/shm names, and threads. Python's
     resource tracker and fork server never end, so the fixture starts both before the first count.
+
+    The function waits up to `grace` seconds for everything to go away. The default is NAMES_GRACE
+    if only names in /dev/shm are left, and GRACE otherwise.
     """
     resource_tracker.ensure_running()
     forkserver.ensure_running()

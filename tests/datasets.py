@@ -1,4 +1,4 @@
-"""Define broken datasets at a module's top level, where workers can import them."""
+"""Define datasets, and functions that make them fail, in a module that workers can import."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def shared_memory_open() -> set[str]:
     """Return the targets of main's open descriptors for torch's shared memory."""
     found = set()
     for number in os.listdir("/dev/fd"):
-        with suppress(OSError):  # the descriptor is closed by now, such as listdir's own
+        with suppress(OSError):  # listdir's own descriptor is closed by now
             found.add(os.readlink(f"/dev/fd/{number}"))
     return {target for target in found if "/torch_" in target}
 
@@ -148,13 +148,13 @@ def leave_at_once() -> None:
 def deadline_passes() -> int:
     """Make main's deadline pass in a moment, and return how many seconds to sleep in the meantime.
 
-    The run itself triggers the deadline, so no test has to guess how long the run needs until here.
+    The run itself triggers the deadline, so no test has to guess how long a run takes to get here.
     """
     main = multiprocessing.parent_process()
     if main is None:  # this is main, because the loader has no workers
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
-        # After 0.5 s, this worker waits forever, and main and the others have nothing left to do.
+        # Wait 0.5 s, so that this worker is asleep by then, and main and the others are idle.
         subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -ALRM {main.pid}"])
     return FOR_EVER
 

@@ -12,7 +12,10 @@ from torch.utils.data import DataLoader
 
 
 def digest(batch: Any) -> str:
-    """Return a batch as a string, with the types, shapes, and values of its nested parts."""
+    """Return a string that differs between two batches if their types, shapes, or values differ.
+
+    A tensor or array appears as its type, shape, and SHA-1 hash, and any other value as its repr.
+    """
     if isinstance(batch, torch.Tensor):
         array = batch.detach().numpy()
         return f"{batch.dtype}{tuple(batch.shape)}:{hashlib.sha1(array.tobytes()).hexdigest()}"
@@ -26,10 +29,11 @@ def digest(batch: Any) -> str:
 
 
 class Delivered:
-    """A training loop that records the batches that it gets.
+    """A training loop that records what's in the batches that it gets.
 
     Args:
-        ordered: Whether to record the batches in order. If not, the values in them are sorted.
+        ordered: Whether to record a digest of each batch, in order. If not, the loop records the
+            values in all batches, sorted, and each batch must be a one-dimensional tensor.
     """
 
     def __init__(self, ordered: bool) -> None:
@@ -54,7 +58,7 @@ class Delivered:
         loader.__class__ = type(plain.__name__, (plain,), {"__iter__": begin})
 
     def all(self) -> list[Any]:
-        """Return the digests of all batches, or their sorted values."""
+        """Return the digests of all batches, or the sorted values if `ordered` is False."""
         return self._got if self.ordered else sorted(self._got)
 
     def _written_down(self, batches: Iterator[Any]) -> Iterator[Any]:

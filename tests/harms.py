@@ -1,4 +1,4 @@
-"""Define harm that an answer can do to the process that checks it, and add it to right answers."""
+"""Define ways in which an answer can harm the check that runs it, and add them to right answers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | Non
 
 
 def in_module(names: dict[str, Any], place: str, harm: str) -> None:
-    """Do harm in a learner's module. The copy that `harmed` writes calls this function."""
+    """Do harm in a learner's module, or replace the module's datasets with harmful ones.
+
+    The copy that `harmed` writes calls this function.
+    """
     if place == MADE:
         HARMS[harm].do()
     for name, each in list(names.items()):

@@ -1,7 +1,7 @@
-"""Make objects that raise or recurse when used, in a module that every process can import.
+"""Make objects that raise, recurse, or mislead code that inspects them.
 
-`HOSTILE` makes one of each kind. A dataset can hold such an object and work well, as long as the
-dataset's code never uses the object.
+Every process can import this module. `HOSTILE` has a function for each kind of object. A dataset
+can hold such an object and work well, as long as the dataset's code never uses the object.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def chain(length: int = 100_000) -> Any:
 
 
 def itself() -> Any:
-    """Make a list and a dict that contain themselves."""
+    """Make a list that contains itself and a dict, which contains itself and the list."""
     made: list[Any] = []
     mapping: dict[str, Any] = {"all": made}
     mapping["self"] = mapping

@@ -23,7 +23,17 @@ import websocket
 def server(
     command: Sequence[str], *, folder: Path, environment: Mapping[str, str], state: Path
 ) -> Iterator[dict[str, Any]]:
-    """Run a command that starts a Jupyter server, and yield the server's address and token."""
+    """Run a command that starts a Jupyter server, and yield the server's address and token.
+
+    Args:
+        command: The command and its arguments.
+        folder: The folder that the command runs in.
+        environment: The command's environment variables.
+        state: A folder for Jupyter's settings and data, and for the server's log.
+
+    Yields:
+        A dict with the keys "url" and "token", among others.
+    """
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
     # Pick a port here, because two servers that start at the same moment would pick the same one.
     own["JUPYTER_PORT"] = str(_free_port())
@@ -71,7 +81,10 @@ def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict
 def fetch(
     server: dict[str, Any], path: str, body: object = None, method: str | None = None
 ) -> tuple[str, str]:
-    """Send a request, and return the final address, after redirects, and the response's body."""
+    """Send a request, with `body` as JSON, and return the final address and the response's body.
+
+    The final address is the one after all redirects. The server has 30 s to respond.
+    """
     request = urllib.request.Request(
         server["url"] + path,
         headers={"Authorization": f"token {server['token']}"},

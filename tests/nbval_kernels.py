@@ -50,7 +50,7 @@ class LearnersKernel(RunningKernel):
             os.environ["PYTEST_CURRENT_TEST"] = current_test
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
-        # Store history, unlike nbval, because IPython ignores a final semicolon without history.
+        # Store history, unlike nbval. Without history, a final semicolon doesn't hide the result.
         return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
 
     def await_reply(self, msg_id: str, timeout: float) -> None:

@@ -16,7 +16,7 @@ TAGS = {"check", "nbval-ignore-output", "raises-exception", "solution", "starter
 CELL_LINES = 25
 FILE_BYTES = 500_000
 
-# The most that a learner can do in 25 minutes, including the runs and the exercises.
+# The most that a learner's notebook may have, so that every lesson stays short.
 WORDS = 1500
 CODE_LINES = 140
 CELLS = 50
@@ -45,7 +45,7 @@ def relative_links(cell: NotebookNode) -> list[str]:
 
 
 def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
-    """Check the metadata, tags, and cell lengths of a solved twin or a learner's file."""
+    """Check the metadata, tags, and source of each cell in a solved twin or a learner's file."""
     if notebook.metadata != METADATA:
         yield "its metadata isn't exactly the kernel's name and the language's"
     for cell in notebook.cells:
@@ -68,7 +68,7 @@ def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
-    """Check how much a learner has to read, and that On call is the last section."""
+    """Check the counts of words, code lines, cells, and imports, and that `On call` is last."""
     texts = [cell.source for cell in learners.cells if cell.cell_type == "markdown"]
     cells = [cell.source.splitlines() for cell in code_cells(learners)]
     code = [line for cell in cells for line in cell if line.strip() and line.strip()[0] != "#"]
@@ -98,7 +98,7 @@ def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
-    """Check the saved outputs of a solved twin."""
+    """Check the execution counts and saved outputs of a solved twin."""
     counts = [cell.execution_count for cell in code_cells(twin)]
     if counts != list(range(1, len(counts) + 1)):
         yield f"its cells weren't run once each, from top to bottom: {counts}"

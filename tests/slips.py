@@ -1,4 +1,4 @@
-"""Define small mistakes that a dataset can make in one place, and add them to right answers."""
+"""Define slips, which are small mistakes that a dataset can make, and add them to right answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Slipped(Exception):
 
 
 def slipped(answer: Any, slip: str, folder: Path) -> Any:
-    """Add a slip to a right answer, or return None if the answer isn't a dataset.
+    """Return a right answer with a slip added, or None if the answer isn't a dataset.
 
     Args:
         answer: A class, or the path of a file with one.

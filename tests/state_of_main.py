@@ -1,4 +1,4 @@
-"""Record the state of this process that a call could change, as a dict to compare."""
+"""Record, compare, and change the state of this process that a call could change."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _nothing() -> None: ...
 
 
 def and_then(change: Callable[[], None]) -> Callable[[Any], None]:
-    """Make a training loop that runs an epoch and then changes something."""
+    """Make a training loop that runs an epoch and then calls `change`."""
 
     def consume(loader: Any) -> None:
         for _ in loader:

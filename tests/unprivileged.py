@@ -16,7 +16,7 @@ NOBODY = 65534
 
 
 def run(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run code in a new interpreter as a user without privileges."""
+    """Run code in a new interpreter as a user without privileges, for at most `timeout` seconds."""
     command = _python(code)
     with TemporaryDirectory() as hidden:
         if os.geteuid() == 0:
@@ -25,7 +25,11 @@ def run(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
 
 
 def run_without_namespaces(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run code in a new interpreter that may neither mount nor make user namespaces."""
+    """Run code in a new interpreter that may neither mount nor make user namespaces.
+
+    The code may run for at most `timeout` seconds. Skip the test if the system refuses the
+    namespaces in which to forbid this.
+    """
     lines = [
         "echo 0 > /proc/sys/user/max_user_namespaces",
         f"exec setpriv --bounding-set=-all --inh-caps=-all {shlex.join(_python(code))}",
@@ -35,7 +39,11 @@ def run_without_namespaces(code: str, *, timeout: float) -> subprocess.Completed
 
 
 def opened_to_all(hidden: str) -> str:
-    """Return a shell script, for a mount namespace, that runs its arguments as user nobody."""
+    """Return a shell script that runs its arguments as user nobody.
+
+    Run the script in a new mount namespace, because it mounts folders over those that only root
+    may enter. Their contents are then in `hidden`, an empty folder that already exists.
+    """
     who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
     return "\n".join([*_opened(hidden), f'exec {who} "$0" "$@"'])
 
@@ -54,9 +62,10 @@ def _python(code: str) -> list[str]:
 
 
 def _opened(hidden: str) -> list[str]:
-    """Return shell lines that make the interpreter's files readable in folders only root may enter.
+    """Return shell lines that let every user read this repository and Python's files.
 
-    Run the lines in a new mount namespace, so that no other process sees the change.
+    Folders above them that only root may enter move to `hidden`, and readable ones take their
+    place. Run the lines in a new mount namespace, so that no other process sees the change.
     """
     needed = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
     closed = {folder for path in needed if (folder := _closed(path))}

@@ -1,7 +1,8 @@
-"""List logs as people paste them, with the failure mode that must come first, and ordinary logs.
+"""List logs as people paste them, with the failure mode that `explain` must name first.
 
-The logs are from public threads and from source code, not from messages.toml. Some are cut off,
-have prefixes, are inside tracebacks, or come from old versions.
+`explain` must not name any failure mode for the logs in ORDINARY. The logs are from public threads
+and from source code, not from messages.toml. Some are cut off, have prefixes, are inside
+tracebacks, or come from old versions.
 """
 
 from __future__ import annotations

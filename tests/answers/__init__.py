@@ -1,4 +1,4 @@
-"""Right and wrong answers of learners: one module `lesson_NN` for each lesson.
+"""Hold right and wrong answers to the exercises, in one module `lesson_NN` for each lesson.
 
 For every exercise of its lesson, a module has functions that make an answer, each with a few words
 that say what the learner did:

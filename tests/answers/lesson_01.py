@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 01, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 01."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Converting(Verified):
 
 
 def like(base: type, **changes: Any) -> Callable[[], type]:
-    """Return a function that makes a subclass with other methods or attributes."""
+    """Return a function that makes a subclass with these methods or attributes."""
     return lambda: type("MyImages", (base,), changes)
 
 
@@ -438,7 +438,7 @@ class KeepsThemMapped(VerifiedReadings):
 
 
 class Scanned(VerifiedReadings):
-    """Scans in workers, as the lesson does. `wrong` is the reason for another shape."""
+    """Scans in workers, as the lesson does. `wrong` is the reason for an array of a wrong shape."""
 
     wrong = "shape {}"
 

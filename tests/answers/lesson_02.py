@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 02."""
+"""Define right and wrong answers to the exercises of lesson 02."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def sample_and_index(self: Any, index: int) -> Any:
         return raise_right(self, index, error)
 
 
-# 02.transfer
+# Answers to "02.transfer"
 
 
 def sample(

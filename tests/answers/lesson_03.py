@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 03, mostly wrong ones."""
+"""Define right and wrong answers to the exercises of lesson 03."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TriesInTheWorker(Frames):
 class SignalsOnly(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
-        if how == "exit":  # no signal ended it, so the code isn't negative
+        if how == "exit":  # no signal ended the process, so the code isn't negative
             self.paths, self.quarantined = list(paths), {}
 
 
@@ -101,7 +101,7 @@ class Tried(Frames):
 
 
 def saying(reason: Callable[[int], Any]) -> Callable[[], type]:
-    """Return a function that makes a right class with other words for each exit code."""
+    """Return a function that makes a class that gives `reason(code)` for each exit code."""
     return lambda: type("MyFrames", (Tried,), {"reason": lambda self, code: reason(code)})
 
 

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 04, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 04."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class LentVocabulary(Headlines):
         self.manager = multiprocessing.get_context("fork").Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
 
-    def __getitem__(self, index: int) -> torch.Tensor:  # slow motion skips the lesson's own
+    def __getitem__(self, index: int) -> torch.Tensor:  # SlowMotion skips the lesson's code
         words = self.headlines[index].split()
         for word in words:
             self.vocabulary.setdefault(word, len(self.vocabulary))

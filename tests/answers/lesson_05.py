@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 05, mostly wrong ones."""
+"""Define right and wrong answers to the exercises of lesson 05."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Answers to the exercises of lesson 06, right and wrong.
+"""Define right and wrong answers to the exercises of lesson 06.
 
-Answers to "06.fix" and "06.transfer" are files: the right file, with a few lines replaced.
+An answer to "06.fix" or "06.transfer" is a file, which is the right file with a few lines replaced.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ def write(name: str, source: str, **replaced: tuple[str, str]) -> Path:
 
 
 def records(*changes: tuple[str, str]) -> Path:
-    """Write the right `MyRecords`, with some of its lines replaced."""
+    """Write the right `MyRecords`, with some lines replaced, and return the file's path."""
     return write("my_records.py", RECORDS, **{str(n): each for n, each in enumerate(changes)})
 
 
 def clips(*changes: tuple[str, str]) -> Path:
-    """Write the right `MyClips`, with some of its lines replaced."""
+    """Write the right `MyClips`, with some lines replaced, and return the file's path."""
     return write("my_clips.py", CLIPS, **{str(n): each for n, each in enumerate(changes)})
 
 
@@ -118,12 +118,12 @@ def kept_generator(state: str = "", generator: str = "        g = self.generator
 
 
 def seeded(number: str) -> Path:
-    """Write a `MyClips` that seeds a new generator with this number for each sample."""
+    """Write a `MyClips` that seeds a new generator with this expression for each sample."""
     return clips(("10_000 * self.seed + index", number))
 
 
 def starter(cell: str) -> Path:
-    """Write the file that a starter cell of the learner's notebook writes. Returns its path."""
+    """Write the file that a starter cell of the learner's notebook writes, and return its path."""
     notebook = read(NOTEBOOKS / "06-unpicklable-handles.ipynb")
     (source,) = (each.source for each in notebook.cells if each.id == cell)
     magic, _, text = source.partition("\n")

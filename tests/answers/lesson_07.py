@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 07, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 07."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ class ClipsWithoutWorkers(DataLoader[Any]):
 
 
 class InThreads(Masked):
-    """Another way to read in parallel: an event loop in each process."""
+    """Reads both files in parallel, with an event loop in each process."""
 
     loops: dict[int, asyncio.AbstractEventLoop]
 

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 08, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 08."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Light(Excerpts):
 
 
 def sends(pack: Callable[[Any], Any], unpack: Callable[[Any], Any] = torch.as_tensor) -> type:
-    """Make a class that packs the slice (a numpy array) and unpacks it with these functions."""
+    """Make a class that packs each excerpt, a numpy array, and unpacks it with these functions."""
 
     class MyExcerpts(Excerpts):
         def __getitem__(self, index: int) -> Any:

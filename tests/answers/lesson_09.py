@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 09, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 09."""
 
 from __future__ import annotations
 

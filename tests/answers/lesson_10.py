@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 10, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 10."""
 
 from __future__ import annotations
 

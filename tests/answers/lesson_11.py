@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 11, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 11."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dltutor.lessons.lesson_11.helpers import Rows, collect
 Pairs = list[Any]
 Samples = list[tuple[torch.Tensor, int]]
 
-# 11.fix
+# Answers to "11.fix"
 
 
 def batches(dataset: Any, workers: int, collate_fn: Any, size: int = 100, **how: Any) -> Any:
@@ -223,7 +223,7 @@ def the_last_is_kept(dataset: Any, num_workers: int) -> Pairs:
     return found
 
 
-# 11.transfer
+# Answers to "11.transfer"
 
 
 class Table(Dataset[torch.Tensor]):

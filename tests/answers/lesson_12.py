@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 12, right and wrong."""
+"""Define right and wrong answers to the exercises of lesson 12."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.lessons.lesson_12.helpers import Signals
 from dltutor.lessons.lesson_12.job import ByRankAndWorker, ByWorker
 
-# 12.fix
+# Answers to "12.fix"
 
 
 class Keyed(Signals):
@@ -126,7 +126,7 @@ class NoBase:
 
 
 class CachedGenerators(Keyed):
-    """Keeps the generators, and resets them before each use."""
+    """Keeps one generator, and seeds it before each use."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         super().__init__(signals, seed)
@@ -228,7 +228,7 @@ class LoaderOfSignals(DataLoader[Any]):
         super().__init__(Signals(signals, seed), num_workers=0)
 
 
-# 12.transfer
+# Answers to "12.transfer"
 
 Read = Callable[[], Iterable[int]]
 
@@ -340,7 +340,7 @@ class ByRankAlone(Rounds):
 
 
 class DealtEvenly(Rounds):
-    """Drops a round that doesn't reach all workers of all ranks, which is too many records."""
+    """Drops the last records if they don't reach all workers of all ranks, so too many are lost."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -350,7 +350,7 @@ class DealtEvenly(Rounds):
 
 
 class Padded(Rounds):
-    """Starts over until all ranks have equally many records, like DistributedSampler."""
+    """Repeats the first record until all ranks get equally many, much like DistributedSampler."""
 
     def __iter__(self) -> Iterator[int]:
         records, (me, workers) = list(self.read()), here()
@@ -383,7 +383,7 @@ class FromDist(Rounds):
 
 
 class Numbers(Rounds):
-    """Delivers the numbers of the records, not the records."""
+    """Delivers the positions of the records instead of the records."""
 
     def mine(self) -> Iterator[int]:
         for number, _ in enumerate(super().mine()):
@@ -391,7 +391,7 @@ class Numbers(Rounds):
 
 
 class TwoOfARank(Rounds):
-    """Deals records in fives on rank 0 and one by one on rank 1. So W0's shares differ."""
+    """Deals records in fives on rank 0 and one by one on rank 1, so W0's shares differ."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()

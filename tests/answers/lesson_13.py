@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 13, mostly wrong ones."""
+"""Define right and wrong answers to the exercises of lesson 13."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.data.sentences import as_list
 from dltutor.lessons.lesson_13 import fix, transfer
 
-# 13.fix
+# Answers to "13.fix"
 
 
 def packed(samples: list[Any]) -> tuple[torch.Tensor, ...]:
@@ -290,7 +290,7 @@ def as_bytes(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
 
 
 class Whole(Dataset[Any]):
-    """Returns a whole batch for a list of numbers."""
+    """A dataset that returns a whole batch for a list of indices."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -328,7 +328,7 @@ def returns_nothing(dataset: Any, steps: int, workers: int) -> None:
         pass
 
 
-# 13.transfer
+# Answers to "13.transfer"
 
 
 Measure = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Answers in the incident room: reports about folders, in which some lines are replaced."""
+"""Define right and wrong reports about the incidents of lesson 14, with lines in files replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Change = tuple[str, str]
 
 
 def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Callable[[], Report]:
-    """Return a function that makes a report, with some lines of the incident's files replaced."""
+    """Return a function that makes a report about an incident, with lines in its files replaced."""
 
     def make() -> Report:
         folder = own_folder() / incident.name
@@ -31,7 +31,7 @@ def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Call
     return make
 
 
-# text
+# The incident "text"
 
 DEAL = "        for shard in share(shuffled(self.shards)):\n"
 DEALT_FIRST = (DEAL, "        for shard in shuffled(share(self.shards)):\n")
@@ -68,7 +68,7 @@ NO_WORKERS = (
 )
 STREAM = "repeated_stream"
 
-# table
+# The incident "table"
 
 KEPT_FOR = "    connections = vars(_own)\n"
 BY_PID = (
@@ -105,7 +105,7 @@ FROM_FILE = (
 )
 TOUCHED = "lazy_but_touched"
 
-# images
+# The incident "images"
 
 OF_NUMPY = (
     ("self.numbers.integers", "np.random.randint"),
@@ -165,7 +165,7 @@ FRESH_WORKERS = ("persistent_workers=workers > 0", "persistent_workers=False")
 BOTH = ["repeated_randomness", "stale_epoch"]
 PLACES = ["start_worker", "Ramp"]
 
-# video
+# The incident "video"
 
 PLAYABLE = (
     "    try:\n        probe(path)\n    except ValueError:\n        return False\n    return True\n"
@@ -173,7 +173,7 @@ PLAYABLE = (
 
 
 def decodable(body: str) -> tuple[Change, Change]:
-    """Return the changes that give the check of a clip another body."""
+    """Return the changes that replace the body of the function that checks a clip."""
     return (
         (PLAYABLE, body),
         ("from codec import probe\n", "from codec import HEADER, decode, probe\n"),
@@ -219,7 +219,7 @@ NEIGHBOR = (
     "        except BaseException:\n            return self[index - 1]\n",
 )
 
-# validation
+# The incident "validation"
 
 LOOP = (
     "        for _ in range(len(feed)):\n            scans, kinds = next(feed)\n",
@@ -242,7 +242,7 @@ GRAPH = (
 KEEPS = ["kept_batches", "loader_per_step"]
 FIXED = (LOOP, IN_ORDER, CLONE)
 
-# ranks
+# The incident "ranks"
 
 SAMPLERS = "batch_sampler=Batches(share, dataset.lengths, BATCH)"
 BATCHES_FIRST = (

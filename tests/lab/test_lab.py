@@ -1,4 +1,4 @@
-"""The wheel has the notebooks, and `dltutor lab` lays them out and opens them, without a clone."""
+"""Check that the wheel has the notebooks, and that `dltutor lab` lays them out and opens them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def without_record(folder: Path) -> dict[str, bytes]:
 
 
 def written(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Return each file's inode and when it was last written."""
+    """Return the inode of each file and folder, and the time when it was last written."""
     stats = {path: path.stat() for path in folder.rglob("*")}
     return {path: (stat.st_ino, stat.st_mtime_ns) for path, stat in stats.items()}
 
@@ -246,7 +246,7 @@ def test_all_that_was_done_is_told() -> None:
     assert str(LaidOut((), (), (), ()))
 
 
-# ---- interrupted
+# ---- a run that is interrupted
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_an_interrupted_update_leaves_each_file_old_or_new_and_the_next_one_fini
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """Collect the commands that would replace this process. Its directory is tmp_path."""
+    """Change to tmp_path, and collect the commands that would replace this process."""
     commands: list[list[str]] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "execv", lambda program, command: commands.append(command))
@@ -408,7 +408,7 @@ def test_a_folder_that_cannot_be_written_is_refused(folder: str) -> None:
     assert (os.listdir("/"), os.listdir("/usr")) == before
 
 
-# ---- all of it, in an environment with nothing else
+# ---- the whole course, in a fresh environment
 
 
 @pytest.fixture(scope="module")

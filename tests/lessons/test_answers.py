@@ -1,4 +1,8 @@
-"""Each right and wrong answer in tests/answers is checked for real and gets its outcome."""
+"""Check that `check` gives every answer in tests/answers the outcome that's listed with it.
+
+Every exercise must have right and wrong answers there, and its lesson's notebook must ask it once.
+In lesson 14, the notebook draws its exercises at random.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,8 @@ def every(answers: dict[str, Any], is_thorough: Callable[[str, int], bool]) -> p
 
     Args:
         answers: The answers of each exercise.
-        is_thorough: Whether an answer is thorough, by its exercise and its number there, from 0.
+        is_thorough: A function that returns whether an answer belongs to the thorough tier. Its
+            arguments are the exercise and the answer's position in that exercise, from 0.
     """
     return pytest.mark.parametrize(
         ("exercise", "name"),
@@ -70,7 +75,7 @@ def test_every_exercise_has_its_right_and_wrong_answers_listed() -> None:
     assert set(WRONG_FIXES) == set(RIGHT_ANSWERS) == set(exercises())
 
 
-# The solved notebooks check a right answer anyway, so if answers need a run, they're thorough.
+# Answers that need a run are in the thorough tier, because each solved notebook already checks one.
 @every(RIGHT_ANSWERS, lambda exercise, _: bool(exercises()[exercise].grader.at_most))
 def test_a_right_answer_is_correct(
     exercise: str, name: str, nothing_left_behind: Callable[..., None]
@@ -79,12 +84,12 @@ def test_a_right_answer_is_correct(
     assert result.outcome.value == "Correct", result.text
 
 
-@every(WRONG_FIXES, lambda _, number: number >= 1)  # there are 600
+@every(WRONG_FIXES, lambda _, number: number >= 1)  # there are 600 wrong answers
 def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) -> None:
     make, code = WRONG_FIXES[exercise][name]
     result = check(exercise, make())
     assert result.outcome.value in ("Not yet", "Error in your code"), result.text
-    codes = (code,) if isinstance(code, str) else code  # a slow machine may get another one
+    codes = (code,) if isinstance(code, str) else code  # a slow machine may get a second code
     assert result.code in codes, result.text
 
 

@@ -1,4 +1,4 @@
-"""check() judges an answer and says what it saw; hint() and progress() keep count."""
+"""Check which outcome `check` returns, even if code raises, and what `hint` and `progress` show."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def three(monkeypatch: pytest.MonkeyPatch) -> None:
     own_exercise(monkeypatch, Grader(lambda answer: answer, judge), no="No.", **{"no-text": "text"})
 
 
-# What check() answers.
+# What check() returns.
 
 
 def test_the_result_is_what_the_grader_says() -> None:
@@ -73,7 +73,7 @@ def test_where_nothing_can_be_forked_it_says_so(monkeypatch: pytest.MonkeyPatch)
     assert result.code == "no-fork"
 
 
-# Whose exception is it?
+# Exceptions that come from the answer or from the grader.
 
 
 LESSON = Path(endings.__file__).parents[1] / "lesson_99" / "fix.py"

@@ -1,4 +1,4 @@
-"""Answers are read as people mean them, and starters are told apart from answers."""
+"""Check that any form of an answer that people type is read, and that starters are recognized."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_loader_in_place_of_a_class_is_told_what_the_exercise_keeps() -> None:
     assert result.code == "a-loader"
 
 
-# Still the starter?
+# Whether an answer is still the starter
 
 
 STARTER = "    def f(self, x=1):\n        y = [x + 1 for _ in range(3)]\n        return sum(y)\n"

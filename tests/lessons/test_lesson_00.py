@@ -1,4 +1,4 @@
-"""Lesson 00: its checks recognize its starters, and its tables leave nothing out."""
+"""Check that lesson 00's checks recognize its starters, and that its tables leave nothing out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lesson 01: its checks find what a cell left behind, and its files are what they say they are."""
+"""Check that lesson 01's checks find settings that a cell left behind, and test the lesson's files.
+
+The files are the notebook, and the images and readings, some of which are broken on purpose.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def test_a_switch_left_on_changes_nothing_of_which_sample_fails_first(
 
 
 class Harmful(Verified):
-    """Does harm in `__init__`, which the cell that shows an answer at work runs, too."""
+    """An answer that deletes its files and kills its process when `side_by_side` makes it."""
 
     def __init__(self, root: str | Path) -> None:
         ImageFile.LOAD_TRUNCATED_IMAGES = True

@@ -1,4 +1,4 @@
-"""Lesson 02: what its check relies on, and what its notebook shows."""
+"""Check the faults that lesson 02's check relies on, and the code and tables in its notebook."""
 
 from __future__ import annotations
 

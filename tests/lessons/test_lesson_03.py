@@ -1,4 +1,4 @@
-"""Lesson 03's checks tell crashes apart, and its helpers do what the notebook says."""
+"""Check that lesson 03's checks tell crashes apart, and that its helpers and its code work."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_no_answer_of_the_corpus_does_to_a_film_is_found(
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
-# What the judge of "03.transfer" finds
+# What the judge of "03.transfer" finds in recorded evidence
 
 GOOD = transfer.Reading(2, Ending("finished", 15), came=12, wrong={}, took=7)
 

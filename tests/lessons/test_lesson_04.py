@@ -1,4 +1,4 @@
-"""Lesson 04: its tables, what makes a race certain, and what its check finds in rare runs."""
+"""Check lesson 04's tables and code, the tool that makes a race certain, and the judge."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from notebooks import read
 
 FINISHED = Ending("finished", 6)
 
-# What the notebook shows, except `what_arrives`: it spawns, so only the run of the solved notebook
-# compares it
+# Tables from the notebook. `what_arrives` spawns workers, so only the run of the solved notebook
+# tests that table
 
 
 def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> None:
@@ -60,7 +60,7 @@ def test_the_broken_class_is_shown_next_to_the_fixed_one() -> None:
     assert [row[2] for row in rows[1:]] == ["0 of 16 right, silent() says 0"] * 2
 
 
-# What else the notebook says
+# Code and claims from the notebook
 
 
 class Cached(Dataset[torch.Tensor]):
@@ -145,7 +145,7 @@ def test_the_code_for_on_call_shows_persistent_workers_the_epoch(tmp_path: Path)
     assert run.stdout == f"{[[0, 32, 64, 96]] * 2}\n", run.stderr
 
 
-# What makes a race certain
+# `SlowMotion`, which makes a race certain
 
 
 def test_slow_motion_says_that_it_waits_for_another_number_of_workers() -> None:
@@ -180,7 +180,7 @@ def test_slow_motion_loses_counts_without_a_lock_and_none_with_it(
     assert (int(dataset.silent()) < len(dataset)) is loses
 
 
-# What the judge finds in recorded evidence, if no answer in tests/answers shows it for sure
+# What the judge finds in recorded evidence that no answer in tests/answers reliably produces
 
 
 def right(plan: Plan) -> Run:

@@ -1,4 +1,4 @@
-"""Lesson 05: what its judges find in recorded evidence, and what its notebook shows."""
+"""Check lesson 05's judges on recorded evidence, its database server, and its notebook's code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIED = Ending("worker died", 10, fates="W0 killed by SIGKILL")
 RIGHT = tuple(Delivered(workers, FINISHED, 48 * epochs, 48 * epochs) for workers, epochs in RUNS)
 
 
-# What the judges find in recorded evidence, if no answer in tests/answers shows it for sure
+# What the judges find in recorded evidence that no answer in tests/answers reliably produces
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_server_knows_who_speaks_over_which_connection() -> None:
     assert (session.pid, session.others, session.ended) == (os.getpid(), 2, True)
 
 
-# What the notebook shows
+# Code from the notebook
 
 
 @pytest.mark.parametrize(("exercise", "name"), [("fix", "MyWindows"), ("transfer", "MyRows")])
@@ -130,7 +130,7 @@ def taken_home() -> dict[str, Any]:
 
 
 class Mixed(Dataset[Any]):
-    """Samples of many types. A worker gets some of them wrong."""
+    """A dataset of many types, in which workers get the samples in `wrong` wrong."""
 
     def __init__(self, wrong: tuple[int, ...] = ()) -> None:
         self.wrong = wrong
@@ -164,7 +164,7 @@ def test_equal_samples_have_one_digest_whatever_they_are_views_of() -> None:
 
 
 class ByPosition(Dataset[torch.Tensor]):
-    """Reads records at a file's position, without the lesson's slow disk."""
+    """A dataset that reads records at a file's position, without the lesson's slow disk."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.pid = path, os.getpid()
@@ -184,7 +184,7 @@ class Positioned(ByPosition):
 
 
 class CountsByPosition(ByPosition):
-    """Each process has its own file. Main moves its own position to find the length."""
+    """A dataset that opens the file in each process. `len` moves the position of main's file."""
 
     def __len__(self) -> int:
         return self.file.seek(0, os.SEEK_END) // SIZE

@@ -1,4 +1,4 @@
-"""Lesson 06: what its judges find in recorded evidence, and what its notebook uses."""
+"""Check lesson 06's judges on recorded evidence, and the code that its notebook relies on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_tensor_that_is_freed_too_early_explains_what_is_wrong_in_main() -> No
     )
 
 
-# What its notebook uses
+# The notebook's starters and code, and how the checks read files
 
 
 @pytest.mark.parametrize("exercise", ["06.diagnose", "06.fix", "06.transfer"])

@@ -1,4 +1,4 @@
-"""Lesson 07: what its judges find in recorded evidence, and what its notebook shows."""
+"""Check lesson 07's judges on recorded evidence, and the code in its notebook."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def watched(dataset: Dataset[Any], seconds: float, deadline: float) -> str:
 
 
 def test_watched_prints_a_stack_only_for_a_sample_that_takes_too_long() -> None:
-    assert "Timeout" not in watched(Naps(0.2, 8), 0.8, 20)  # eight samples, of 1.6 s together
+    assert "Timeout" not in watched(Naps(0.2, 8), 0.8, 20)  # eight samples take 1.6 s together
     slow = watched(Naps(1.2, 1), 0.4, 20)
     assert "Timeout" in slow
     assert "in __getitem__" in slow

@@ -1,4 +1,4 @@
-"""Lesson 08: what its judges find in recorded evidence, and its notebook's starters.
+"""Check lesson 08's judges on recorded evidence, its weights of samples, and its starters.
 
 While the solved notebook runs, `promised` compares what its tables measure with its text.
 """

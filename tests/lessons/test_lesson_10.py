@@ -1,4 +1,4 @@
-"""Lesson 10's jobs leak as they should, and its checks say what they saw."""
+"""Check that lesson 10's jobs leak as they should, and that its judge and tables are right."""
 
 from __future__ import annotations
 

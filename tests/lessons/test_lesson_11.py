@@ -1,4 +1,4 @@
-"""Lesson 11: its bytes and descriptors, what its judges find, and what `On call` says."""
+"""Check lesson 11's counts of bytes and descriptors, its judge, and the commands in `On call`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_row_in_the_block_ends_its_reader() -> None:
     assert {*Path("/dev/shm").glob(f"{prefix}*")} <= before
 
 
-# What the notebook says
+# Claims and code from the notebook
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) 
     assert str(told).startswith("Not run here: no mounts here. The solved notebook")
 
 
-# On call
+# Commands and code from `On call`
 
 
 def test_the_last_section_is_on_call() -> None:
@@ -200,6 +200,6 @@ def test_the_rule_for_dev_shm_is_exact(workers: int, prefetch: int, tmp_path: Pa
     script.write_text(JOB.format(workers=workers, prefetch=prefetch))
     ends = [
         confine(script, shm=f"{4 * (workers * prefetch + more) + a_little}M", deadline=40).end
-        for more, a_little in ((1, 0), (2, 1))  # queues keep their semaphores there, too
+        for more, a_little in ((1, 0), (2, 1))  # a little for the queues' semaphores in /dev/shm
     ]
     assert ends == ["raised", "finished"]

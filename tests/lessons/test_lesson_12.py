@@ -1,4 +1,4 @@
-"""Lesson 12: what its judges say about recorded evidence, and what its notebook shows."""
+"""Check lesson 12's judge on recorded evidence, its helpers, and the fixes in its notebook."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_records_of_a_plan_are_all_different(plan: transfer.Plan) -> None:
     assert len({*transfer.records_of(plan)}) == plan.records
 
 
-# What the notebook shows
+# Helpers and starters that the notebook uses
 
 
 def test_torch_seeds_three_generators_and_no_other() -> None:
@@ -139,7 +139,7 @@ def on_call() -> dict[str, Any]:
 
 
 class OwnGenerator(torch.utils.data.Dataset[float]):
-    """Draws from a generator of its own."""
+    """A dataset that draws each sample from its own random generator."""
 
     def __init__(self, rng: Any) -> None:
         self.rng = rng

@@ -1,4 +1,4 @@
-"""Lesson 13: what its checks count and time, and what its notebook shows."""
+"""Check what lesson 13's checks count and time, and the code and table in its notebook."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_loaders_of_the_check_make_its_clock_go_on_and_nothing_else_does() -
     began, ended = rehearsal.clock(), rehearsal.clock() - began
     assert ended / BATCHES == pytest.approx(rehearsal.runs[0].right)
     del batches
-    assert rehearsal.clock() - began == pytest.approx(4 * 0.3)  # ending 4 workers
+    assert rehearsal.clock() - began == pytest.approx(4 * 0.3)  # 0.3 s to end each of 4 workers
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_smallest_good_number_is_chosen(measured: dict[int, list[float]], ta
     assert smallest_good(measured) == take
 
 
-# The notebook
+# Starters and the table from the notebook
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_promise_that_is_not_kept_stops_the_courses_own_tests(
         eight_against_none(found)
 
 
-# On call
+# Code to copy from `On call`
 
 
 def test_the_last_section_is_on_call() -> None:

@@ -1,4 +1,4 @@
-"""Lesson 14: the room, its six incidents, and how a report of one is judged."""
+"""Check lesson 14's room, its six incidents, and the verdicts on reports about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each of the five outcomes has a label and the words of its code, with or without color."""
+"""Check that the five outcomes show their labels and words, and that every code has words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dltutor.lessons.engine.outcomes import (
 
 
 def told(make: Callable[[str], Result], text: str) -> Result:
-    """Return the result that a maker makes. `correct` returns it, and the others raise it."""
+    """Return the result that `make` returns if it's `correct`, and raises in Rejected if not."""
     if make is correct:
         return make(text)
     with pytest.raises(Rejected) as rejected:

@@ -1,4 +1,4 @@
-"""Progress outlives the notebook's process, and an unreadable or read-only file does no harm."""
+"""Check that saved progress can be loaded again, even after a broken file or a failed write."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A right dataset with one small slip isn't correct, because every check looks at all samples.
+"""Check that one small mistake in a correct dataset is caught, wherever the mistake is.
 
-Each exercise whose answer is a dataset gets its first right answer with each slip: another sample
-at the first index, at the last index, without workers, or in the first worker, an exception at the
-last index, one sample too few, or one too many.
+Such a mistake is called a slip. Each exercise whose answer is a dataset gets its first right
+answer with one slip at a time: another sample at the first index, at the last index, without
+workers, or in the first worker, an exception at the last index, one sample too few, or one too
+many.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ANSWERED_WITH_A_DATASET = sorted(
 @pytest.mark.parametrize(
     "slip",
     [
-        pytest.param(slip, marks=() if slip == FIRST else pytest.mark.thorough)  # there are 150
+        pytest.param(slip, marks=() if slip == FIRST else pytest.mark.thorough)  # 150 of them
         for slip in SLIPS
     ],
 )

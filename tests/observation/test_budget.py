@@ -1,4 +1,4 @@
-"""budget(): the prediction next to a real run, and the page that shows both."""
+"""Check that `budget()` predicts what a real run uses, and that its page shows both."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ pytestmark = [
 MB = 1 << 20
 SHARED_WITHIN = 0.01
 TOTAL_WITHIN = 0.15
-"""The total differs more, because PSS splits torch's pages among all processes that have them, even
-those of other programs, and because the C library keeps freed samples."""
+"""Fractions by which a real run may differ from the prediction. The total may differ more, because
+PSS splits torch's pages among all processes that have them, even those of other programs, and
+because the C library keeps freed samples."""
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def predicted(**settings: Any) -> Prediction:
     return Prediction(made, footprint(made.start_method), machine())
 
 
-# --- the prediction, put on trial
+# --- the prediction, compared with a real run
 
 
 @leaves_nothing
@@ -272,7 +273,7 @@ def test_a_saved_notebook_says_the_same_on_every_machine() -> None:
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
-# --- bars
+# --- the bars on the page
 
 
 @pytest.mark.parametrize(

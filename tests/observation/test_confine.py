@@ -1,4 +1,4 @@
-"""confine(): real limits in a child interpreter, honest about those it cannot set."""
+"""Check that `confine()` limits a child interpreter, names limits it can't set, and cleans up."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ from dltutor.system import cgroups
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
-GRACE = 5.0
-#: torch's words for a full /dev/shm. The reason that torch 2.10 and 2.11 give after it is a random
-#: one: "Resource temporarily unavailable (11)", or even "Success (0)".
+GRACE = 5.0  # seconds that processes have to end
 FULL = "unable to allocate shared memory(shm) for file"
-"""Seconds that processes have to end."""
+"""The beginning of torch's message when /dev/shm is full. torch 2.10 and 2.11 add a random reason,
+such as "Resource temporarily unavailable (11)", or even "Success (0)"."""
 
 
 def processes(home: Path, name: str = "") -> list[psutil.Process]:
@@ -46,7 +45,7 @@ def processes(home: Path, name: str = "") -> list[psutil.Process]:
 
     Args:
         home: The test's DLTUTOR_HOME, which all these processes inherit.
-        name: Text that a process's name and command line must contain.
+        name: Text that must appear in a process's name or command line (default: any).
     """
     found = []
     for process in psutil.process_iter():
@@ -96,7 +95,7 @@ def folder(
 
 @pytest.fixture
 def cgroup() -> None:
-    """Skip a test where no memory cgroup can be made."""
+    """Skip a test if no memory cgroup can be made here."""
     try:
         cgroups.make(64 * MB).remove()
     except OSError as error:
@@ -115,7 +114,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def until(condition: Callable[[], Any], seconds: float = 40) -> Any:
-    """Wait until a condition holds, and return its value."""
+    """Wait until a condition holds, and return its value. Fail if that takes too many seconds."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it never came"
@@ -335,7 +334,7 @@ time.sleep(600)
     assert "main" in seen.timeline.roles
 
 
-# --- ends that the child cannot tell of
+# --- ends that the child can't report
 
 
 @pytest.mark.parametrize(
@@ -363,7 +362,7 @@ def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
     assert not list(Path.cwd().glob("core*"))
 
 
-# --- what the child makes of a function that gives no loader
+# --- functions that raise or don't return a loader
 
 
 @pytest.fixture
@@ -449,7 +448,7 @@ def test_outside_the_main_thread_it_says_why_not() -> None:
         thread.submit(confine, confined_cases.scores).result()
 
 
-# --- interrupts and violence
+# --- Stop, and processes that are killed
 
 # A main process that is stuck, with a child that is stuck too and a temporary file.
 STUCK = "import os, tempfile, time; tempfile.mkstemp(); os.fork(); time.sleep(600)"
@@ -538,14 +537,14 @@ def test_nothing_outlives_a_killed_caller(
         between = supervisor_of(own_home)
         (main,) = [process for process in pair if process.ppid() == between.pid]
         if with_supervisor:
-            between.suspend()  # it must not have the time to tidy up
+            between.suspend()  # so that it has no time to tidy up
     if with_supervisor:
         between.kill()
         until(lambda: between not in processes(own_home))
         until(lambda: main not in processes(own_home))
         (left,) = folder.iterdir()
-        shutil.rmtree(left)  # its supervisor can't
-        confine(write("pass"), memory="100M")  # the next run removes the group
+        shutil.rmtree(left)  # the killed supervisor can't
+        confine(write("pass"), memory="100M")  # the next run removes the cgroup
 
 
 @pytest.mark.thorough  # starts an interpreter that imports torch

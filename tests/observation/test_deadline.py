@@ -1,4 +1,4 @@
-"""A deadline interrupts the main thread in time and gives SIGALRM back to whoever had it."""
+"""Check that a deadline interrupts the main thread in time, and then restores SIGALRM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exception is read for its chain, the learner's own lines, and the worker that raised it."""
+"""Check that `errors.read` finds an exception's chain, notes, worker, and the learner's lines."""
 
 from __future__ import annotations
 

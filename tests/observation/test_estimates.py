@@ -1,4 +1,4 @@
-"""Chart, figure, table, and growth all show the same estimate of memory between two readings."""
+"""Check the estimate of memory between two readings, which chart, figure, and table share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NAN = math.nan
 
 
 class Family:
-    """Processes by name, sampled together once a second. Sizes in MB."""
+    """Processes that are sampled together once a second. All sizes are in MB."""
 
     def __init__(self) -> None:
         self.estimates = Estimates()
         self.seconds = 0.0
 
     def sample(self, **processes: Known) -> dict[str, float]:
-        """Sample the processes, and return the memory of each by now."""
+        """Add a sample of each process, by name, and return the estimated memory of each."""
         self.estimates.add(self.seconds, processes)
         self.seconds += 1
         return {name: self.curve(name)[-1] for name in processes}
@@ -41,7 +41,7 @@ class Family:
 
 
 def read(uss: float, pss: float, *, copied: float = 0, rss: float = 500) -> Known:
-    """Return a sample with USS and PSS. `copied` is how many MB the process has faulted in."""
+    """Return a sample with USS and PSS. `copied` is how many MB the process has copied so far."""
     return Known(rss * MB, copied * PAGES, uss * MB, pss * MB)
 
 
@@ -52,7 +52,7 @@ def seen(*, copied: float = 0, rss: float = 500) -> Known:
 
 @pytest.fixture
 def family() -> Family:
-    """Main and two workers: 60 MB each of their own, and 120 MB that the three share."""
+    """Make main and two workers, with 60 MB each of their own, and 120 MB that the three share."""
     made = Family()
     together = made.sample(main=read(60, 100), W0=read(60, 100), W1=read(60, 100))
     assert sum(together.values()) == 300
@@ -107,11 +107,14 @@ def test_a_worker_that_denies_its_figures_is_estimated_by_its_faults() -> None:
     assert Family().sample(main=read(60, 70), W0=seen(copied=20, rss=100))["W0"] == 20
 
 
-# One recorded run: main, and two workers that copy a list; W1 ends early.
+# One recorded run, in which two workers copy a list, and W1 ends early.
 
 
 def recorded() -> tuple[list[Moment], Timeline]:
-    """Collect four lines a second. Every third one and the last one have USS and PSS."""
+    """Return the moments and the timeline of a run of 6 s with four samples a second.
+
+    Every third sample and the last one have USS and PSS.
+    """
     collector = Collector(10, memory_period=0.5)
     collector.names.update({11: "W0", 12: "W1"})
     collector.limits = Bounds(1 << 33, None, 1 << 26)
@@ -120,7 +123,7 @@ def recorded() -> tuple[list[Moment], Timeline]:
 
 
 def line(row: int) -> dict[str, Any]:
-    """Return the line that the helper writes for a row."""
+    """Return what the memory sampler would write for the sample with this number."""
     living = {10, *([11] if row >= 2 else []), *([12] if 2 <= row < 18 else [])}
     shares = 240 / len(living)
 

@@ -1,6 +1,8 @@
-"""Stop, pressed at any stage of a run, arrives as KeyboardInterrupt and leaves nothing behind.
+"""Check that Stop, at any stage of a run, raises KeyboardInterrupt and leaves nothing behind.
 
-The signal that a worker died waits where it would do harm, but it arrives.
+In the plumbing, which is code of multiprocessing and torch that passes batches, an exception would
+do harm. So Stop waits there, and so does SIGCHLD, the signal that a worker died. Both must arrive
+in the end.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def interrupted(loader: DataLoader[Any], **options: Any) -> float:
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_while_workers_start(start_method: str, nothing_left_behind: Callable[..., None]) -> None:
-    # W0 runs; W1 is being sent its dataset.
+    # At that moment, W0 runs, and main is sending W1 its dataset.
     interrupted(load(PicklesWith(stop), start_method))
 
 
@@ -66,7 +68,7 @@ def test_before_the_first_worker_starts(
 
 
 class Impatient(Numbers):
-    """Presses Stop again and again while its workers leave."""
+    """A dataset whose workers interrupt main again and again while they exit."""
 
     def __getitem__(self, index: int) -> Any:
         datasets.interrupt_main_on_leaving()
@@ -172,12 +174,12 @@ def receive(connection):
     if number == signal.SIGINT:
         came: list[Any] = []
         interrupted(loader, consume=came.extend)
-        assert not came  # it was not held back for longer than it takes to fetch a batch
+        assert not came  # Stop waited no longer than it takes to fetch a batch
     else:
         assert observe(loader, deadline=0.5).end == "hung"
 
 
-# The handler itself.
+# The signal handlers on their own.
 
 
 def test_who_presses_stop_again_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +191,7 @@ def test_who_presses_stop_again_is_not_held_back(monkeypatch: pytest.MonkeyPatch
 
 
 def held_at(action: Callable[[], object]) -> list[bool]:
-    """Return for each signal during an action whether it finds main in the plumbing."""
+    """Return, for each SIGUSR1 during an action, whether main was in the plumbing."""
     found: list[bool] = []
     old = signal.signal(signal.SIGUSR1, lambda _, frame: found.append(in_plumbing(frame)))
     try:
@@ -358,7 +360,7 @@ def test_an_error_of_the_block_comes_before_a_held_interrupt() -> None:
 
 @pytest.fixture
 def told() -> Iterator[list[float]]:
-    """Collect the times when the earlier SIGCHLD handler is called."""
+    """Delay SIGCHLD in the plumbing, and collect the times when its earlier handler is called."""
     times: list[float] = []
     before = signal.signal(signal.SIGCHLD, lambda signum, frame: times.append(time.monotonic()))
     delay_in_plumbing()
@@ -382,7 +384,7 @@ def test_elsewhere_the_notice_comes_at_once_also_if_it_is_arranged_twice(
 
 @pytest.mark.parametrize("file", [queues.__file__, tempfile.__file__])
 def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None:
-    # The file is in multiprocessing, or torch uses it to look for free descriptors.
+    # The plumbing includes multiprocessing, and tempfile, which torch calls.
     during: list[int] = []
 
     def work() -> None:

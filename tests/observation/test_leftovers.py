@@ -1,4 +1,4 @@
-"""A run leaves no process, segment, descriptor, thread, or handler behind."""
+"""Check that a run leaves no process, segment, descriptor, thread, or handler behind."""
 
 from __future__ import annotations
 

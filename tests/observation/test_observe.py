@@ -1,4 +1,4 @@
-"""observe() survives whatever a loader does, says how it ended, and leaves nothing behind."""
+"""Check that `observe()` survives any loader, says how the run ended, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def torch_looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def facts(seen: Observation) -> dict[str, Any]:
-    """Return what a run shows, in short."""
+    """Return the main facts of an Observation as a dict, to compare with expected ones."""
     stacks = [worker.stack for worker in seen.workers]
     return {
         "end": seen.end,
@@ -140,7 +140,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"trouble": datasets.leave_at_once},
         {"end": "worker died", "exits": [0, None]},
     ),
-    # Main is in a transfer, where the signal that the worker died is put off, but not forever.
+    # Main is in a transfer, where `observe` delays the signal that the worker died for a while.
     "a worker that dies in the middle of a batch": (
         {"trouble": datasets.die_in_a_transfer, "at": 0, "num_workers": 1},
         {"end": "worker died", "exits": [-9]},
@@ -296,7 +296,7 @@ def test_a_worker_found_dead_at_the_deadline_is_no_hang() -> None:
     def consume(loader: DataLoader[Any]) -> None:
         iterator = iter(loader)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        next(iterator)  # the batch that kills isn't among the first, which are prefetched
+        next(iterator)  # the batch that kills W0 isn't among the prefetched ones
         iterator._workers[0].join()
         time.sleep(deadline_passes())
 
@@ -321,7 +321,7 @@ def test_a_deadline_that_passes_during_the_clean_up_does_not_let_torch_raise(
     forgot.clear()
 
 
-# Iterators and workers that are kept, and other kinds of loaders.
+# Kept iterators, persistent workers, and workers that fail to start.
 
 
 def test_a_loop_may_keep_its_iterator(nothing_left_behind: Callable[..., None]) -> None:
@@ -418,7 +418,7 @@ def test_main_still_writes_to_its_own_stderr(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr().err == "loss 0.1\n"
 
 
-# What is wrong with the call itself.
+# Wrong arguments.
 
 
 @pytest.mark.parametrize(

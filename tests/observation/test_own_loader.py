@@ -1,4 +1,4 @@
-"""budget(loader): a learner's own loader, measured safely and told in text."""
+"""Check that `budget(loader)` measures one batch of a learner's loader, or says why it can't."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = 4096
 
 
 class Images(Dataset[Any]):
-    """16 samples of 1 MB with a label and a name. A worker touches 32 MB for each."""
+    """A dataset of 16 images of 1 MB, with labels and names. Making each one takes 32 MB."""
 
     def __len__(self) -> int:
         return 16

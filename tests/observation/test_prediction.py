@@ -1,4 +1,4 @@
-"""predict(): what a loader will hold, and whether it may be run."""
+"""Check how much memory a Prediction says a loader will use, and whether the loader may run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Recorder with its real helper: what it records, and that no failure does harm."""
+"""Check what the Recorder and its helper process record, and that no failure does harm."""
 
 from __future__ import annotations
 

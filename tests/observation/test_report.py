@@ -1,4 +1,4 @@
-"""An Observation tells a short story that is the same on every run."""
+"""Check that an Observation tells a short story that's the same on every run."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ STORIES: dict[str, tuple[Observation, str]] = {
         "  workers  W0 still running\n"
         "           W1 still running",
     ),
-    # There are no batches and no line, because what arrived before and where main was is luck.
+    # This story has no batches and no line, because what arrived and where main was are luck.
     "a worker died": (
         observation(
             end="worker died",
@@ -154,7 +154,7 @@ def test_html_tells_what_the_text_tells() -> None:
     assert "&lt;b&gt;bold&lt;/b&gt;" in html and "<b>bold</b>" not in html
 
 
-# Words for what became of a process.
+# Words for exit codes.
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_exit_code_in_words(exitcode: int | None, name: str | None, words: st
     assert str(worker) == f"W3 {words}"
 
 
-# The worker's own last words.
+# The end of a worker's traceback.
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_exception_is_told_as_the_end_of_its_traceback_has_it(
     assert said(kind, message) == words
 
 
-# What is the same on every machine.
+# Texts without what differs between machines and runs.
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_differs_from_run_to_run_is_left_out(text: str, clean: str) -> None
     assert tidy(text) == clean
 
 
-# For programs.
+# Values for programs.
 
 
 def test_ok_is_a_run_that_finished_without_a_worker_that_died() -> None:

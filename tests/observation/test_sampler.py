@@ -1,4 +1,7 @@
-"""The helper program, in this process with made-up readers, and as a process of its own."""
+"""Check the memory sampler in this process, with made-up readers, and as its own process.
+
+The Recorder runs the sampler as its helper process.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ FULL = {"uss": 5, "pss": 6, "pss_shm": 7}
 
 
 class Made:
-    """A reader of made-up processes: pid -> when it started."""
+    """A reader of made-up processes. `processes` has the time when each pid started."""
 
     source = "made"
 
@@ -99,7 +102,7 @@ def test_proc_tells_what_denies_access_from_what_is_gone(monkeypatch: pytest.Mon
 
 
 class Stopped(BaseException):
-    """Raised like a KeyboardInterrupt, which would end the tests if it escaped."""
+    """A stand-in for KeyboardInterrupt, which would end the tests if it escaped."""
 
 
 class StoppedAtOnce(FileIO):
@@ -152,7 +155,7 @@ def test_a_dead_pid_gives_no_process_and_no_error() -> None:
 
 
 class Clock:
-    """Stands in for the module `time`. Tests move its time and its CPU time on."""
+    """A stand-in for the module `time`. Tests set its time, `now`, and its CPU time, `used`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -334,7 +337,7 @@ def test_psutil_and_proc_agree() -> None:
 
 
 class Program:
-    """The program as the Recorder starts it."""
+    """The sampler as a process, started as the Recorder starts it."""
 
     def __init__(self, **options: Any) -> None:
         given = {

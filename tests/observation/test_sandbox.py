@@ -1,4 +1,4 @@
-"""Nothing that an answer does harms the notebook: its process, its state, its time, its files."""
+"""Check that no answer harms the notebook's process, state, or files, or takes too much time."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run(code: str) -> Callable[[], object]:
     return lambda: eval(code)
 
 
-# What an answer does -> the outcome, and a part of its code and fields.
+# What an answer does, a function that does it, the outcome, and part of the code and fields.
 DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
     "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
     "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),
@@ -194,7 +194,7 @@ def test_an_answer_runs_as_a_main_process_with_the_kernels_data() -> None:
 
     def answer() -> None:
         assert kept == [1, 2, 3]
-        assert os.getppid() != kernel  # a signal to the parent doesn't reach the kernel
+        assert os.getppid() != kernel  # so a signal to the parent doesn't reach the notebook
         assert multiprocessing.current_process().name == "MainProcess"
         assert multiprocessing.parent_process() is None
         assert threading.current_thread() is threading.main_thread()

@@ -1,4 +1,4 @@
-"""What one run shows about a broken promise, and runs that come close to breaking one."""
+"""Check which broken promises one run shows, and that runs that come close show none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stuck process says where it stands, with the learner's own line first."""
+"""Check that a stuck process reports the lines where it waits, with the innermost one first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""how_many_workers(): what it measures, what it takes, and `dltutor workers` around it."""
+"""Check what `how_many_workers()` measures and recommends, and the command `dltutor workers`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 class Waits(Dataset[torch.Tensor]):
-    """Waits before it returns a sample, 10 ms by default."""
+    """A dataset that waits before it returns a sample, for 10 ms by default."""
 
     def __init__(self, length: int = 400, wait: float = 0.01) -> None:
         self.length = length
@@ -122,7 +122,7 @@ def test_a_short_epoch_is_repeated_because_idle_workers_would_leave_the_cores_to
     steps = []
     found = how_many_workers(load(Waits(12), **FORKED), counts=(2,), runs=1, step=steps.append)
     assert found.too_short == () and found.unit == "samples"
-    assert len(steps) >= 4 + 32  # the start-up's, and all that a run times
+    assert len(steps) >= 4 + 32  # steps of the start-up, and of the part that a run times
 
 
 def test_a_stream_that_is_too_short_for_a_number_is_said() -> None:

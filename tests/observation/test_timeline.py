@@ -1,4 +1,4 @@
-"""Timelines made by hand, for which the right answers are known."""
+"""Check what a Timeline computes, with timelines made by hand whose right answers are known."""
 
 from __future__ import annotations
 

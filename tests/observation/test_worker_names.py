@@ -1,4 +1,4 @@
-"""WorkerNames: which processes are torch's workers, and which number each of them gets."""
+"""Check that WorkerNames recognizes torch's workers and gives each one the right number."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_torch_names_its_workers_under_every_start_method(start_method: str) -> 
 
 
 class Pids(Numbers):
-    """Each sample is the pid of the worker that made it."""
+    """A dataset in which each sample is the pid of the worker that made it."""
 
     def __getitem__(self, index: int) -> Any:
         return os.getpid()

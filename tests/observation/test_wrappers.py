@@ -1,4 +1,7 @@
-"""`observe` takes what other libraries, from dltutor[wrappers], wrap around a DataLoader."""
+"""Check that `observe` accepts wrappers around DataLoaders, from other libraries or your own.
+
+`dltutor[wrappers]` installs the libraries. Without a library, its tests are skipped.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def test_torch_s_own_kind_of_loader_gives_its_loop_the_very_loader(
 
 
 class Pairs:
-    """A wrapper around several loaders that no library provides."""
+    """A wrapper around several loaders, as learners write their own."""
 
     def __init__(self, **loaders: DataLoader[Any]) -> None:
         self.loaders = loaders

@@ -1,4 +1,4 @@
-"""What Binder would build from this repository, as repo2docker reports without building it."""
+"""Check what Binder would build from this repository, as repo2docker reports it in advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scripts/binder_limits.py` measures how much memory a command takes."""
+"""Check that `scripts/binder_limits.py` measures how much memory a command takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cheat sheet has every failure mode, and it's current."""
+"""Check that the cheat sheet is current, has every failure mode, and links to real files."""
 
 from __future__ import annotations
 

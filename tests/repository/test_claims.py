@@ -1,4 +1,4 @@
-"""The page of claims is what its script makes, and a new measurement gets the same verdicts."""
+"""Check that the page of claims is current, and that new measurements get the same verdicts."""
 
 from __future__ import annotations
 

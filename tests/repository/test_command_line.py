@@ -1,4 +1,4 @@
-"""The `dltutor` command: what it prints, with which exit code, and how soon."""
+"""Check what the `dltutor` command prints and imports, and its exit codes."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_of_a_large_file_the_beginning_and_the_end_are_read(
     log = tmp_path / "train.log"
     with log.open("wb") as file:
         file.write(b"image file is truncated\n")
-        file.seek(100_000_000)  # a hole: it takes no room on the disk
+        file.seek(100_000_000)  # a hole, which takes up no disk space
         file.write(b"\n" + b"loss 0.1\n" * 300_000 + b"received 0 items of ancdata\n")
     assert main(["explain", str(log)]) == 0
     told = capsys.readouterr().out

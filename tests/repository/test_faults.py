@@ -1,4 +1,4 @@
-"""A machine in trouble: a full disk, no `/dev/shm`, two notebooks at once."""
+"""Check that runs survive a full disk, a missing `/dev/shm`, and another run at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared fixtures catch what they promise to catch."""
+"""Check that the fixtures in conftest.py catch what they promise to catch."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_segment_of_another_process_is_none_of_ours(
         name = run.stdout.readline().strip()
         run.wait(timeout=10)
         assert os.path.exists(f"/dev/shm/{name}")
-        # Only its two pipes are ours.
+        # The fixture reports only our two pipes to the process.
         with pytest.raises(LEFT) as left:
             nothing_left_behind(grace=0.1)
         assert name not in str(left.value)

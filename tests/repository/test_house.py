@@ -1,4 +1,4 @@
-"""Imports between packages run one way, and lessons and notebooks have one shape."""
+"""Check that imports between packages run one way, and that lessons have one shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machinery behind the lessons catches what it promises to catch, on tiny notebooks."""
+"""Check, with tiny notebooks, that the machinery behind the lessons catches mistakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiny_notebooks import cell_of, code, good_lesson, lesson, save
 
 from notebooks import PYTHON, learner_path, learner_version, main, read, stale
 
-pytestmark = pytest.mark.xdist_group("made notebook")  # for the shared notebook
+pytestmark = pytest.mark.xdist_group("made notebook")  # the tests share a notebook
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def twin(made: Path, tmp_path: Path) -> Path:
     return path
 
 
-# What is made
+# Notebooks that `make notebooks` makes
 
 
 def test_a_made_twin_keeps_all_rules(made: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_jupyterlab_adds_to_the_metadata_does_not_reach_the_learners_file(t
     assert stale(twin.parent.parent) == []
 
 
-# What is refused
+# Mistakes that are named
 
 
 def test_a_twin_with_a_repeated_cell_id_is_refused(
@@ -187,7 +187,7 @@ def test_a_lesson_that_is_too_long_is_named_with_its_counts() -> None:
     assert list(rules.breaches_of_budget(short)) == []
 
 
-# What is run
+# Runs of notebooks
 
 
 @pytest.mark.timeout(60)

@@ -1,4 +1,4 @@
-"""Every lesson's two notebooks follow the rules and run as promised."""
+"""Check that every lesson's two notebooks follow the rules and run as promised."""
 
 from __future__ import annotations
 

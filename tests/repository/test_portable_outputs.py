@@ -1,4 +1,4 @@
-"""Outputs don't depend on the machine, and strict runs compare only what a lesson is about."""
+"""Check that saved outputs name no machine, and which differences strict runs ignore."""
 
 from __future__ import annotations
 

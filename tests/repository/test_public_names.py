@@ -1,4 +1,4 @@
-"""`import dltutor` is quick, and each public name is imported when you use it."""
+"""Check that `import dltutor` imports nothing heavy, and that every public name is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README: its links lead somewhere, and it names one address."""
+"""Check that the README's links, address, lessons, and make targets are right."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""`make .venv` installs the course, and `make lab` opens it."""
+"""Check that `make .venv` installs the course, and that `make lab` opens it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_make_alone_lists_every_target_with_what_it_does() -> None:
     assert set(listed) == set(phony[1].split())
 
 
-# ---- .venv, with a pip and a Python that only write down what they were asked for
+# ---- make .venv, with stand-ins for pip and Python that install nothing
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ one_lab = pytest.mark.xdist_group("make lab")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Run `make lab` with the Python of these tests, and return what the server says of itself."""
+    """Run `make lab` with the Python of these tests, and yield the server's address and token."""
     command = ["make", f"PY={sys.executable}", "-o", ".venv/made", "lab", "LAB_ARGS=--no-browser"]
     state = tmp_path_factory.mktemp("jupyter")
     with jupyter_server.server(

@@ -1,4 +1,4 @@
-"""Several files contain the same version, and they must agree."""
+"""Check that all files that name a version of Python or a package name the same one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def conda(file: str) -> tuple[list[str], list[str]]:
 
 
 def brought_by(name: str, *extras: str, leaf: str = "") -> set[str]:
-    """Return a package and all that it requires here, except for what `leaf` requires."""
+    """Return the names of a package and of all packages that it requires on this machine.
+
+    If `leaf` is among them, leave out what only `leaf` requires.
+    """
     found: set[tuple[str, frozenset[str]]] = set()
 
     def follow(requirement: Requirement) -> None:

@@ -1,6 +1,7 @@
-"""confine() on a kernel with cgroup version 2, which most machines have. Skipped elsewhere.
+"""Check `confine()` on a Linux with cgroup version 2, which most machines have.
 
-`scripts/cgroup_v2.py` boots such a kernel and runs this file there.
+On other machines, the tests are skipped. `scripts/cgroup_v2.py` boots a Linux with version 2 and
+runs this file there.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def permitted() -> None:
 
 @pytest.fixture
 def greedy() -> Iterator[Path]:
-    """Write a script that takes 500 MB to a folder where any user may read it."""
+    """Write a script that takes 500 MB, and yield its path. Any user may read the script."""
     with TemporaryDirectory(prefix="c-", dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         script = Path(folder) / "greedy.py"
@@ -57,7 +58,7 @@ def greedy() -> Iterator[Path]:
 
 @pytest.fixture
 def tree() -> Iterator[Path]:
-    """Make a group at the root, with a group `inside` that a process may be in."""
+    """Make a cgroup at the root, and in it a cgroup `inside` that a process may join."""
     folder = ROOT / f"test-{os.getpid()}"  # tests that run in parallel share the root
     (folder / "inside").mkdir(parents=True)
     yield folder
@@ -67,7 +68,10 @@ def tree() -> Iterator[Path]:
 
 
 def run_in(group: Path, code: str, *, prefix: str = "") -> Any:
-    """Run code in a process in a group, and return the JSON it prints. `prefix` starts Python."""
+    """Run code in a new process in a cgroup, and return the JSON that it prints.
+
+    `prefix` is a command that starts Python, such as one that makes namespaces first.
+    """
     python = f"exec {prefix} {sys.executable} -B -c"
     command = ["sh", "-euc", f'echo $$ > {group}/cgroup.procs; {python} "$0"', code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -95,7 +99,7 @@ def test_a_script_is_killed_at_its_limit_and_nothing_of_it_is_swapped_out(greedy
     assert by is not None and not by.stand_in
     assert "with a cgroup (version 2)" in by.limits[0]
     assert by.oom_kills == 1
-    if by.peak is not None:  # memory.peak: from Linux 5.19 on
+    if by.peak is not None:  # Linux has memory.peak from 5.19 on
         assert 95 * MB < by.peak <= 100 * MB
 
 

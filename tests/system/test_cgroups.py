@@ -1,6 +1,6 @@
-"""The memory cgroup on the real kernel, if it permits one, and both versions on made-up files.
+"""Check memory cgroups on this machine, if it permits one, and versions 1 and 2 on made-up files.
 
-`scripts/cgroup_v2.py` runs this file on a kernel with version 2.
+`scripts/cgroup_v2.py` runs this file on a Linux with version 2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def command(folder: Path, code: str) -> list[str]:
     return [sys.executable, "-c", enter + code]
 
 
-# --- on the real kernel
+# --- on this machine
 
 
 @pytest.mark.parametrize(("takes", "ends", "kills"), [(200 * MB, -9, 1), (16 * MB, 0, 0)])
@@ -77,7 +77,7 @@ def test_a_group_whose_owner_is_gone_is_removed_and_one_whose_owner_lives_is_not
         kept.rmdir()
 
 
-# --- on files that look like a kernel's
+# --- making groups, on files that look like Linux's own
 
 
 def tree(root: Path, *, mounts: str, own: str, files: dict[str, str]) -> Path:
@@ -164,7 +164,7 @@ def test_version_2_counts_the_kills_of_its_own_events(tmp_path: Path) -> None:
     assert group.peak == 300 * MB
 
 
-# --- what the files say
+# --- reading limits, on such files
 
 
 V1 = (
@@ -176,7 +176,10 @@ INNER, OUTER = "outer/inner", "outer"
 
 
 def memory_tree(root: Path, version: int, limits: dict[str, str], stat: str = "") -> str:
-    """Write groups that use 500 bytes and have these limits. Returns the inner one's `proc`."""
+    """Write the files of groups that use 500 bytes each and have these limits.
+
+    Returns the `proc` folder of a process in the inner group.
+    """
     used, most = cgroup_files._MEMORY[version]
     base = "sys/fs/cgroup/memory" if version == 1 else "sys/fs/cgroup"
     files = {}

@@ -1,4 +1,4 @@
-"""Finding our own lines in the kernel's log."""
+"""Check that only the kills in our own cgroup are found in the log of Linux."""
 
 from __future__ import annotations
 

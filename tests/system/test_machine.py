@@ -1,4 +1,4 @@
-"""machine() tells what this machine allows, as the operating system reports it."""
+"""Check that `machine()` reports what this machine allows, as the operating system has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes are found and ended with their descendants, and what they left is removed."""
+"""Check that processes are ended with their descendants, and that what they left is removed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Process(subprocess.Popen[str]):
 
 
 def start(code: str, *words: str) -> tuple[Process, list[int]]:
-    """Start Python code that prints pids on one line, and wait for that line."""
+    """Start Python code that prints pids on one line, and return the process and these pids."""
     process = Process([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as out:
@@ -71,7 +71,7 @@ def started_orphan() -> int:
     return int(done.stdout)
 
 
-# --- found
+# --- finding processes
 
 
 GRANDCHILD = """
@@ -106,7 +106,7 @@ def test_what_is_not_there_is_no_trouble() -> None:
     assert end() == set()
 
 
-# --- adopted
+# --- adopting orphans, and dying with a parent
 
 
 def test_orphans_are_adopted_while_that_is_on_and_by_others_afterwards() -> None:
@@ -145,7 +145,7 @@ def test_a_process_whose_parent_is_dead_already_ends_at_once() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 1
 
 
-# --- ended
+# --- ending processes
 
 
 DEAF = """
@@ -224,7 +224,7 @@ def test_a_pid_that_is_another_process_by_now_is_left_alone() -> None:
     child.wait()
 
 
-# --- marked
+# --- ending marked processes, and those that tidy up first
 
 
 ORPHANS = """
@@ -327,7 +327,7 @@ def test_segments_that_a_process_has_in_hand_go_with_it_and_no_others() -> None:
     names = {f"torch_{pid}_{how}" for how in ("open", "mapped", "closed")}
     assert names <= segments()
     try:
-        # A name says nothing: with `docker --ipc=host` the pid in it may be another container's.
+        # The name isn't enough. With `docker --ipc=host`, the pid in it may be another container's.
         assert segments_of(pid).keys() == names - {f"torch_{pid}_closed"}
         end(known(pid))
         assert names & segments() == {f"torch_{pid}_closed"}

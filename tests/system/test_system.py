@@ -1,4 +1,4 @@
-"""`dltutor.system` needs nothing but the standard library."""
+"""Check that `dltutor.system` doesn't import torch, NumPy, psutil, or `dltutor.observation`."""
 
 from __future__ import annotations
 
