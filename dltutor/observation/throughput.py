@@ -24,7 +24,7 @@ from dltutor.observation.foreign import is_a, text
 from dltutor.observation.observing import observe
 from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import said, tidy
-from dltutor.observation.time_limits import DeadlinePassed, check_deadline
+from dltutor.observation.time_limits import DeadlinePassed, check_deadline, check_main_thread
 from dltutor.observation.time_limits import deadline as time_limit
 from dltutor.system.this_machine import machine
 
@@ -88,6 +88,7 @@ def how_many_workers(
     Raises:
         TypeError: `loader` or `step` has the wrong type, or `counts` aren't whole numbers.
         ValueError: A number is out of range.
+        RuntimeError: This isn't the main thread.
         CannotMeasure: The loader or the step failed, the dataset is empty, a stream has too few
             batches, or no number had a finished run at the deadline.
     """
@@ -98,6 +99,7 @@ def how_many_workers(
         )
     if runs < 1 or batches < 1:
         raise ValueError(f"runs and batches must be 1 or more, got {runs} and {batches}")
+    check_main_thread("how_many_workers()", "its deadline interrupt a loader that hangs")
     numbers = default_counts() if counts is None else _whole(counts)
     work = _work(step)
     until = time.monotonic() + deadline

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,9 @@ def test_spawned_workers_find_the_file(own: Path, nothing_left_behind: Callable[
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=own)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Take 0" in done.stdout
+
+
+def test_outside_the_main_thread_it_says_why_not() -> None:
+    with ThreadPoolExecutor(1, "trainer") as pool:
+        error = pool.submit(how_many_workers, DataLoader(range(8)), counts=(0,)).exception()
+    assert isinstance(error, RuntimeError) and "trainer" in str(error)
