@@ -11,8 +11,8 @@ import pytest
 
 from dltutor.failures import CATALOG, Failure
 
-#: The default tier has one failure mode that raises and one whose samples are silently wrong,
-#: because each failure mode takes two interpreters and two diagnoses.
+#: Failure modes in the default tier: one raises, and one silently repeats samples. The others are
+#: thorough, because each failure mode takes two interpreters and two diagnoses.
 EACH_TIME = ("corrupt_images", "repeated_stream")
 
 
