@@ -1,4 +1,7 @@
-"""Check that `diagnose` finds an error, clears a healthy loader, and leaves no trace."""
+"""Check that `diagnose` finds an error, clears a healthy loader, ends in time, and leaves nothing.
+
+The last tests check the exit codes and the errors of the command `dltutor diagnose`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from dltutor.diagnosis.report import UNSEEN, page
 
 
 class Rooms(Dataset[torch.Tensor]):
-    """A dataset of rooms, one of which may have no label. Each takes `pause` seconds."""
+    """A dataset of rooms. Each takes `pause` seconds, and room `unlabeled` raises a KeyError."""
 
     def __init__(self, unlabeled: int = -1, pause: float = 0.0) -> None:
         self.unlabeled = unlabeled

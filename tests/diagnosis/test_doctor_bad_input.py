@@ -1,4 +1,8 @@
-"""Check that `diagnose` rejects bad input in one sentence and in time, and leaves nothing."""
+"""Check that `diagnose` rejects bad input in one sentence, and copes with odd loaders.
+
+Odd loaders are empty, huge, or slow, or ask for input. In each case, `diagnose` must keep to its
+deadline and leave nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ class Exhausted(IterableDataset[int]):
 
 
 class Lists:
-    """An object that can be iterated, but neither is a DataLoader nor has one."""
+    """An object that you can iterate, but that isn't a DataLoader and doesn't hold one."""
 
     def __iter__(self) -> Iterator[int]:
         return iter([1, 2, 3])
@@ -70,7 +74,10 @@ def alone(length: int, **options: Any) -> Any:
 
 
 def why_not(diagnosis: Diagnosis, question: str) -> str:
-    """Return why the doctor didn't answer a question, or raise StopIteration if it did."""
+    """Return why the doctor didn't answer the question that begins with `question`.
+
+    If the doctor did answer that question, raise StopIteration.
+    """
     return next(each.why for each in diagnosis.untried if each.question.startswith(question))
 
 
@@ -147,7 +154,8 @@ def needs(folder: str) -> Any:
 def test_a_function_that_makes_no_loader_is_told_in_one_sentence(
     make: Any, said: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
 ) -> None:
-    monkeypatch.setattr(examination, "free", lambda: 0)  # so that no test takes half of it
+    # An experiment may use half of the free memory, and `takes_all` would use as much.
+    monkeypatch.setattr(examination, "free", lambda: 0)
     with pytest.raises(CannotRun, match=f"^{said}"):
         diagnose(make)
 

@@ -1,4 +1,7 @@
-"""Test `explain` on real messages from old and new versions, and on logs that it must ignore."""
+"""Test that `explain` names the right failure mode for real messages, and none for ordinary logs.
+
+The last tests check that messages.toml, the table that `explain` searches, is complete.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from notebooks import NOTEBOOKS, read
 
 START = NOTEBOOKS / "00-start-here.ipynb"
 
-# Messages, each with failure modes, one of which must come first. unseen_messages.py has more.
+# Real messages, each with its failure modes. `explain` must name one of these failure modes first.
+# unseen_messages.py has more messages.
 MESSAGES: list[tuple[str, set[str]]] = [
     ("AttributeError: 'NoneType' object has no attribute 'numel'", {"none_in_batch"}),
     (
@@ -143,7 +147,8 @@ NONE_OF_THESE = [
 ]
 
 
-# Three dots in a log stand for a few left-out words, so these logs must not match any message.
+# `explain` takes three dots in a log for a few left-out words of a message. These logs must still
+# name nothing, because dots mustn't stand for everything.
 DOTS_FOR_ANYTHING = [
     "FileNotFoundError: ... No such file or directory: 'x.jpg'",
     "Loading 3 images... failed to read the first\nEpoch 1 ... IndexError: ... size",
@@ -159,7 +164,11 @@ REAL = [*MESSAGES, *((text, {name}) for text, name in UNSEEN)]
 
 
 def misnamed(logged: Callable[[str], str]) -> dict[str, list[str]]:
-    """Return the messages whose log doesn't name one of their failure modes first."""
+    """Return a dict from each message that `explain` misnames to the failure modes that it names.
+
+    `logged` makes a log from a message. `explain` has to name one of the message's failure modes
+    first.
+    """
     found = {message: names(logged(message)) for message, _ in REAL}
     return {
         message: found[message] for message, right in REAL if not right & set(found[message][:1])

@@ -1,4 +1,4 @@
-"""Test that `alike` recognizes the same values if they're cut into different samples."""
+"""Test that `alike` recognizes the same values however they're cut into samples, and no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VALUES = np.random.default_rng(0).integers(0, 1000, 60_000)
 
 
 def cut(values: np.ndarray, length: int, *, padding: int = 0) -> Counts:  # type: ignore[type-arg]
-    """Cut the values into padded rows of this length, and count the n-grams in the batch."""
+    """Cut values into rows of `length`, add `padding` zeros to each, and count the n-grams."""
     rows = values[: len(values) // length * length].reshape(-1, length)
     return count({"ids": torch.from_numpy(np.pad(rows, ((0, 0), (0, padding))))})
 

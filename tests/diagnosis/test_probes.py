@@ -1,6 +1,7 @@
-"""Test each of the doctor's probes on a loader that has a problem, and on a similar one without it.
+"""Test probes of the doctor on loaders that have a problem, and on similar loaders without it.
 
-Probes change the process that they run in, so each probe runs in a fork.
+Probes change the process that they run in, so each probe runs in a fork. Other tests check how the
+doctor tells what hangs, and what it says while it runs.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _padded(letters: Any) -> torch.Tensor:
 
 
 class Shuffles(Sampler[int]):
-    """A sampler that shuffles with a new generator for each epoch, or with one for all epochs."""
+    """A sampler that shuffles each epoch differently or, if `anew`, always the same way."""
 
     def __init__(self, anew: bool) -> None:
         self.anew = anew
@@ -130,7 +131,7 @@ class Shuffles(Sampler[int]):
 
 
 class Noisy(Rows):
-    """A dataset that adds noise to each row, and may set the seed first."""
+    """A dataset that adds noise to each row. If `seed` is given, `seed(index)` seeds the noise."""
 
     def __init__(self, seed: Callable[[int], int] | None) -> None:
         self.seed = seed
@@ -142,7 +143,7 @@ class Noisy(Rows):
 
 
 class Leaves(Rows):
-    """A dataset that calls `make` for each row, and doesn't clean up after that."""
+    """A dataset that calls `make` for each row, and never cleans up what `make` leaves behind."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         self.make = make
@@ -187,7 +188,7 @@ def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
 
 
 class Decides(Rows):
-    """A dataset that negates some rows in place, either the rows that it keeps or copies."""
+    """A dataset that negates random rows in place: the rows that it keeps, or copies of them."""
 
     def __init__(self, copies: bool) -> None:
         self.rows = [torch.arange(8.0) + 8 * index for index in range(32)]
@@ -219,7 +220,7 @@ class Masks(Dataset[torch.Tensor]):
 
 
 class Flips(Dataset[Any]):
-    """A dataset that flips half of the rows, in a copy or in its own list."""
+    """A dataset that randomly flips the sign of half of the rows, in a copy or in its own list."""
 
     def __init__(self, copies: bool) -> None:
         self.boxes = [np.full(4, index + 1.0) for index in range(32)]
@@ -272,7 +273,7 @@ def test_what_a_sample_makes_on_first_use_and_changes_later_has_a_name() -> None
 
 
 class OneEpoch(Sampler[list[int]]):
-    """A batch sampler with 8 batches, which are all in an iterator that never starts again."""
+    """A batch sampler whose 8 batches come from one iterator, so a second epoch gets none."""
 
     def __init__(self) -> None:
         self.batches = iter([[*range(first, first + 4)] for first in range(0, 32, 4)])
@@ -293,7 +294,7 @@ def test_a_sampler_that_uses_itself_up_is_counted_from_its_first_epoch() -> None
 
 
 class Blocks(Rows):
-    """A dataset that keeps one block of 8 rows, and counts seconds for each row and block."""
+    """A dataset that keeps one block of 8 rows, and advances a clock for each row and new block."""
 
     clock = 0.0
     block = -1
@@ -316,7 +317,7 @@ def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch
 
 
 class Unpacks(Rows):
-    """A dataset that unpacks a whole table once, or again for each row. It has several tables."""
+    """A dataset of rows from packed tables. It unpacks a table once, or again for each row."""
 
     def __init__(self, once: bool, tables: int = 1) -> None:
         self.packed = [zlib.compress((np.arange(500_000.0) + at).tobytes()) for at in range(tables)]
@@ -344,7 +345,10 @@ def test_work_that_each_sample_repeats() -> None:
 
 
 class Pools(Sampler[list[int]]):
-    """A sampler that shuffles 32 indices, and makes batches of 5 from each half of them."""
+    """A batch sampler that shuffles 32 indices and cuts each half into batches of 5.
+
+    The last batch of each half has only one index. Unless `whole`, the sampler drops that batch.
+    """
 
     def __init__(self, whole: bool) -> None:
         self.whole = whole
@@ -364,7 +368,7 @@ def test_indices_that_a_sampler_leaves_out() -> None:
 
 
 class ReadsAhead(IterableDataset[int]):
-    """A stream with a thread that reads ahead, and that ends with the iteration only if `ends`."""
+    """A stream that reads ahead in a thread, which ends with the iteration only if `ends`."""
 
     def __init__(self, ends: bool, length: int = 1000) -> None:
         self.ends = ends
@@ -443,7 +447,7 @@ def test_the_share_of_the_waiting_that_each_worker_idles() -> None:
 
 
 class Weighs(Sampler[int]):
-    """A sampler that first draws all samples, or none, and then yields the indices in order."""
+    """A sampler that yields the indices in order. If `draws`, it first gets all samples."""
 
     def __init__(self, rows: Rows, draws: bool) -> None:
         self.rows, self.draws = rows, draws
@@ -469,7 +473,7 @@ def test_a_sample_that_is_another_one_among_others() -> None:
 
 
 class Batches:
-    """A batch sampler that yields the same array each time, filled again, or a copy."""
+    """A batch sampler that fills one array for each batch, and yields the array or a copy."""
 
     def __init__(self, again: bool) -> None:
         self.again = again
@@ -571,7 +575,7 @@ def test_attributes_that_get_lost_on_the_way_to_main() -> None:
     assert ask(fetched, Scales(Scaled), collate_fn=as_it_is).lost[:1] == (("[0]", "scale"),)
     assert ask(fetched, Scales(None), collate_fn=as_it_is).lost[:1] == (("[0]", "scale"),)
     assert ask(fetched, Scales(Kept), collate_fn=as_it_is).lost == ()
-    assert ask(fetched, Scales(None)).lost == ()  # the batch is a new tensor
+    assert ask(fetched, Scales(None)).lost == ()  # the batch is a new tensor, without a scale
 
 
 class Standing(Rows):
@@ -617,7 +621,7 @@ def test_a_generator_that_the_first_sample_makes_is_held_like_any_other() -> Non
 
 
 class Whole(Rows):
-    """A dataset that makes whole batches, in which `shift` is added to every index."""
+    """A dataset that makes whole batches, in which it adds `shift` to every index."""
 
     def __init__(self, shift: int = 0) -> None:
         self.shift = shift
@@ -691,7 +695,7 @@ def test_a_loader_that_raises_while_it_is_timed_is_no_mistake_of_the_doctors(wor
             list(rows)
 
 
-# What the doctor says while it runs, and what it says about each answer
+# The sentences in the doctor's answers, more probes, loaders that hang, and the progress line
 
 
 def test_every_answer_is_a_sentence() -> None:

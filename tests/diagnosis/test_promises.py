@@ -1,8 +1,9 @@
 """Check that the doctor reports a broken promise even if no failure mode explains it.
 
-Each broken loader here breaks one promise in a way that the catalog has no name for. The healthy
-loaders do the same things right, and get no finding. test_verdicts.py tests the same verdicts on
-recorded evidence.
+`dltutor.failures.PROMISES` lists a good loader's promises, and what happens if one is broken. Each
+broken loader here breaks one promise in a way that the catalog has no name for. The healthy loaders
+do the same things right, and get no finding. test_verdicts.py tests the same verdicts on made-up
+evidence.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Rows(Dataset[torch.Tensor]):
 
 
 class Scaled(Rows):
-    """A wrapper that forwards unknown attributes to a dataset, except `__getitems__` if `own`."""
+    """A wrapper that scales rows, and forwards unknown attributes to the dataset inside.
+
+    Unless `own`, it also forwards `__getitems__`, so torch gets batches of rows that aren't scaled.
+    """
 
     def __init__(self, own: bool) -> None:
         super().__init__()
@@ -126,7 +130,10 @@ class Neighbor(Rows):
 
 
 class Resumed(Sampler[list[int]]):
-    """A batch sampler that skips four batches in each epoch, or, if `eager`, only once."""
+    """A batch sampler that skips four batches in each epoch.
+
+    If `eager`, it skips them only when it's first iterated.
+    """
 
     def __init__(self, eager: bool) -> None:
         self.eager = eager
@@ -148,7 +155,7 @@ class Resumed(Sampler[list[int]]):
 
 
 class Shares(IterableDataset[torch.Tensor]):
-    """A stream whose workers take their share of the numbers, or a share of that share."""
+    """A stream whose workers take their share of the numbers or, if `times` is 2, of that share."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -288,7 +295,7 @@ def seeded(dataset: Any) -> DataLoader[Any]:
 
 
 class Endless(DataLoader[Any]):
-    """A loader with one iterator for all epochs, which draws indices before the epoch begins."""
+    """A loader with one iterator for all epochs, so it draws indices before their epoch begins."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -348,6 +355,7 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
 
 
+# What's broken -> the promise, part of the finding's `where`, and a function that makes a loader
 BROKEN: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
     "a batch is fetched past the wrapper": (
         "same",
@@ -403,6 +411,7 @@ AGAIN = (
 )
 """Loaders that the default tier leaves out, because each takes 4 s and resembles another one."""
 
+# What's healthy -> a function that makes a loader, and a training loop or None
 HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] = {
     "all fields, and batches without the first ones": (
         lambda _: load(
@@ -486,7 +495,7 @@ def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
     assert "in __getitem__" in diagnosis.findings[0].where and not diagnosis.ok
 
 
-@pytest.mark.thorough  # it measures times, and test_verdicts.py tests the rule on recorded times
+@pytest.mark.thorough  # it measures times, and test_verdicts.py tests the rule on made-up times
 def test_workers_that_make_it_slower_are_told() -> None:
     diagnosis = diagnose(load(InLine(0.15), batch_size=2))
     assert named(diagnosis) == ["quick"], diagnosis

@@ -1,4 +1,4 @@
-"""Check that `reproduce` gives workers that are slow to start a longer deadline."""
+"""Check that `reproduce` waits longer for workers that start slowly, but not for ones that hang."""
 
 from __future__ import annotations
 

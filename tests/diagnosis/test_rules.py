@@ -1,4 +1,7 @@
-"""Check which failure modes fit recorded evidence. `scripts/doctor.py` runs the real cases."""
+"""Check that the doctor's rules name the failure mode that made-up evidence shows, and no other.
+
+`scripts/doctor.py` runs the doctor on the real cases.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ SAMPLES = Samples(60)
 
 
 def of(run: Measures = WELL, **found: Any) -> Evidence:
-    """Make evidence about a loader that runs well without workers, with `found` as more fields."""
+    """Make evidence about a loader that runs well without workers, and as `run` says with them.
+
+    `found` has more fields of the evidence, or other values for these fields.
+    """
     return Evidence(**{"parts": PARTS, "run": run, "samples": SAMPLES, "alone": WELL} | found)
 
 
@@ -82,7 +88,10 @@ NO_GUARD = replace(LOST, said="An attempt has been made to start a new process b
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
-    """Make the record of W0 waiting in `__getitem__`, for something of this kind."""
+    """Make the record of W0 waiting in `__getitem__`, for something of this kind.
+
+    `by` is the file of the code that waits, and `freed` says whether W0 went on once it got that.
+    """
     line = "tiles.py, line 12, in __getitem__: with self.lock:"
     return Waits(((0, line, kind, "dataset.lock", by, freed),), **found)
 
@@ -172,6 +181,7 @@ def nested(counted: tuple[int, ...], own: tuple[int, ...], resumed: int = 1) -> 
     return slow(run=run, not_kept=replace(run, counted=own))
 
 
+# The name of a failure mode, and evidence that fits this failure mode and no other
 FITS: list[tuple[str, Evidence]] = [
     ("corrupt_images", of(RAISED, culprit=replace(SAMPLE, decoder="PIL"))),
     ("none_in_batch", of(RAISED, culprit=replace(COLLATE, blame="none"))),
@@ -238,6 +248,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("nested_persistent", nested((16, 64), (64, 64))),
 ]
 
+# The name of a failure mode (or "" for all of them), why the evidence doesn't fit it, the evidence
 NEAR: list[tuple[str, str, Evidence]] = [
     ("", "nothing was found out", of()),
     ("repeated_stream", "forked workers deliver all", of(shares=STREAM, alone=ONCE, forked=ONCE)),
@@ -473,7 +484,7 @@ def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
     assert not elsewhere(of(two_ranks=TwoRanks(32, 32, 1)))
 
 
-# Wrong names of rules and fields
+# Whether rules and experiments match the failure modes and the fields of the evidence
 
 
 def ask(subject: Subject) -> Measures:

@@ -1,4 +1,4 @@
-"""Check which promise recorded evidence breaks, and that similar evidence breaks none."""
+"""Check that made-up evidence breaks the right promise, and that similar evidence breaks none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BY_TWO = replace(STREAM, batch_size=2)
 
 
 def run(*epochs: Sequence[str], **others: Any) -> Measures:
-    """Make the record of a run. In each epoch's string, every letter is a batch of one sample."""
+    """Make the record of a run. Every letter or string in an epoch is a batch of one sample."""
     each = tuple(map(tuple, epochs))
     many = {"passes": each, "drawn": each, "counted": tuple(map(len, each))}
     return replace(RUN, **many | {"finished": (True,) * len(each)} | others)
@@ -55,7 +55,7 @@ def drawn(**found: Any) -> Samples:
 
 
 def hung_after(count: int) -> Samples:
-    """Make the record of a sample that never came, after `count` others."""
+    """Make the record of a sample that never arrived, after `count` others."""
     return Samples(0, ended="hung", at=7, before=count)
 
 
@@ -64,13 +64,13 @@ def changed(**changes: Any) -> Evidence:
 
 
 def returned(*numbers: float) -> Evidence:
-    """Make evidence from three results of the loop: as it is, without workers, reseeded."""
+    """Make evidence from what the loop returns as it is, without workers, and with another seed."""
     told = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
     return ill(told[0], alone=told[1], reseeded=told[2])
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
-    """Change the samples' order in three runs: as it is, without workers, reseeded."""
+    """Change the samples' order in three runs: as it is, without workers, and with another seed."""
     runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
     unfinished = {"finished": (False,), "passes": ((),)}
     changed = {
@@ -89,7 +89,7 @@ def left_early(with_workers: str, without: str) -> Evidence:
 
 
 def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
-    """Make evidence about workers that wait for the same thing, so they're no faster than none."""
+    """Make evidence about workers that wait for the same thing, so main alone is just as fast."""
     paces = Paces((as_it_is,) * 2, (0.016,) * 2, blocked=blocked, line="a.py, line 7")
     return ill(workerless=replace(paces, share=0.6, inside=0.9))
 
@@ -99,7 +99,7 @@ def stream(as_it_is: Measures, alone: Measures, **found: Any) -> Evidence:
 
 
 def mapped(size: int, method: str) -> Evidence:
-    """Make evidence about workers that get `size` MB by pickle, which main has mapped."""
+    """Make evidence about an array that maps `size` MB of a file, which a pickle would copy."""
     travel = Travel(mapped=(("dataset.images", size * MB),), bytes=size * MB)
     return ill(parts=replace(PARTS, method=method), travel=travel)
 
@@ -141,7 +141,7 @@ SEEDED = run("abc", state="the same")
 
 
 def in_new_interpreters(forked: str) -> Evidence:
-    """Make evidence in which spawned workers' samples vary, and forked ones deliver `forked`."""
+    """Make evidence in which spawned workers' samples vary, and forked workers deliver `forked`."""
     parts = replace(SPAWN, persistent=True)
     spawned, alone = run("efgh", "ijkl"), run("abcd", "abcd")
     return ill(spawned, alone=alone, reseeded=run("abcd"), forked=run(forked), parts=parts)
@@ -184,7 +184,10 @@ def identified(epoch: str, plain: str = "abcdef", again: str = "fedcba") -> Evid
 
 
 def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
-    """Make evidence about random samples: one seed, two runs without workers and two with."""
+    """Make evidence about random samples in runs with one seed, two with workers and two without.
+
+    The first run with workers delivers "mnop", and the second delivers `with_workers`.
+    """
     return ill(
         run("abcd"),
         alone=run("efgh"),
@@ -208,7 +211,10 @@ SPREAD = tuple(range(500))
 
 
 def packed(ngrams: Sequence[int]) -> Evidence:
-    """Make evidence about a stream whose samples all differ with workers, with n-gram counts."""
+    """Make evidence about a stream whose samples with workers are all different from those without.
+
+    `ngrams` has the counts of n-grams with workers. Without workers, they're SPREAD.
+    """
     alone = run("efgh", ngrams=SPREAD)
     return ill(run("abcd", ngrams=tuple(ngrams)), alone=alone, reseeded=alone, parts=STREAM)
 
@@ -543,6 +549,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         ill(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
         ill(recomputed=Recomputed(12)),
     ),
+    # more of several promises
     "a sample depends on the salt of a hash": (
         "independent",
         ill(new_interpreter=NewInterpreter(16, unlike=16, salted=16)),

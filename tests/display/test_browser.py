@@ -1,4 +1,4 @@
-"""The live chart in a real browser: on its own, in JupyterLab and in Notebook 7."""
+"""Check the live chart in a real browser, by itself, in JupyterLab, and in Notebook 7."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 STATIC = Path(__file__).parents[2] / "dltutor" / "static"
 CHART = "[data-testid=dltutor-chart]"
 MB = 1024  # rows give sizes in kB
-READABLE = 4.5  # WCAG AA for small text
+READABLE = 4.5  # the contrast that WCAG AA requires for small text
 
 # JupyterLab takes seconds to load on a busy machine, and a slow page isn't a broken one.
 WAIT = 20_000  # ms, less than the tests' own timeouts
@@ -52,7 +52,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def asked() -> list[str]:
-    """Collect every address that a page requests."""
+    """Return a list that collects every address that a page requests."""
     return []
 
 
@@ -163,14 +163,17 @@ def row(t: float, *, gone: tuple[str, ...] = (), settled: Any = (), **sizes: flo
 
 
 def growing(seconds: int, **others: float) -> list[Any]:
-    """Make four rows a second, in which two workers grow."""
+    """Make four rows for each second, in which two workers grow."""
     return [
         row(t / 4, main=200, W0=20 + 10 * t, W1=20 + 12 * t, **others) for t in range(4 * seconds)
     ]
 
 
 def heights(path: str) -> list[float]:
-    """Return how high a layer reaches. The first half of its outline's points is its top."""
+    """Return the height of a layer's top edge in each row, in units of the drawing.
+
+    `path` is the layer's outline, and the first half of its points is the top edge.
+    """
     points = [tuple(map(float, point)) for point in re.findall(r"([\d.]+),([\d.]+)", path)]
     return [200 - y for _, y in points[: len(points) // 2]]
 
@@ -410,7 +413,10 @@ WATCH = """() => {
       window.seen[i].push({drawing, prompt, ...chart.dataset});
   }), 100);
 }"""
-"""From now on, note every new drawing of each chart and whether its cell is still busy."""
+"""JavaScript that records each chart's new drawings in `window.seen`, with the cell's prompt.
+
+While a cell is busy, its prompt is `[*]:`.
+"""
 
 READY = """() => {
   const widget = window.jupyterapp?.shell.currentWidget;
@@ -436,7 +442,7 @@ def run_all(page: Page, address: str) -> None:
 
 
 def check_live(page: Page) -> None:
-    """Check what `WATCH` saw of both charts while their cells ran, and what stays."""
+    """Check that both charts moved while their cells ran, and what the page shows afterwards."""
     charts = page.locator(CHART)
     expect(charts).to_have_count(2)
     for number in range(2):

@@ -1,4 +1,4 @@
-"""The rows that the live chart sends to the browser, and what it keeps for late views."""
+"""Check what the live chart sends to the browser, and what it keeps for a view that opens later."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MB = 1 << 20
 
 
 def process(memory: float, *, fds: int = 10) -> Reading:
-    """Make a reading. `memory` is in MB."""
+    """Make a reading of one process, with `memory` in MB and `fds` open descriptors."""
     return Reading(fds=fds, memory=int(memory * MB))
 
 

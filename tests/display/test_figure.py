@@ -1,4 +1,4 @@
-"""The figures: what is in them, and that a notebook shows them."""
+"""Check what the figures of a run's memory show, and that a notebook displays them."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_growth_is_drawn_by_process_from_the_first_batch_to_the_last() -> None:
     assert memory.get_ylim() == other.get_ylim()
     assert [line.get_label() for line in memory.lines] == ["main", "W0", "W1"]
     grown = np.asarray(memory.lines[1].get_ydata(), float)
-    # There is one batch per sample. Growth counts from the second batch, when each worker has
-    # delivered one, to the last but one.
+    # Between two memory samples, one batch arrives. Growth counts from the second batch, when each
+    # worker has delivered one, to the last but one.
     assert grown == pytest.approx(np.linspace(20, 40, 20)[2:19] - np.linspace(20, 40, 20)[2])
     assert memory.lines[1].get_xdata()[0] == 0
     assert len(shm.lines) == len(files.lines) == 3

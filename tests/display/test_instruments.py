@@ -1,4 +1,4 @@
-"""observe, watch and monitor at the package's root: the same run with and without a chart."""
+"""Check what `observe`, `watch`, and `monitor` record, and that they draw only in a notebook."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Pretend to be a notebook, and collect what's displayed, in order."""
+    """Pretend to be a notebook, and return a list that collects what's displayed, in order."""
     shown: list[Any] = []
     monkeypatch.setattr(screen, "on_a_page", lambda: True)
     monkeypatch.setattr(screen, "_display", shown.append)
@@ -40,7 +40,7 @@ def kinds(displayed: list[Any]) -> list[type]:
 
 
 def roles(record: Chart | Timeline) -> list[str]:
-    """Return the roles in a record, without the processes that the tests themselves started."""
+    """Return the sorted roles in a record, except "other", because tests may start processes."""
     if isinstance(record, Timeline):
         found = {process.role for process in record.processes}
     else:

@@ -1,4 +1,4 @@
-"""A table tells the same story as text and as HTML."""
+"""Check that tables and notes say the same as text and as HTML, and are readable in any theme."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRID = Table("Workers", (("W0", "1\n2"), ("W10", "3")), header=("name", "batches
 
 
 class Cells(HTMLParser):
-    """The text of each cell of a table, row by row."""
+    """A parser that collects the text of each cell of an HTML table, row by row."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Test that a worker may start programs and threads, but not multiprocessing's processes."""
+"""Test that a worker may start programs and threads, but no `multiprocessing` processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that reading copies the pages of captions kept as Python objects, and of no others."""
+"""Test that reading captions copies memory only if they're Python objects, and that all arrive."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def test_shared_captions_are_sent_by_name_and_unlinked_with_the_dataset_that_mad
     assert captions[0] == "a line"
     name = captions.memory.name
     captions.close()
-    captions.close()  # a second time does no harm
+    captions.close()  # closing it again does no harm
     with pytest.raises(FileNotFoundError):
         SharedMemory(name)

@@ -1,4 +1,4 @@
-"""Test that the broken dataset fails on bad files, and that the fixed one sets them aside."""
+"""Test that the broken dataset fails on bad files, and that the fixed dataset sets them aside."""
 
 from __future__ import annotations
 

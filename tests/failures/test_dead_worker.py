@@ -1,4 +1,4 @@
-"""Test that a worker's fate says in which of four ways the worker died."""
+"""Test that an Observation says how a worker died, and that `VerifiedFrames` skips a bad frame."""
 
 from __future__ import annotations
 

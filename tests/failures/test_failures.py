@@ -1,4 +1,4 @@
-"""Test every failure mode of the catalog under every start method."""
+"""Test each failure mode in the catalog: its cases under each start method, and its description."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ every_failure = pytest.mark.parametrize("failure", CATALOG, ids=lambda failure: 
 
 
 def under(shows: bool) -> pytest.MarkDecorator:
-    """Parametrize a test by failures, with start methods that show them, or with the others."""
+    """Parametrize a test by each failure with the start methods that show it.
+
+    If `shows` is False, use the start methods that don't show the failure.
+    """
     return pytest.mark.parametrize(
         ("failure", "start_method"),
         [
@@ -51,7 +54,8 @@ def is_thorough(failure: Failure, start_method: str) -> bool:
 
     The default tier tests each failure under the cheapest start method that shows it, because each
     spawned worker imports torch, which takes 2 s of CPU. An isolated failure runs in its own
-    interpreter, where forkserver is no cheaper than spawn.
+    interpreter, where forkserver is no cheaper than spawn. If the start method doesn't show the
+    failure, the default tier leaves out spawn and the failures in DEAR.
     """
     if start_method not in failure.start_methods:
         return start_method == "spawn" or failure.name in DEAR
@@ -111,9 +115,9 @@ def is_written_down(failure: Failure) -> bool:
 
 
 def run_fixed(failure: Failure, start_method: str, delivered: Delivered) -> Observation:
-    """Run the fixed case, and record in `delivered` what its own loop gets.
+    """Run the fixed case, and record in `delivered` the batches that the case's loop gets.
 
-    Don't record it if the case runs in another interpreter, or if recording would change the cost
+    Record nothing if the case runs in another interpreter, or if recording would change the cost
     that the case measures.
     """
     if not is_written_down(failure):
@@ -137,10 +141,11 @@ def test_under_another_start_method_the_broken_case_does_not_show_its_sign(
     broken = reproduce(failure, start_method=start_method)
     fixed = reproduce(failure, fixed=True, start_method=start_method)
     assert not failure.sign.shown(broken, fixed), broken
-    assert not fixed.chain, fixed  # it may not finish on a busy machine
+    assert not fixed.chain, fixed  # on a busy machine, it may not finish in time
 
 
-#: Failure modes that show even without workers, and failure modes whose case kills a worker.
+#: Failure modes that show even without workers, and failure modes whose case kills the process
+#: that loads, so no test runs them without workers.
 SHOWN_ALONE = (
     "corrupt_images",
     "silent_stop",
@@ -198,7 +203,8 @@ def test_without_workers_the_broken_dataset_gives_the_same_samples_as_the_fixed_
     assert delivered.all() == delivered_alone(failure)
 
 
-#: The message that ends a spawned worker. The second message of main_only_class is Python 3.14's.
+#: Patterns for the error that ends a spawned worker. Python 3.14 has the second message of
+#: main_only_class, and older versions have the first.
 DIED_OF = {
     "main_only_class": "Can't get attribute 'Squares' on|has no attribute 'Squares'",
     "missing_main_guard": "An attempt has been made to start a new process before",

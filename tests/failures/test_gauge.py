@@ -1,4 +1,4 @@
-"""Test that a Gauge measures only workers and batches that start after it exists."""
+"""Test whose memory a `Gauge` counts, and that `growth` ignores what a worker needs to start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Hoard(Numbers):
 
 
 class Scratch(Numbers):
-    """A dataset that uses 50 MB while it makes a sample, and frees them before it returns."""
+    """A dataset that needs 50 MB to make a sample, and frees this memory before it returns."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with mmap.mmap(-1, 50_000_000) as scratch:

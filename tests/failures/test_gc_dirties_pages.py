@@ -1,4 +1,4 @@
-"""Test that `frozen_heap` freezes objects in workers, and in main only while it forks them."""
+"""Test that objects frozen by `frozen_heap` stay frozen in forked workers, but not in main."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Frozen(Numbers):
 
 
 def test_only_workers_forked_in_the_block_keep_what_it_froze() -> None:
-    gc.unfreeze()  # some Pythons start with a few hundred objects frozen
+    gc.unfreeze()  # some versions of Python start with a few hundred frozen
     with frozen_heap():
         iterator = iter(load(Frozen(), num_workers=1))
     assert gc.get_freeze_count() == 0

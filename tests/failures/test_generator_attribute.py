@@ -1,4 +1,4 @@
-"""Test that a dataset's generator repeats itself in each worker, but a seed per sample doesn't."""
+"""Test that forked workers draw the same numbers, unless each sample has its own seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test counts that workers keep in shared memory."""
+"""Test that workers can count in shared memory, but not with another start method's `Value`."""
 
 from __future__ import annotations
 

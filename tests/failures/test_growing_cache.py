@@ -1,4 +1,4 @@
-"""Test how each worker's cache grows from epoch to epoch, with persistent workers and without."""
+"""Test that the caches of persistent workers keep growing, and that other workers start empty."""
 
 from __future__ import annotations
 

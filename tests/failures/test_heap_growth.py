@@ -1,4 +1,4 @@
-"""Test which C libraries and settings keep the heap from growing."""
+"""Test that `reuses_memory` knows which C libraries and settings keep the heap from growing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test a lock that a thread of main may hold while main forks the workers."""
+"""Test that workers hang at a lock only if a thread of main held it when main forked them."""
 
 from __future__ import annotations
 

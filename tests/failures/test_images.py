@@ -1,4 +1,4 @@
-"""Test that the image folder is the same every time, and that each spoiled file fails as named."""
+"""Test that `make_images` always writes the same images, and spoils files as their names say."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_who_is_not_root_may_not_read_the_file_without_permission(folder: Path) 
     child = os.fork()
     if child == 0:  # drop privileges in a child, because root may read everything
         try:
-            os.chdir(path.parent)  # while this process may still enter it
+            os.chdir(path.parent)  # while this process may still enter the folder
             if os.geteuid() == 0:
                 os.setgroups([])
                 os.setuid(65534)

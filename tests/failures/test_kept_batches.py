@@ -1,4 +1,4 @@
-"""Test that a view keeps its whole batch in memory, but a copy or a number doesn't."""
+"""Test how much memory a view, a copy, or a number keeps, and that views keep descriptors."""
 
 from __future__ import annotations
 

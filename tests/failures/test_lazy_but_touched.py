@@ -1,4 +1,4 @@
-"""Test that opening a file lazily helps only if main doesn't read a sample first."""
+"""Test that a lazily opened file fails once main uses it, unless each process opens its own."""
 
 from __future__ import annotations
 

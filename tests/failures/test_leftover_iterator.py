@@ -1,4 +1,4 @@
-"""Test what happens to workers that outlive a caught error, and how to let go of them."""
+"""Test that a caught error keeps workers alive, unless you drop the error's traceback."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_without_its_traceback_the_error_holds_nothing(terminated: list[int | No
 
 
 def collect_and_tell() -> None:
-    sys.unraisablehook = sys.__unraisablehook__  # replace pytest's hook
+    sys.unraisablehook = sys.__unraisablehook__  # pytest's hook wouldn't write to stderr
     with open(2, "w", closefd=False) as sys.stderr:
         gc.collect()
 

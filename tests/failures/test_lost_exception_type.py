@@ -1,4 +1,4 @@
-"""Test which exceptions lose their type on the way from a worker to main."""
+"""Test which exceptions lose their type on the way to main, and that the fix keeps the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test forked workers whose dataset needs a thread that only main has."""
+"""Test when forked workers hang because their dataset needs a thread that only main has."""
 
 from __future__ import annotations
 

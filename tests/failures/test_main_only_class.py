@@ -1,4 +1,4 @@
-"""Test that main can pickle a class that exists only in its `__main__`."""
+"""Test that main can pickle and unpickle a dataset whose class exists only in main's `__main__`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that `sys.exit` in a worker looks like a missing file, unless it becomes an error."""
+"""Test that main's error hides a `sys.exit` in a worker, unless the dataset raises instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dltutor.observation import observe
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
     # If torch can't fetch a batch, it opens ten temporary files to see whether it's out of
-    # descriptors. Main may learn of the worker's death just then, and leave the files open.
+    # descriptors. Main may learn just then that the worker died, and leave the files open.
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

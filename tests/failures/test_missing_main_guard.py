@@ -1,4 +1,4 @@
-"""Test scripts with and without a main guard, and that `started_as` restores `__main__`."""
+"""Test which scripts need a main guard, and that `started_as` restores `__main__`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test whether torch's OpenMP library is recognized, and that cases restore main's threads."""
+"""Test that `absent` recognizes torch's OpenMP, and that cases restore main's number of threads."""
 
 from __future__ import annotations
 

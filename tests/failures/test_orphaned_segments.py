@@ -1,4 +1,4 @@
-"""Test that managers that survive a killed run remove its segments from /dev/shm."""
+"""Test that `torch_shm_manager` processes that survive a killed run remove its segments."""
 
 from __future__ import annotations
 

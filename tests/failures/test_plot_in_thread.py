@@ -1,4 +1,4 @@
-"""Test a thread that draws with matplotlib, and that the module doesn't import matplotlib."""
+"""Test that drawing after the fork does no harm, and that the module doesn't import matplotlib."""
 
 from __future__ import annotations
 

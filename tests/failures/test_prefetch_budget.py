@@ -1,4 +1,4 @@
-"""Test that shared memory holds up to workers times prefetch factor plus one batches."""
+"""Test that shared memory fills up to `workers * prefetch_factor + 1` batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test which error a ragged batch raises, which depends on its first sample and on workers."""
+"""Test which error a ragged batch raises, and that the fixed collate function pads the samples."""
 
 from __future__ import annotations
 

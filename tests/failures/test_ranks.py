@@ -1,4 +1,4 @@
-"""Test two ranks that share samples which two doesn't divide, and a rank that fails."""
+"""Test that padding counts a sample twice, and that `on_two_ranks` ends rank 1 if rank 0 fails."""
 
 from __future__ import annotations
 

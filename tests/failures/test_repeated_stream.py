@@ -1,4 +1,4 @@
-"""Test that each worker reads the whole stream, unless it takes only its own share."""
+"""Test that workers repeat a stream unless each takes a share, and that torch may not warn."""
 
 from __future__ import annotations
 

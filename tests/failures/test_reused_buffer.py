@@ -1,4 +1,4 @@
-"""Test that a reused buffer gives wrong samples with a worker, and wrong batches without."""
+"""Test that a reused buffer gives wrong samples with one worker, and wrong batches with none."""
 
 from __future__ import annotations
 

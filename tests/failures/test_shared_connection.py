@@ -1,4 +1,4 @@
-"""Test two users of one connection, and that the server ends with its owner."""
+"""Test that users of one connection mix up answers, and that the server ends with its owner."""
 
 from __future__ import annotations
 

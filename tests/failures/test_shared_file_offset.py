@@ -1,4 +1,4 @@
-"""Test workers that share one read position in a file, zip, or tar, and the fixes."""
+"""Test which wrong samples or errors a shared read position causes, and that the fixes help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that the collate function decides what happens if /dev/shm is too small."""
+"""Test that the collate function decides whether main hangs if /dev/shm is too small."""
 
 from __future__ import annotations
 

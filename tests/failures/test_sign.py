@@ -12,7 +12,7 @@ from dltutor.failures import Costs, Counts, Finding, Says, Sign
 
 @dataclass(frozen=True)
 class Run:
-    """The part of an Observation that a sign reads."""
+    """A stand-in for an Observation, with the fields that a sign reads."""
 
     end: str = "finished"
     chain: tuple[tuple[str, str], ...] = ()

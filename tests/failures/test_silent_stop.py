@@ -1,4 +1,4 @@
-"""Test that the broken dataset raises StopIteration, and that the fixed one finds the sample."""
+"""Test that a broken sample raises StopIteration, and that the fixed dataset leaves it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what happens when one batch needs more descriptors than a process may have."""
+"""Test that main hangs if a batch needs too many descriptors, unless the batch is packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test which batches can't be pickled, and that main can find that out in advance."""
+"""Test which batches can't be pickled, and which of them main can find in advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that an exception from a class at module level arrives with its type."""
+"""Test that an exception arrives with its type if its class is at the top level of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that a handle can't be pickled, but a dataset that opens its own handle can."""
+"""Test that a handle can't be pickled, but a dataset that opens its own handle can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test a `len` that is too large, for a dataset and for a stream."""
+"""Test what happens if `len` is too large for a dataset, or wrong for a stream."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Check that no answer to an exercise changes the notebook kernel, its files, or its state.
+"""Check that no answer to an exercise harms the process that checks it, or leaves anything behind.
 
 For each exercise whose check runs the answer, the tests add harm to a right answer: when the answer
-is made, at a sample in the main process, and at a sample in a worker. All checks run answers in one
-sandbox, and test_sandbox.py tests that sandbox. So here, each exercise gets only three kinds of
-harm.
+is made, at a sample in the main process, or at a sample in a worker. All checks run answers in the
+same sandbox, which test_sandbox.py tests. So here, each exercise gets only three kinds of harm, one
+for each place.
 """
 
 from __future__ import annotations

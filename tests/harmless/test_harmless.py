@@ -63,7 +63,7 @@ class Waits(Dataset[int]):
 
 
 def make_loader(folder: Path, method: str) -> DataLoader[int]:
-    """Make the loader that the instruments run. Its samples wait until all neighbors started."""
+    """Make the loader that instruments run. Its samples wait until the neighbors have started."""
     dataset = Waits(folder / "begun", folder / "up")
     return DataLoader(dataset, 2, num_workers=2, multiprocessing_context=method)
 
@@ -102,7 +102,8 @@ class Neighbors:
             script = f"while [ ! -e {self.folder}/over ]; do sleep 0.02; done; exit 3"
             self.three = subprocess.Popen(["sh", "-c", script])
             self.server = subprocess.Popen(["sleep", "600"], start_new_session=True)
-            # Now the loader may fork workers. One that inherited Popen's pipe would block Popen.
+            # Now the loader may fork. A worker forked earlier could inherit Popen's pipe, and Popen
+            # would wait until that worker exits.
             (self.folder / "started").touch()
             wait_for(self.folder / "helped")
             wait_for(self.folder / "loading")
@@ -298,7 +299,7 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
     return found
 
 
-@pytest.mark.thorough  # it waits 10 s for its deadline
+@pytest.mark.thorough  # it runs until its deadline of 10 s
 def test_a_job_of_torchrun_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
         monkeypatch.setenv("TMPDIR", name)

@@ -1,4 +1,4 @@
-"""Test that checks accept right answers on any machine, and remove only files that they made."""
+"""Test that checks judge answers alike on any machine, and remove only files that they made."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_worker_that_starts_late_is_not_taken_for_another_process(
 
 
 def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
-    # Freeze all objects first, because Python 3.12 starts with some frozen.
+    # Freeze objects on any version of Python, because Python 3.12 starts with some frozen.
     gc.freeze()
     try:
         result = check("09.fix", lesson_09.CaptionTuple)

@@ -1,4 +1,4 @@
-"""Test what observing costs while nobody looks at memory, by counting readings of memory."""
+"""Test that observing seldom reads memory if nobody looks, and that its helper starts fast."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ pytestmark = [
 ]
 
 CHEAP: Final = 0.0001  # CPU seconds to sample three processes with torch, without PSS
-FULL: Final = 0.02  # CPU seconds to read the PSS of all of them
-WAITS: Final = 2  # how many times as long the reading takes, because no core is idle
+FULL: Final = 0.02  # CPU seconds to read the PSS of all three
+WAITS: Final = 2  # wall-clock seconds per CPU second of reading PSS, because no core is idle
 
 
 @pytest.fixture
 def recorders(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
-    """Return the list of recorders that a test has started."""
+    """Return a list that collects the recorders that a test starts."""
     made: list[Recorder] = []
     own = Recorder.start
 

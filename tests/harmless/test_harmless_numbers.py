@@ -1,4 +1,4 @@
-"""Check that the numbers that observation shows are true, or that it doesn't show them."""
+"""Check that the counts, rates, tracebacks, and exit codes that observation shows are true."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_a_second_loader_of_the_loop_is_not_counted() -> None:
     assert (seen.batches, seen.samples) == (3, 5)
 
 
-# --- workers: the number that helps this loop
+# --- workers: how many workers help this loop
 
 
 class Rows(Numbers):
@@ -409,7 +409,7 @@ def in_a_terminal(loop: Callable[[Any], None], loader: Any) -> str:
 
 
 def without_chance(text: str) -> str:
-    """Remove the line in `_next_data`, which depends on whether another batch came first."""
+    """Remove the line number in `_next_data`, which depends on whether another batch was first."""
     return re.sub(r"line \d+, in _next_data\b", "in _next_data", text)
 
 

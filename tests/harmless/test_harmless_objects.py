@@ -1,4 +1,7 @@
-"""Test that objects that raise when used neither break an instrument nor hide other objects."""
+"""Test that objects that raise when used neither break an instrument nor hide other objects.
+
+Other tests check what the doctor says about a stream on two ranks.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def test_the_safe_questions_are_answered_as_ever_where_nothing_raises() -> None:
     assert foreign.text([1]) == "[1]" and foreign.said(ValueError("no")) == "ValueError: no"
 
 
-# The doctor
+# The doctor and `observe` on loaders that hold hostile objects
 
 
 SOURCE = """
@@ -196,7 +199,7 @@ def test_a_run_that_has_them_in_its_loader_is_observed(
     assert seen.result == len(HOSTILE)
 
 
-@pytest.mark.thorough  # they take 2 GB
+@pytest.mark.thorough  # the objects take 2 GB
 def test_ten_million_objects_stay_within_the_visit(
     source: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
 ) -> None:
@@ -209,7 +212,7 @@ def test_ten_million_objects_stay_within_the_visit(
     assert diagnosis.findings == ()
 
 
-# Two ranks
+# What the doctor says about a stream on two ranks
 
 
 def by_name() -> tuple[int, int]:
@@ -286,7 +289,7 @@ class Shared(IterableDataset[torch.Tensor]):
 
 
 def on_two_ranks(stream: Shared, workers: int = 0) -> str:
-    """Return what the doctor says about two ranks, or "" if nothing."""
+    """Return what the doctor says about a stream on two ranks, or "" if it says nothing."""
     loader: Any = DataLoader(
         stream,
         batch_size=4,

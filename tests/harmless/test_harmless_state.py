@@ -1,4 +1,4 @@
-"""Check that instruments change nothing, and ignore failures that happen only in a fork."""
+"""Check that instruments change nothing in main, and don't report failures that only forks have."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WIDTH = len(ROWS[0])
 
 
 class Reader(NamedTuple):
-    """A reader that returns a file's rows one by one, through a descriptor that stays open."""
+    """A file's open descriptor, and a function that reads the file's next row through it."""
 
     descriptor: int
     following: Callable[[], str | bytes]
@@ -250,7 +250,7 @@ def test_two_descriptors_of_one_position_still_share_it_in_the_sandbox(tmp_path:
 
 
 def test_what_cannot_be_opened_again_is_put_back(tmp_path: Path) -> None:
-    # A lock belongs to an open file. If the sandbox opened the file again, it would have to wait.
+    # A lock belongs to an open file, so if the sandbox opened the file again, `flock` would hang.
     path = tmp_path / "rows"
     path.write_text("".join(ROWS))
     with path.open("rb", buffering=0) as file:
@@ -278,7 +278,7 @@ def test_what_an_experiment_writes_to_a_log_stays_and_main_goes_on_behind_it(
 
 
 class Guarded(Dataset[int]):
-    """A dataset that locks while it makes a row."""
+    """A dataset that holds a lock while it makes a row."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -483,13 +483,13 @@ MAIN = os.getpid()
 def pretend_cuda(patch: pytest.MonkeyPatch) -> None:
     """Make the doctor believe that this process uses CUDA.
 
-    Don't make torch believe it. On a machine with a GPU, it would use CUDA in workers to seed it.
+    Don't fool torch, because on a machine with a GPU, torch would then seed CUDA in the workers.
     """
     patch.setitem(fork_doubts._RUNTIMES, "torch.cuda", ("CUDA", lambda cuda: True, r"\bCUDA\b"))
 
 
 def touch_cuda() -> None:
-    """Raise torch's error if a fork uses CUDA after main has."""
+    """Pretend to use CUDA. In a fork of a process that uses CUDA, raise the same error as torch."""
     if "CUDA" in fork_doubts.in_use() and os.getpid() != MAIN:
         raise RuntimeError(BAD_FORK)
 
@@ -605,7 +605,7 @@ def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
 
 
 class Model:
-    """A model on the GPU. In the process that unpickles it, CUDA is in use from then on."""
+    """A stand-in for a model on the GPU. A process that unpickles it uses CUDA from then on."""
 
     used_in = 0
 
