@@ -21,8 +21,9 @@ from dltutor.diagnosis.named_loader import (
     seconds,
 )
 
-#: If importing your module takes longer than this many seconds, main imports the module once before
-#: it forks the experiments. Otherwise, each experiment imports it.
+#: If importing your module takes longer than this many seconds and main can still be forked after
+#: that, main imports the module once, before it forks the experiments. Otherwise, each experiment
+#: imports it.
 _QUICK: Final = 1.5
 
 
@@ -67,7 +68,7 @@ def add_diagnose(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Diagnose the loader, and print the diagnosis.
+    """Diagnose the loader, print the diagnosis, and write it to an HTML page if you ask for one.
 
     Returns:
         The exit code: 0 without findings, 1 with findings, 2 if the loader couldn't be run or the

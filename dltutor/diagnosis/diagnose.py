@@ -33,7 +33,7 @@ def diagnose(
     The loader runs many times, each time a little differently and in a fork of this process. Your
     dataset, open files, connections, and random states stay as they are, and so does everything
     else in this process. But if your code writes to a file, shared memory, a database, or a server,
-    it writes in each run. What your code takes from a pipe or a queue is gone.
+    it writes in each run. If your code takes something from a pipe or a queue, that's gone.
 
     A run doesn't count if it uses one of this process's connections, or if it may have failed only
     because it runs in a fork (after this process used CUDA, for example). If you pass a function
@@ -56,7 +56,7 @@ def diagnose(
         CannotRun: The function raises, hangs, or doesn't return a loader.
         KeyboardInterrupt: You pressed Stop. Nothing is left behind.
         RuntimeError: This process can't be forked, or this isn't the main thread.
-        TypeError: `loader` is neither a loader nor a function.
+        TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
         ValueError: `epochs` or `deadline` is out of range.
     """
     return examine(loader, consume=consume, epochs=epochs, deadline=deadline, announce=print)
@@ -106,7 +106,7 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
 
     Raises:
         RuntimeError: This process can't be forked, or this isn't the main thread.
-        TypeError: `loader` is neither a loader nor a function.
+        TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
         ValueError: `epochs` or `deadline` is out of range.
     """
     if not hasattr(os, "fork"):

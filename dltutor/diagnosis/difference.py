@@ -53,12 +53,13 @@ class Difference:
 def with_workers(evidence: Evidence) -> Difference | None:
     """Compare each epoch with and without workers, and return the first comparison that differs.
 
-    If no epoch differs, return the first comparison. If no epoch can be compared, return None.
+    If no epoch differs, return the first comparison. If a run failed or no epoch can be compared,
+    return None.
 
-    Compare finished epochs regardless of the order, and the beginnings of unfinished ones if the
-    sampler deals out the same order in both runs. If the sampler shuffles, its order is the same
-    only in the first epoch. After that, its random numbers may differ, because torch draws a seed
-    per epoch for new workers, but not for persistent ones.
+    Compare finished epochs regardless of the order, and the beginnings of unfinished ones if
+    batches arrive in the sampler's order and that order is the same in both runs. If the sampler
+    shuffles, its order is the same only in the first epoch. After that, its random numbers may
+    differ, because torch draws a seed per epoch for new workers, but not for persistent ones.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
@@ -83,7 +84,7 @@ def recut(run: Measures, alone: Measures) -> bool:
     )
 
 
-EXACT: Final = 1e-4  # relative difference of equal results; two measured times differ by more
+EXACT: Final = 1e-4  # relative difference; equal results differ by less, and measured times by more
 _RESULT: Final = 0.05  # relative difference; adding in another order changes a sum by far less
 
 

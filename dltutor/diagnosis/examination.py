@@ -87,10 +87,13 @@ class Examination:
         until: The time at which the examination ends, by `time.monotonic()`.
         own_memory: The bytes that this process, with the loader in it, already uses (default 0).
         at_hand: The loader. If None (the default), each experiment makes a new one.
-        function: The function that makes the loader, if a new interpreter can call it.
+        function: The function that makes the loader, for a new interpreter to call if forks prove
+            nothing. If None (the default), no new interpreter is tried.
         fresh: Whether this process is a new interpreter that runs only the examination (default
             False).
         asked: A function to call with each experiment's question and limit in seconds.
+        untried: The questions without an answer so far.
+        tried: The questions with an answer so far.
     """
 
     make: Callable[[], Any]
@@ -105,10 +108,11 @@ class Examination:
     untried: list[Untried] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
     making: float = 0.0  # seconds that making the loader took
+    # What you can do if forks of this process show nothing.
     instead: str = (
         "give diagnose() a function that makes the loader, and a new interpreter will call it"
     )
-    temporary: str = ""
+    temporary: str = ""  # the temporary folder that all experiments share
     in_vain: bool = False  # whether runs in forks of this process show nothing
 
     def __post_init__(self) -> None:
@@ -323,8 +327,9 @@ class Examination:
         if self.fresh or (ended.result is None and experiment.cut_short is None):
             return ""
         why = fork_doubts.doubt(ended, self.loop is not None)
-        # A fork isn't to blame if the process stopped in the sampler, or in a later sample. By the
-        # first sample, the mark was written twice: for the sampler, and for that sample.
+        # A fork isn't to blame if the process stopped in the sampler, or after the first sample.
+        # When the first sample begins, the mark has been written twice, for the sampler and for
+        # that sample.
         later = ended.result is None and (mark.get() == DEALING or mark.times > 2)
         none_came = experiment.field == "samples" and not later and fork_doubts.no_sample(ended)
         if self.function is not None and (why or none_came):
@@ -334,7 +339,9 @@ class Examination:
 
 
 def most_memory(own: float = 0.0) -> float:
-    """Return how many bytes an experiment may use: half of what's free, but not too little.
+    """Return how many bytes an experiment may use.
+
+    That's half of the free memory, but at least `MEMORY` plus twice what this process uses.
 
     Args:
         own: The bytes that this process used when it was asked to diagnose the loader (default 0).

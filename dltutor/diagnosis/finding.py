@@ -61,7 +61,10 @@ class Finding:
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """A key for sorting findings: first what ends a run, then wrong data, memory, and speed."""
+        """A key for sorting findings, the most serious first and "shown" before "likely".
+
+        What ends a run is first, then wrong data, then memory and leftovers, then speed.
+        """
         return 0 if self.ended else _SERIOUS.get(self.promise, 1), not self.shown
 
     @property
@@ -71,7 +74,7 @@ class Finding:
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """Return the rows of the report: how we know, where, why, and what to do."""
+        """Return the finding's rows in the report, each as [label, text], without empty ones."""
         lesson = f"lesson {self.lesson}; `dltutor show {self.name}`" if self.lesson else ""
         said = (
             ("evidence", self.evidence),

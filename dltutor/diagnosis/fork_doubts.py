@@ -82,7 +82,7 @@ def doubt(ended: Ended, own_loop: bool) -> str:
 
 
 def no_sample(ended: Ended) -> bool:
-    """Return whether the doctor couldn't draw a single sample without workers."""
+    """Return whether the experiment `samples` failed before main drew a single sample."""
     match ended.result:
         case {"answer": {"looked": looked}} if looked:
             return False
@@ -91,8 +91,9 @@ def no_sample(ended: Ended) -> bool:
 
 def _how(ended: Ended, own_loop: bool) -> str:
     # Return "raised", "raised in a worker", "died", "hung", or "" for anything else. If a worker
-    # dies or hangs, the experiment's fork isn't to blame, because workers are always processes of
-    # their own.
+    # died or hung, return "", because each worker is a process of its own in your program, too, so
+    # the experiment's fork isn't to blame. With your own loop, a run that hangs is "hung", because
+    # the loop may hang in main.
     match ended.result:
         case {"answer": {"failed": [_, *_]}} | {"unmade": _} | {"failed": _}:
             return "raised"

@@ -1,6 +1,6 @@
 """Run an examination in a new interpreter, if forks of this process wouldn't prove anything.
 
-cloudpickle sends the function that makes the loader, along with what your notebook or script
+cloudpickle pickles the function that makes the loader, along with what your notebook or script
 defines. Each experiment is then a fork of the new interpreter.
 """
 
@@ -28,7 +28,7 @@ from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.texts import end_of_file, fate
 
-_LATE: Final = "late"  # the file that says to unpickle only in the experiments
+_LATE: Final = "late"  # if this file exists, an interpreter unpickles only in its experiments
 _ENDING: Final = 5.0  # seconds for the new interpreter to end processes that hang
 
 
@@ -112,8 +112,9 @@ def examined(sent: bytes, until: float) -> Any:
 def main(folder: str) -> None:
     """Run the examination that's pickled in a folder, write the outcome next to it, and exit.
 
-    Unpickling may start CUDA, by importing your module or making a model. Then forks of this
-    interpreter would prove nothing. So it asks for another one, which unpickles in each experiment.
+    Unpickling may start CUDA, by importing your module or making a model. In that case, forks of
+    this interpreter would prove nothing, so write the file `late` instead of an outcome and exit.
+    `examined` then starts another interpreter, which unpickles in each experiment.
     """
     import __main__
     from dltutor.diagnosis.diagnose import prepare

@@ -1,4 +1,4 @@
-"""The experiments that run the loader as it is, or with one thing changed."""
+"""Define the experiments that run the loader as it is, or with one thing changed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _has_workers(evidence: Evidence) -> bool:
 
 def _differs(evidence: Evidence) -> bool:
     # Return whether an epoch's samples, their number, or the loop's result differ with and without
-    # workers. If so, the doctor tries another seed, because samples that no seed changes shouldn't
-    # differ.
+    # workers. If so, the doctor tries another seed, because random samples may differ, but samples
+    # that no seed changes shouldn't.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -76,8 +76,8 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _seeded_once(evidence: Evidence) -> bool:
-    # Return whether persistent workers may keep random samples. If so, no sample changes when it's
-    # drawn again, but another seed gives different samples.
+    # Return whether persistent workers may cache random samples. A sign of that is that no sample
+    # changes when it's drawn again in the same process, but another seed gives different samples.
     samples = evidence.samples
     if not evidence.parts.persistent or samples is None or samples.random or samples.again:
         return False
@@ -242,7 +242,8 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        # Workers would fill holes in the heap first, and hide how much memory they take.
+        # If the heap had holes, workers would fill these first, which hides how much memory they
+        # take.
         prepare=lambda subject: fill_holes(),
         cut_short=True,
     ),

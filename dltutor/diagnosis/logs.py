@@ -109,14 +109,15 @@ def plain(log: str) -> str:
     """Remove what a terminal, a browser, or a logger added to a log.
 
     Remove colors, the margins that docker compose and exception groups add, the frames that rich
-    draws, and the backslashes that JSON needs.
+    draws, the backslashes that JSON needs, and HTML entities.
 
     Args:
         log: Anything from one line to a whole log. Only the first 256 kB and last 2 MB of a long
             log count.
 
     Returns:
-        The log on one line, with one space for any whitespace, and three dots for an ellipsis.
+        The log on one line, with one space for any whitespace, straight quotes, and three dots for
+        an ellipsis.
     """
     if len(log) > HEAD + TAIL:
         log = f"{log[:HEAD]}\n{log[-TAIL:]}"

@@ -14,8 +14,8 @@ class Measures:
     """The measurements from one run of the loader, as it is or with one thing changed.
 
     Args:
-        end: How the run ended, as an Observation says it, or "enough" if the doctor stopped it
-            between two batches because time was up, or "not run".
+        end: How the run ended: "finished", "raised", "hung", "worker died", "main died", "enough"
+            if the doctor stopped it between two batches because time was up, or "not run".
         error: The type and message of the exception that arrived in main (the worker's message, if
             a worker raised it), or "" if none did.
         kind: The type of the exception that arrived in main.
@@ -24,7 +24,7 @@ class Measures:
         said: The messages from all exceptions and what was written to stderr, or only the end of
             this text if it's long.
         named: The failure modes that `explain` finds in all these messages, the likeliest first.
-        codes: The exit code of each worker.
+        codes: The exit code of each worker, or None for a worker that was still running.
         batches: How many batches reached the loop.
         passes: For each iteration of the loader, a digest of each batch.
         drawn: For each iteration, a digest of each sample, if batches can be taken apart.
@@ -158,7 +158,7 @@ class Measures:
     def lacks(self, other: Measures) -> int:
         """Count the samples that only the other run's first pass has.
 
-        If this run didn't finish its first pass, return 0.
+        If this run didn't finish its first pass, or its batches can't be taken apart, return 0.
         """
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
         return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0

@@ -1,4 +1,4 @@
-"""Predict what will fail elsewhere: where workers aren't forked, in a container, on two ranks."""
+"""Predict what will fail where workers aren't forked, in a container, or on two ranks."""
 
 from __future__ import annotations
 

@@ -64,7 +64,10 @@ class Diagnosis:
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the diagnosis in a form that JSON can hold."""
+        """Return the diagnosis as a dict that can be written as JSON.
+
+        The key "version" is the version of this format, and "loader" holds the loader's parts.
+        """
         return {
             "version": 5,
             "ok": self.ok,

@@ -9,7 +9,7 @@ from dltutor.observation import Observation, confine, observe
 
 STARTING: Final = 10.0  # extra seconds for workers that import torch first
 _MINUTE: Final = 60.0
-_PATIENCE: Final = 4  # how many times as long to wait if the workers hadn't even started
+_PATIENCE: Final = 4  # if the workers hadn't even started, multiply the deadline by this
 
 
 def reproduce(
@@ -17,7 +17,8 @@ def reproduce(
 ) -> Observation:
     """Run the broken or the fixed case of a failure mode, and return an Observation of the run.
 
-    If the failure mode needs limits or has to be isolated, it runs under `confine`.
+    If the failure mode needs limits or has to be isolated, it runs under `confine`. Otherwise, if
+    the run hangs while a worker is still starting, it runs once more with a longer deadline.
 
     Args:
         failure: An entry in the catalog.
@@ -26,7 +27,7 @@ def reproduce(
         start_method: "fork" (the default), "spawn", or "forkserver".
 
     Raises:
-        CannotConfine: This machine doesn't permit these limits.
+        CannotConfine: This machine doesn't permit the limits that the failure mode needs.
     """
     make = failure.fixed if fixed else failure.broken
     deadline = failure.deadline + (0 if start_method == "fork" else STARTING)

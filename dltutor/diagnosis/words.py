@@ -1,4 +1,4 @@
-"""Write numbers the way people say them."""
+"""Put durations, counts, and a common cause into words for the doctor's reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def count_of(count: int, noun: str, plural: str = "") -> str:
 
 
 def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
-    """Say how many things have a problem, or that none do.
+    """Say how many things have a problem, that none do, or that none could be compared.
 
     Args:
         some: How many things have a problem.
@@ -36,7 +36,11 @@ def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
 
 
 def by_interpreter(what: str) -> tuple[str, str]:
-    """Return the cause and the fix for something that differs only between new interpreters."""
+    """Return the cause and the fix for something that differs only between new interpreters.
+
+    Args:
+        what: The subject of the cause's sentence, such as "A sample".
+    """
     return (
         f"{what} depends on something that differs between new interpreters, such as `hash()` of a "
         "string, `id()`, or a set's order.",

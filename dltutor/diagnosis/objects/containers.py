@@ -34,7 +34,7 @@ _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """Return the length of a container that can grow, or None for anything else."""
+    """Return the length of a container or cache that can grow, or None for anything else."""
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
     if is_a(thing, bytearray):
@@ -43,17 +43,18 @@ def size(thing: Any) -> int | None:
 
 
 def bound(thing: Any) -> int | None:
-    """Return the maximum length that a container declares, or None if it declares none."""
+    """Return the maximum length that a container or cache declares, or None if it has none."""
     if is_a(thing, deque):
         return _number(thing, "maxlen")
     return _number(_cache_info(thing), "maxsize")
 
 
 def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
-    """Find large containers of Python objects.
+    """Find large containers of Python objects, including pandas columns.
 
     Returns:
-        Each container's path, class, and length, and the page numbers of a few thousand elements.
+        For each container, its path, its class or kind, its length, and the page numbers of a few
+        thousand elements.
     """
     found = []
     for each in reached(roots):

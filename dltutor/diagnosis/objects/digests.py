@@ -41,7 +41,11 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 
 
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
-    """Return the parts of a collection by key or position, or None if it isn't a collection."""
+    """Return the parts of a collection, each as [key or position, part].
+
+    An object whose attributes hold data also counts as a collection, by attribute name. For
+    anything else, return None.
+    """
     if is_a(thing, (Mapping, list, tuple)):
         return list(islice(foreign.elements(thing), _MOST))
     if foreign.has(type(thing), "__dataclass_fields__") or _attributes_hold_data(thing):

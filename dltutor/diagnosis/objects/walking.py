@@ -123,7 +123,7 @@ def walk(
 
 
 def held(found: Found) -> list[Found]:
-    """Return an object's elements, attributes, closure variables, and a partial's arguments."""
+    """Return what an object holds, such as elements, attributes, or variables of a closure."""
     path, thing = found.path, found.thing
     if is_a(thing, (*_WHOLE, type)):
         return []
@@ -165,14 +165,14 @@ def _modules(thing: Any) -> set[str]:
 
 
 def elements(found: Found) -> list[Found]:
-    """Return the first elements of a container, with their paths."""
+    """Return the first 24 elements of a container, with their paths."""
     path, thing = found.path, found.thing
     pairs = list(islice(foreign.elements(thing), _EACH))
     return [Found(f"{path}[{foreign.text(key)}]", each, thing, key) for key, each in pairs]
 
 
 def attributes(found: Found) -> list[Found]:
-    """Return the attributes of an object, including slots, with their paths."""
+    """Return up to 200 attributes of an object, including slots, with their paths."""
     thing = found.thing
     found_here = attributes_of(thing)
     for cls in lineage(type(thing)):

@@ -83,8 +83,8 @@ def ask(subject: Subject) -> Paces:
 
 
 def _begin_near(loader: DataLoader[Any], index: int) -> int:
-    # Put the slow sample into the second batch, which is the second worker's first batch, and
-    # return how many batches there are.
+    # Make the slow sample's batch the second one, which is the second worker's first batch, and
+    # return how many batches there are, at most 1000.
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     source: Any = vars(loader)[name]
     batches = list(islice(source, _SAMPLES))

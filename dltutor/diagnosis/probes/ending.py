@@ -140,7 +140,7 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         value = number(thing)
         if value is None or type(thing) is bool:
             continue
-        # A number that someone passed to `__init__` or wrote into the class says more than a
+        # A number that you passed to `__init__` or wrote into the class says more than a
         # computed number. If only a few samples are left out, the computed number may be the bug.
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         said = name in parameters or path in class_level

@@ -151,7 +151,7 @@ def ask(subject: Subject) -> Fetched:
 
 
 def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
-    # Return the first batches of indices, and whether the sampler changes a batch afterwards.
+    # Return the first batches of indices, and whether the sampler changes a batch afterward.
     subject.seed(seed)
     held = [(keys, [*keys]) for keys in islice(subject.inner.batch_sampler or (), _BATCHES)]
     return [before for _, before in held], any([*keys] != before for keys, before in held)

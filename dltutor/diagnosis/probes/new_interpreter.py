@@ -98,8 +98,9 @@ def ask(subject: Subject) -> NewInterpreter:
     made, make = _made_here(subject.make, keys)
     first = _there(sent, keys, make, _SALTS[0])
     unlike = _unlike(here, first.sent)
+    # A worker would run the script first, so it may have values that the new interpreter lacks.
     if _main_is_a_script():
-        unlike, first = 0, replace(first, raised="")  # a worker would run that script first
+        unlike, first = 0, replace(first, raised="")
     if first.raised or not (unlike or _unlike(made, first.made)):
         return NewInterpreter(len(here), raised=first.raised)
     other = _there(sent, keys, make, _SALTS[1])
@@ -114,7 +115,15 @@ def ask(subject: Subject) -> NewInterpreter:
 
 @dataclass(frozen=True)
 class _There:
-    """Digests of the samples from a copy of the dataset and from a newly made one, and errors."""
+    """The answer from a new interpreter about its samples.
+
+    Args:
+        sent: Digests of samples from the copy of the dataset that was sent.
+        made: Digests of samples from a newly made dataset.
+        names: The globals and class attributes that differed from main's.
+        raised: The error from drawing a sample, or "".
+        unread: The error from any other step, such as unpickling, or "".
+    """
 
     sent: list[str]
     made: list[str]

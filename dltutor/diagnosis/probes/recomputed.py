@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _COSTLY: Final = 0.001  # seconds per sample; a cheaper sample isn't worth a change
 _SAMPLES: Final = 12
-_LARGER: Final = 4  # a result that only some samples share has to be this many times their size
+_LARGER: Final = 4  # a result that not all samples share has to be this many times a sample's size
 _LEAST: Final = 4  # the fewest samples to compare
 _MOSTLY: Final = 0.5  # report only a call that takes more than this share of a sample's time
 _LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance

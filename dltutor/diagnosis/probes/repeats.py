@@ -40,7 +40,8 @@ class Repeats:
             are the same in the next epoch, draws compared with the next epoch]. The name is "all",
             or the one source that wasn't reset before each draw.
         own: The paths of the dataset's own generators that samples draw from.
-        order: Whether a stream always has the same samples, and only their order varies.
+        order: Whether, as far as that's known, a stream always has the same samples and only their
+            order varies.
     """
 
     sources: tuple[tuple[str, int, int, int, int, int], ...] = ()
@@ -141,7 +142,12 @@ def _drawn(
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Count the varying samples, then the draws repeated and compared in W1 and the next epoch."""
+    """Count the samples that vary, and the draws of these samples that repeat.
+
+    Returns:
+        The samples that vary, the draws that repeat in W1, the draws compared with W1, and the
+        same two numbers for the next epoch.
+    """
     varied = [
         at
         for at in range(0, len(first[0]) - 1, 2)

@@ -309,7 +309,9 @@ def _stream(subject: Subject) -> Samples:
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
-    # Draw with the same random numbers, so that only other state can make samples differ.
+    # Return how many samples differ when they're drawn again with the same random numbers, how many
+    # differ without seeds, and how many draws there were. With the same random numbers, only other
+    # state can make samples differ.
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR

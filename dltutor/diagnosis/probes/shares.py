@@ -99,7 +99,10 @@ def ask(subject: Subject) -> Shares:
 
 
 def _most(subject: Subject) -> int:
-    """Return the most samples to draw in a pass, which is low if the stream didn't end alone."""
+    """Return the most samples to draw in a pass.
+
+    If the run without workers didn't reach the stream's end, that's only a few.
+    """
     alone = subject.known.alone if subject.known else None
     return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
 

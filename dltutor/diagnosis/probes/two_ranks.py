@@ -64,7 +64,7 @@ class TwoRanks:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a run went well whose samples come from a stream, which may divide by rank."""
+    """Return whether the loader ran well with a stream, because a stream may divide by rank."""
     return evidence.parts.stream and evidence.run.well
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether main has other threads and the forked workers didn't hang."""
+    """Return whether main has other threads and the run with forked workers went well."""
     if not evidence.parts.threads or evidence.parts.method != "fork":
         return False
     return evidence.run.well

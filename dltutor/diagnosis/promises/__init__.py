@@ -18,7 +18,7 @@ _SAME_DATA: Final[frozenset[Promise]] = frozenset(("ends", "complete", "same", "
 
 
 def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding, ...]:
-    """Return the broken promises that no other finding explains.
+    """Return a finding for each broken promise that no other finding explains.
 
     Args:
         evidence: The evidence from one examination.
@@ -35,7 +35,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.restarted)
         found += _each(evidence, independent.collides, independent.kept, independent.salted)
-        # Stop at the first finding, because it says the most and later ones may share its cause.
+        # Look only until there's a finding, because later ones may share its cause.
         looks = (
             independent.stuck,
             complete.skipped,

@@ -11,8 +11,8 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import by_interpreter
 
-_PART: Final = 10  # a sampler that leaves out more than one in this many indices means to
-_FEW: Final = 4  # if samples aren't random, at least this many of them repeat for each new one
+_PART: Final = 10  # a sampler that leaves out more than one in this many indices does so on purpose
+_FEW: Final = 4  # if more than one in this many samples differs between epochs, they may be random
 _ANEW: Final = "Make a new generator, iterator, list, or file at the start of each `__iter__`."
 
 
@@ -89,7 +89,8 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
 def skipped(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that leaves and resumes an epoch, but gets more or fewer samples with workers.
 
-    Count the samples in runs with two seeds, so that neither random samples nor luck decides.
+    Two pairs of runs, without a seed and with one, have to differ in the same direction, so that
+    neither random samples nor luck decides.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs = evidence.seeded, evidence.reseeded
@@ -210,7 +211,10 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 
 
 def left_out(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler that leaves out a few samples, more than a batch and others in each epoch."""
+    """Find a sampler that leaves out a few samples, but more than a batch, in each epoch.
+
+    This counts only if the sampler leaves out different samples in two epochs.
+    """
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.left_out or parts.drop_last or not parts.length:
         return

@@ -1,4 +1,4 @@
-"""Find epochs that break off, don't end, or have no batches."""
+"""Find epochs that break off, don't end, end late, or have no batches."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         "should provide it? With `timeout=60`, the loader raises an error instead of waiting "
         "forever."
     )
-    # If nothing but main's sample tells a hang from a slow loader, that sample may also be slow.
+    # If the only sign of a hang is that main didn't get a sample either, the sample may be slow.
     certainty: Certainty = "likely" if before and not run.batches else "shown"
     yield Finding(certainty, said, where, fix, cause=cause, promise="ends")
 

@@ -1,4 +1,4 @@
-"""Find randomness that repeats."""
+"""Find random numbers and orders that repeat, and samples that depend on Python's hash salt."""
 
 from __future__ import annotations
 

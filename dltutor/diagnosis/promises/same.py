@@ -173,7 +173,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     if packed and evidence.alone is not None and recut(evidence.run, evidence.alone):
         return
     if evidence.shares is not None and evidence.shares.alike:
-        return  # the collate function makes something else of the same samples, such as padding
+        return  # the workers draw the same samples, but they're batched or padded differently
     workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":

@@ -1,4 +1,4 @@
-"""Failure modes in which a run leaves something behind."""
+"""Recognize failure modes in which a run leaves something behind."""
 
 from __future__ import annotations
 

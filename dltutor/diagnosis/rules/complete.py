@@ -1,4 +1,4 @@
-"""Failure modes in which samples are missing, or arrive more than once."""
+"""Recognize failure modes in which samples are missing or arrive more than once."""
 
 from __future__ import annotations
 

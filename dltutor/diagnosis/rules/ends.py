@@ -1,4 +1,4 @@
-"""Failure modes in which an epoch doesn't finish, and how to tell them apart."""
+"""Recognize failure modes in which an epoch doesn't finish, and tell them apart."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
         return None
-    # If torch can't even make its own exception, the error doesn't say that it's from a worker.
+    # If torch can't even make its own exception, the error doesn't say that it's from a worker, so
+    # `run.raised` is None. Take the type from the sample or batch that fails in main instead.
     found = culprit if culprit is not None and culprit.stage in ("sample", "collate") else None
     changed = found is not None and found.arrives not in ("", found.kind)
     lost = run.raised or (found.kind if found is not None and changed else "")

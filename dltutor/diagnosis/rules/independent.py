@@ -1,4 +1,4 @@
-"""Failure modes in which something that should be new each time repeats."""
+"""Recognize failure modes in which something that should be new each time repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure modes in which the loader is slower than it has to be."""
+"""Recognize failure modes in which the loader is slower than it has to be."""
 
 from __future__ import annotations
 

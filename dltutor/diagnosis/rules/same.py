@@ -1,4 +1,4 @@
-"""Failure modes in which samples arrive that differ from `dataset[i]`."""
+"""Recognize failure modes in which samples arrive that differ from `dataset[i]`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LEAST: Final = 20  # looks; with fewer, there's no result
 
 
 class Busiest:
-    """A thread that counts the lines where it finds the thread that made it.
+    """A thread that watches the thread that made it, and counts how often it's in each line.
 
     Args:
         file: A file for the result so far, in case a worker is killed. If None, there's no file.
@@ -43,10 +43,11 @@ class Busiest:
         return self.found()
 
     def found(self) -> tuple[str, float, float]:
-        """Return the line where the thread was most often, or "" if that isn't known.
+        """Return where in your code the watched thread was most often.
 
-        The line comes with the share of looks that found the thread there, and the share of looks
-        that found it in any line of your code.
+        Returns:
+            The line, the share of looks that found the thread there, and the share of looks that
+            found it in any line of your code, or "", 0, and 0 if that isn't known.
         """
         if self._looks < _LEAST or not self._seen:
             return "", 0.0, 0.0

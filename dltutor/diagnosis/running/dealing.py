@@ -22,9 +22,10 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
     Count in a fork, because a sampler that uses itself up would have nothing left for a run.
 
     Returns:
-        For each of the two epochs, [batches that `len()` promises, batches that the sampler deals
-        out]. And, if the two epochs leave out different indices, [how many the first one leaves
-        out, how many the second one does, the size of the largest batch]. Empty if unknown.
+        For each of the two epochs, [batches that `len()` promises or -1 if it raises, batches that
+        the sampler deals out]. And, if the two epochs leave out different indices, [how many the
+        first one leaves out, how many the second one does, the size of the largest batch]. Each of
+        the two results is empty if it isn't known.
     """
     with suppress(forks.NoAnswer):
         counts, left_out = forks.in_fork(partial(_two_epochs, subject), 4 * _QUICKLY)
@@ -34,6 +35,8 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
 
 def seconds_between_batches(subject: Subject, most: int) -> float:
     """Return how many seconds the sampler takes from one batch to the next, on average.
+
+    If there are fewer than three batches, return 0.
 
     Args:
         subject: The loader.
@@ -69,7 +72,8 @@ def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
 
 
 def _never_dealt(dataset: Any, indices: list[Any]) -> set[int] | None:
-    # Return the indices that the sampler leaves out, or None if it's not that simple.
+    # Return the indices that the sampler leaves out, or None if it deals out an index twice or one
+    # that isn't a position in the dataset.
     with suppress(Exception):
         every = set(range(len(dataset)))
         if len(indices) == len({*indices}) and every.issuperset(indices):

@@ -41,7 +41,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
 
     Args:
         works: Functions that return something that can be pickled.
-        seconds: How many seconds the functions may take, all at once.
+        seconds: How many seconds the functions may take, running side by side.
 
     Raises:
         NoAnswer: A function raised an exception, died, or took longer than `seconds`.

@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return fields for Samples: bytes read, bytes in the files, and descriptors left open."""
+        """Return the fields `read` and `of_files` (both in bytes) and `opened` for Samples."""
         read = _read() - self._before
         now = self._descriptors()
         return {
@@ -72,7 +72,7 @@ def _read() -> int:
 
 
 def things_left() -> dict[str, int]:
-    """Count the threads, processes, and temporary files that code may leave behind."""
+    """Return how many threads, child processes, and temporary files there are now, by kind."""
     children = psutil.Process().children(recursive=True)
     return {
         "threads": threading.active_count(),
@@ -82,7 +82,10 @@ def things_left() -> dict[str, int]:
 
 
 def temporary_files() -> int:
-    """Count all temporary files and folders, except dltutor's and multiprocessing's own."""
+    """Count temporary files and folders, except dltutor's and multiprocessing's own.
+
+    Stop counting at about 50,000.
+    """
     count = 0
     for folder, folders, files in os.walk(tempfile.gettempdir()):
         folders[:] = [each for each in folders if not each.startswith(_OTHERS)]

@@ -70,7 +70,7 @@ def small_loader(
     prefetch: int = 2,
     persistent: bool = False,
 ) -> DataLoader[Any]:
-    """Make a loader with batches of one sample.
+    """Make a loader with batches of one sample and with forked workers.
 
     Args:
         subject: The loader under test, which provides dataset, worker_init_fn, and generator.

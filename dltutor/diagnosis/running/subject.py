@@ -1,4 +1,4 @@
-"""The subject: a loader in its own process, where experiments may run and change it.
+"""Define the subject, a loader in its own process, where experiments may run and change it.
 
 Experiments change a subject only in the sandbox, so all changes disappear with its process.
 """

@@ -117,6 +117,9 @@ class Watch:
         """Record one batch from an iteration.
 
         If `samples` is None, count them by the batch's shape. That's enough to compare runs.
+
+        Raises:
+            Enough: Time is up.
         """
         now = time.monotonic()
         if self.counted[number]:
@@ -272,7 +275,8 @@ def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _innermost(iterator: Any) -> Any:
-    # Counting wraps each iterator. The loader may reuse only the innermost one.
+    # `counting` wraps each iterator in a new one. A loader with persistent workers reuses only the
+    # innermost one.
     while isinstance(iterator, Counted):
         iterator = iterator._iterator
     return iterator

@@ -18,7 +18,7 @@ _LOOKS: Final = 0.0005  # seconds between two looks
 
 
 def ever_held(locks: list[Any]) -> bool:
-    """Wait a moment, and return whether another thread held one of the locks during that time."""
+    """Wait up to 0.3 s, and return whether another thread held one of the locks in that time."""
     return wait(locks, held=True)
 
 
@@ -33,7 +33,10 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait until a lock is held or, if not `held`, all are free. Return whether that happened."""
+    """Wait up to 0.3 s until a lock is held or, if not `held`, until all are free.
+
+    Return whether that happened.
+    """
     until = time.monotonic() + WAITS
     while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:

@@ -89,7 +89,7 @@ class Culprit:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a run failed or fell short, unless a single sample crashes or hangs."""
+    """Return whether a run failed or fell short, unless a sample or the sampler is to blame."""
     if evidence.samples and evidence.samples.ended in ("died", "hung", "sampler"):
         return False
     run, batches = evidence.run, evidence.parts.batches

@@ -36,7 +36,10 @@ _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in stru
 
 
 def descriptors() -> dict[int, str]:
-    """Return the kind of each open file, socket, or pipe, except stdio and write-only files."""
+    """Return each open descriptor's kind, which is "file", "socket", or "pipe".
+
+    Leave out stdio and files that are open only for writing.
+    """
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):

@@ -177,7 +177,7 @@ class _Runs:
         batches: int = 1_000_000,
         stay: bool = False,
     ) -> list[Curve]:
-        """Return the workers' measurements from one run that only takes the batches."""
+        """Return the workers' measurements from a run with a plain loop, or [] if time is up."""
         if time.monotonic() > self.until - 0.5:
             return []
         probe = self._put(change, large, named)

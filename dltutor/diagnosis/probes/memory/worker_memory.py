@@ -68,7 +68,10 @@ class Probe:
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
-        """Return each worker's measurements in order, and close the probe's file."""
+        """Return each worker's measurements in order, and close the probe's file.
+
+        A measurement is a dict from `_Inside.note`, with memory in MB.
+        """
         text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
         workers: dict[int, list[dict[str, Any]]] = {}
         for line in text.splitlines():
@@ -187,7 +190,7 @@ def fill_holes() -> None:
     """Allocate the free blocks in the middle of this process's heap, and never free them.
 
     Otherwise, a forked worker would use up these blocks before its heap grows, and their number
-    depends on luck. See `heap_growth`.
+    depends on luck. See dltutor/failures/heap_growth.py.
     """
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p

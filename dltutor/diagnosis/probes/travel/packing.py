@@ -83,6 +83,9 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
         thing: Any object.
         seconds: How many seconds pickling may take.
 
+    Returns:
+        The pickle, and how many tensors were freed once the pickle was written.
+
     Raises:
         Unanswered: Pickling takes longer than `seconds`.
         Exception: The thing can't be pickled.

@@ -105,8 +105,9 @@ def held(thing: Any) -> bool:
     if not is_a(thing, _LOCKS):
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
-        # A witness owns no lock. If an RLock takes a witness for its owner, a thread that was lost
-        # in the fork had the same id. If the main thread owns a lock, no other thread does.
+        # A witness doesn't keep an RLock. If the lock says that a witness owns it, the owner was a
+        # thread that the fork didn't copy, and the witness has the same id. If the main thread
+        # owns the lock, no other thread does.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())

@@ -1,9 +1,10 @@
-"""A thread in each forked worker that finds out what the worker waits for, and tries to free it.
+"""Run a thread in each forked worker to find out what the worker waits for and try to free it.
 
-The worker starts this witness in its `worker_init_fn`. If the worker's main thread has been at one
-place in your code for a while, the witness looks through the thread's frames for a lock that's
-held, an executor without its threads, or a thread that main has and the worker doesn't. The witness
-releases the lock, starts the threads, or supplies an answer, and checks whether the worker goes on.
+The worker starts this thread, the witness, in its `worker_init_fn`. If the worker's main thread has
+been at one place in your code for a while, the witness looks through the main thread's frames for a
+lock that's held, an executor without its threads, or a thread that main has and the worker doesn't.
+The witness releases the lock, starts the threads, or supplies an answer, and checks whether the
+worker goes on.
 """
 
 from __future__ import annotations
