@@ -34,7 +34,7 @@ class DltutorError(Exception):
     """The base class of dltutor's own exceptions that a caller may want to catch."""
 
 
-# Each public name -> the module that defines it. `__getattr__` imports the module on first use,
+# Each public name -> the module to import it from. `__getattr__` imports the module on first use,
 # because `import dltutor` must stay quick, and importing torch alone takes a second.
 _HOMES = {
     "CATALOG": "dltutor.failures",

@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code, which `dltutor --help` explains.
+
+    Raises:
+        SystemExit: The arguments are wrong (exit code 2), or they ask for help or the version (0).
     """
     chosen = _parser().parse_args(arguments)
     code: int = chosen.run(chosen)
@@ -175,7 +178,7 @@ def _explain(chosen: argparse.Namespace) -> int:
             "dataset[i] without a loader. `dltutor list` shows all failure modes."
         )
         return 1
-    printed = set()  # to print a cause or fix only once, even if several failure modes share it
+    printed = set()  # to print a text only once, such as a fix that several failure modes share
     for match in matches[:3]:
         facts: Facts = match.failure
         print(f"{facts.name} (lesson {facts.lesson})")
@@ -197,12 +200,13 @@ def _refuse(sentence: str) -> int:
 
 
 def command() -> int:
-    """Run `main`, and exit without a traceback if stdout's pipe closes or you press Ctrl-C."""
+    """Run `main` and return its exit code, or 0 if stdout's pipe closes, or 130 after Ctrl-C."""
     try:
         code = main()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has ended. Python flushes stdout at exit, so redirect it.
+        # The reader, such as `head`, has ended. Redirect stdout, because Python flushes stdout
+        # again at exit, and would print this error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Define tables and notes that read the same as text and as HTML, in light and dark themes."""
+"""Define tables and notes for terminals and notebooks, and format numbers of bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Table:
     """A titled table of text for terminals and notebooks.
 
     Args:
-        title: One line above the rows, which must make sense without the color of the edge.
+        title: The line above the rows. The title must make sense without the color of the edge.
         rows: The cells, row by row. A cell may hold several lines.
         header: The column names. If empty, the table is a list of labels and values.
         tone: The color of the edge in HTML.
@@ -91,7 +91,7 @@ def with_code(text: str) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes for people, such as "1.5 GB" (powers of 1024), or "unlimited"."""
+    """Format bytes as in "1.5 GB" (powers of 1024). If `count` isn't finite, say "unlimited"."""
     if not math.isfinite(count):
         return "unlimited"
     for unit in ("B", "kB", "MB", "GB"):

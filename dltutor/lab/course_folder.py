@@ -68,7 +68,7 @@ def lay_out(folder: Path) -> LaidOut:
         What changed in the folder.
 
     Raises:
-        OSError: The folder can't be made, read, or written.
+        OSError: The folder can't be made, read, or written, or dltutor has no notebooks to copy.
     """
     wanted = dict(_pages())
     is_new = not folder.exists()
@@ -143,7 +143,7 @@ def _pages() -> Iterator[tuple[str, bytes]]:
 
 
 def _repository() -> str:
-    from importlib import metadata  # here, because the import takes as long as `dltutor list`
+    from importlib import metadata  # imported here, so that `dltutor list` starts faster
 
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)

@@ -45,7 +45,7 @@ _hints_given: Counter[str] = Counter()
 
 
 class CheckFailed(DltutorError, AssertionError):
-    """The error that check() raises for a wrong answer if `DLTUTOR_STRICT` is 1, as in tests."""
+    """The error that check() raises unless the outcome is "Correct", if `DLTUTOR_STRICT` is 1."""
 
 
 def exercises() -> dict[str, Exercise]:
@@ -74,7 +74,7 @@ def check(exercise: str, answer: Any) -> Result:
         The result, which a notebook shows.
 
     Raises:
-        CheckFailed: The answer isn't correct, and `DLTUTOR_STRICT` is 1.
+        CheckFailed: The outcome isn't "Correct", and `DLTUTOR_STRICT` is 1.
         KeyboardInterrupt: You pressed Stop.
         RuntimeError: You called check() outside the main thread.
     """

@@ -114,7 +114,12 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Return a grader for a choice between letters. The result's code is the chosen letter."""
+    """Return a grader for a choice between letters. The result's code is the chosen letter.
+
+    Args:
+        right: The letter that the grader accepts.
+        options: All letters to choose from.
+    """
     letters = [*options]
     listed = ", ".join(map(repr, letters))
 

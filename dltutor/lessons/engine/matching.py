@@ -10,14 +10,14 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_
 
 
 def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
-    """Return a grader for a dict with each job's word. "Cache" and "'cache'" are the same word.
+    """Return a grader for a dict that maps each job's letter to a word, such as {"A": "cache"}.
 
-    If the words are causes, the codes are "no-causes" for the starter, "dots" if a job still has
-    `...`, "other-keys" for other jobs, "no-cause" for an unknown word, and "wrong-A" if A is the
-    first job with a wrong word.
+    "Cache" and "'cache'" are the same word. If the words are causes, the codes are "no-causes" for
+    the starter, "dots" if a job still has `...`, "other-keys" for other jobs, "no-cause" for an
+    unknown word, and "wrong-A" if A is the first job with a wrong word.
 
     Args:
-        right: The right word for each job.
+        right: The right word for each letter, in upper case.
         what: What the words are, in the singular, such as "cause".
     """
     words = [*right.values()]

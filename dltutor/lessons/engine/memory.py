@@ -81,6 +81,6 @@ def _empty_run_mb(workers: int) -> int:
 
 
 def loader_of_nothing(workers: int) -> DataLoader[Any]:
-    """Return a loader for an `Empty` dataset. `confine` runs this in a new interpreter."""
+    """Return a loader for an `Empty` dataset. A new interpreter calls this function."""
     samples: Any = Empty(range(64 * workers))
     return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")

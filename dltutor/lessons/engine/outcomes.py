@@ -1,4 +1,4 @@
-"""Define the result of a check: one of five outcomes, and a code for the message."""
+"""Define the result of a check, and the functions that accept or reject an answer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class Result:
         return said if after_a_colon else said[:1].upper() + said[1:]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the sandbox sends: the outcome, the code, and the beginning of each field."""
+        """Return a dict for the sandbox to send, with the keys "outcome", "code", and "fields".
+
+        The fields are strings, cut after 3,000 characters.
+        """
         fields = {name: str(value)[:_LONGEST] for name, value in self.fields.items()}
         return {"outcome": self.outcome.value, "code": self.code, "fields": fields}
 

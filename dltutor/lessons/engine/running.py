@@ -125,7 +125,7 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
-class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
+class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no type hints
     # Replace a lock or Value in a global or a class with a new one, which is what a worker would
     # get by importing the code from a file.
     def reducer_override(self, thing: Any) -> Any:
@@ -137,7 +137,7 @@ class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # without type hints
 
 
 def send_cells() -> None:
-    """From now on, let this process send classes and functions from cells to spawned workers.
+    """Let this process send classes and functions from cells to spawned workers.
 
     A spawned worker imports the classes and functions that it needs, but it can't import a cell, as
     lesson 06 shows. So this process pickles a cell's classes and functions by value from now on.

@@ -1,7 +1,7 @@
-"""Grade "00.fix": every pair of neighbors arrives once and in order, with any number of workers.
+"""Grade "00.fix", which asks for every pair of neighbors once and in order.
 
-The check runs the answer on the notebook's levels, on a list of awkward levels, and for many epochs
-on a list of only two levels.
+The check runs the answer on the notebook's levels with 2 workers, on a list of awkward levels with
+0 and 4 workers, and for many epochs on a list of only two levels.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _pair(sample: Any) -> Pair | str:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if every pair arrived once and in order in every epoch."""
+    """Accept a run if each epoch had every pair once and in order, and the list didn't change."""
     expected: tuple[Pair | str, ...] = (*pairwise(run.levels),)
     wrong = (n for n, pairs in enumerate(run.epochs) if pairs != expected)
     number = next(wrong, len(run.epochs) - 1)

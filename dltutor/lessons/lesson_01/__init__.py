@@ -1,4 +1,4 @@
-"""Lesson 01: corrupt images. The notebook imports these names."""
+"""Collect the names that notebook 01 (corrupt images) imports."""
 
 from dltutor.failures.corrupt_images import Images as Images
 from dltutor.failures.none_in_batch import ImagesOrNone as ImagesOrNone

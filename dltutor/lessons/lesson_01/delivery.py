@@ -1,4 +1,4 @@
-"""Grade "01.fix" and "01.transfer": usable files arrive, and `quarantined` explains the rest.
+"""Grade "01.fix" and "01.transfer", which ask for usable files and why the others are bad.
 
 The check uses two folders, to catch a class that keeps data from one dataset for the next dataset.
 """

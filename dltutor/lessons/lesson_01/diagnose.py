@@ -1,4 +1,4 @@
-"""Grade "01.diagnose": the index of the first image that fails."""
+"""Grade "01.diagnose", which asks for the index of the first image that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grade "01.fix": every usable image arrives, and `quarantined` explains the rest."""
+"""Grade "01.fix", which asks for every usable image and for what's wrong with the others."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ class Folder:
 
     @property
     def right(self) -> str:
-        """The types that a sample should have, in words."""
+        """The form that a sample should have, such as "(floats (3, 128), int)"."""
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
     def identify(self, sample: Any) -> Identified:
         """Return the path of a sample's file, and the sample's class number.
 
         If no file has these values, return their range instead of the path. If the sample has the
-        wrong types, return these types and None.
+        wrong form, return that form and None.
         """
         if (kind := _kind(sample)) != self.right:
             return kind, None

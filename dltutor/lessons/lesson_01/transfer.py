@@ -1,4 +1,4 @@
-"""Grade "01.transfer": every usable reading arrives, and `quarantined` explains the rest."""
+"""Grade "01.transfer", which asks for every usable reading and for what's wrong with the others."""
 
 from __future__ import annotations
 

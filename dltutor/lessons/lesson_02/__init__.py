@@ -1,4 +1,4 @@
-"""Lesson 02: transforms that raise. The notebook imports these names."""
+"""Collect the names that notebook 02 (transforms that raise) imports."""
 
 from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_02.helpers import VOCABULARY as VOCABULARY

@@ -1,7 +1,8 @@
-"""Grade "02.fix": every error that a dataset raises arrives, with the sample's index and path.
+"""Grade "02.fix", which asks for every error to arrive with the sample's index and path.
 
-An error whose type passes the notebook's three gates keeps that type. Any other error becomes a
-RuntimeError. The simple fix in "On call", which uses one type for all errors, is also correct.
+An error keeps its type if a worker can pickle the type, main can rebuild the error from a string,
+and the error doesn't end the loop. Any other error becomes a RuntimeError. The simple fix in
+"On call", which uses one type for all errors, is also correct.
 
 The check reads samples one at a time, in an order that isn't the dataset's, and goes on after each
 error. Nineteen of these samples raise. Samples have no tensors, so that a worker's crash can't

@@ -154,7 +154,7 @@ def _fate(loader: DataLoader[Any]) -> str:
 
 
 def two_orders(*samples: torch.Tensor) -> Table:
-    """Show the error message for a batch of these samples, in this order and in reverse order."""
+    """Show the error from batching these samples in both orders, with 0 and with 2 workers."""
     rows = []
     for order in (samples, samples[::-1]):
         lengths = ", ".join(str(len(sample)) for sample in order)

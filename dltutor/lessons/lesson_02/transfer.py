@@ -1,4 +1,4 @@
-"""Grade "02.transfer": samples that can be sent to main, with the same values as before."""
+"""Grade "02.transfer", which asks for samples that a worker can send to main."""
 
 from __future__ import annotations
 

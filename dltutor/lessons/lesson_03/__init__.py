@@ -1,4 +1,4 @@
-"""Lesson 03: workers that die. The notebook imports these names."""
+"""Collect the names that notebook 03 (workers that die) imports."""
 
 from dltutor.failures import dead_worker as dead_worker
 from dltutor.failures import misleading_exit as misleading_exit

@@ -1,4 +1,4 @@
-"""Grade "03.fix": main and workers only decode good frames, and the class names the deadly ones."""
+"""Grade "03.fix", whose class should only decode good frames and name the deadly frames."""
 
 from __future__ import annotations
 

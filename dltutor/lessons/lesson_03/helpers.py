@@ -96,7 +96,11 @@ def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
 
 
 def loader_of(make: bytes) -> DataLoader[Any]:
-    """Return the loader that `confined` runs. `make` is the pickled function for the dataset."""
+    """Return the loader that `confined` runs.
+
+    Args:
+        make: A pickled function that returns the dataset.
+    """
     dataset: Dataset[Any] = cloudpickle.loads(make)()
     return DataLoader(dataset, num_workers=2, multiprocessing_context="fork", collate_fn=list)
 
@@ -117,7 +121,12 @@ class Film(NamedTuple):
 
 @cache
 def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
-    """Write a film to a temporary folder, with deadly frames at one or two positions (`deadly`)."""
+    """Write a film to a temporary folder, and return the film.
+
+    Args:
+        frames: Number of frames.
+        deadly: The positions of the deadly frames, at most two.
+    """
     chance = random.Random(frames)
     film = Film([], {}, {})
     # The exit codes are random, so that an answer knows a code only if it has tried the frame. Even

@@ -1,4 +1,4 @@
-"""Grade "03.transfer": the same thumbnails from every scan, in much less memory."""
+"""Grade "03.transfer", which asks for the same thumbnails from every scan in much less memory."""
 
 from __future__ import annotations
 

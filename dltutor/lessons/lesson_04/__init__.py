@@ -1,4 +1,4 @@
-"""Lesson 04: what a worker changes stays in the worker. The notebook imports these names."""
+"""Collect the names that notebook 04 (what a worker changes stays in the worker) imports."""
 
 from dltutor.lessons.lesson_04.helpers import (
     CountedClips,

@@ -1,4 +1,4 @@
-"""Grade "04.fix": the epoch has to reach the workers, and their counts have to reach main."""
+"""Grade "04.fix", where the epoch must reach the workers, and their counts must reach main."""
 
 from __future__ import annotations
 

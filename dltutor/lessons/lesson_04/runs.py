@@ -42,11 +42,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """A record of the dataset's length, each epoch's batches, and what `ask` returned afterward."""
+    """A record of what an answer did in a plan's run, and of how the run ended."""
 
     plan: Plan
-    length: int | None
-    epochs: tuple[tuple[list[Any], Any], ...]
+    length: int | None  # the dataset's length
+    epochs: tuple[tuple[list[Any], Any], ...]  # each epoch's batches, and what `ask` then returned
     end: Ending
 
 

@@ -1,4 +1,4 @@
-"""Grade "04.transfer": each word has one number in all processes, and main knows that number."""
+"""Grade "04.transfer", where each word must have the same number in every process."""
 
 from __future__ import annotations
 

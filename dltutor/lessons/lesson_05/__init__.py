@@ -1,4 +1,4 @@
-"""Lesson 05: inherited handles. The notebook imports these names."""
+"""Collect the names that notebook 05 (inherited handles) imports."""
 
 from dltutor.failures.data.records import LENGTH, SIZE, decode, open_slowly, shared_records
 from dltutor.lessons.lesson_05.helpers import handles, recording, start_server, told

@@ -44,7 +44,10 @@ class Delivered:
 
     @property
     def code(self) -> str:
-        """The code: "mixed-up" if samples belong to other indices, "wrong" if none do, or ""."""
+        """The code for wrong samples: "mixed-up", or "wrong" if none belongs to another index.
+
+        If no sample is wrong, the code is "".
+        """
         return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
     @property

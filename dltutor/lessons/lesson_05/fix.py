@@ -1,4 +1,4 @@
-"""Grade "05.fix": windows of recordings that are too large to load, read by forked workers.
+"""Grade "05.fix", which asks for windows of recordings that are too large to load.
 
 Whether a shared position causes wrong samples is luck, but whether a worker moves that position
 isn't. So `Positions` watches for moves.

@@ -1,4 +1,4 @@
-"""Provide datasets for notebook 05, and a table of handles."""
+"""Provide datasets, their files and server, and a table of handles for notebook 05."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grade "05.transfer": rows that forked workers ask a server for.
+"""Grade "05.transfer", which asks for rows that forked workers get from a server.
 
 For each session, the server records which process started the session, and how often other
 processes used it. The server answers late, so that a second process has time to ask over the same

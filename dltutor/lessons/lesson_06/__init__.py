@@ -1,4 +1,4 @@
-"""Lesson 06: handles that can't be pickled, and start methods. The notebook imports these names."""
+"""Collect the names that notebook 06 (handles that can't be pickled, and start methods) imports."""
 
 from dltutor.failures.tools.handles import own_folder
 from dltutor.failures.unpicklable_handle import Records, records_folder

@@ -1,4 +1,4 @@
-"""Grade "06.fix": two datasets in one loader, each with its own file.
+"""Grade "06.fix" with two of the answer's datasets in one loader, each with its own file.
 
 Once each worker has delivered a batch, the check renames the files' folder. A worker can still read
 an open file, but a class that opens the file again doesn't find it. The records are farther apart

@@ -1,4 +1,4 @@
-"""Grade "06.transfer": sound clips with noise, for forked workers and for a new interpreter.
+"""Grade "06.transfer", which asks for the same noisy sound clips from every process.
 
 The task says how to make each sample, so a sample has the same values in every process and order.
 """

@@ -79,7 +79,11 @@ def a_fixed_file(answer: Any, starter: type) -> Path:
 
 
 def class_in(path: Path, name: str) -> Any:
-    """Import a learner's file, and return the dataset class that has this name."""
+    """Import a learner's file, and return the dataset class that has this name.
+
+    Raises:
+        Rejected: The import fails, or the file has no dataset class with this name.
+    """
     with theirs():
         found = getattr(import_file(path), name, None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Lesson 07: the loop that never starts. The notebook imports these names."""
+"""Collect the names that notebook 07 (the loop that never starts) imports."""
 
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.lessons.lesson_07.helpers import marked

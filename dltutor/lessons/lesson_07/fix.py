@@ -1,4 +1,4 @@
-"""Grade "07.fix": threads of each process open the two files of a pair at the same time.
+"""Grade "07.fix", where threads should open the two files of a pair at the same time.
 
 Main makes the dataset and takes a sample, as programs often do. Then the check runs two epochs with
 2 persistent workers, two without workers, and one with 4. Each epoch has new files, in mixed order.

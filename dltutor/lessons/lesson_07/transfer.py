@@ -1,4 +1,4 @@
-"""Grade "07.transfer": labels that are right in every worker, whenever main forks the workers.
+"""Grade "07.transfer", which asks for correct labels in each worker, whenever main forks it.
 
 In each epoch, main forks the workers while one of its threads refreshes the labels. The thread is
 halfway through reading the labels, or between two lines of the class. The labels that a

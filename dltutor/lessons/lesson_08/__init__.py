@@ -1,4 +1,4 @@
-"""Lesson 08: seeing memory. The notebook imports these names."""
+"""Collect the names that notebook 08 (seeing memory) imports."""
 
 from dltutor.failures.prefetch_budget import Recordings
 from dltutor.failures.tools.contract import load

@@ -1,4 +1,4 @@
-"""Grade "08.diagnose": what takes up each job's memory."""
+"""Grade "08.diagnose", which asks what takes up each job's memory."""
 
 from __future__ import annotations
 

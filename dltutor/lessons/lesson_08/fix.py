@@ -1,4 +1,4 @@
-"""Grade "08.fix": the samples that workers send to main are small, and main can unpack them.
+"""Grade "08.fix", which asks for small samples that main can unpack.
 
 The check keeps all samples from an epoch and measures their sizes. Main unpacks the samples with
 its own copy of the dataset, which hasn't made any of them if there are workers.

@@ -1,4 +1,4 @@
-"""Grade "08.transfer": a function that says how many batches are ready and not yet in the loop.
+"""Grade "08.transfer", which asks for a function that counts the batches ready for the loop.
 
 Workers make a batch only when the check opens their gate. So the check knows the right number each
 time it asks, and luck doesn't matter.

@@ -1,4 +1,4 @@
-"""Lesson 09: copy-on-read. The notebook imports these names."""
+"""Collect the names that notebook 09 (copy-on-read) imports."""
 
 from dltutor.failures import copy_on_read
 from dltutor.failures.data.captions import shared_captions

@@ -1,4 +1,4 @@
-"""Grade "09.diagnose": which of five datasets grow in the workers."""
+"""Grade "09.diagnose", which asks which of five datasets grow in the workers."""
 
 from __future__ import annotations
 

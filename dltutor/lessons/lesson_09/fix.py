@@ -1,4 +1,4 @@
-"""Grade "09.fix" and "09.transfer": samples that are stored so that no worker grows.
+"""Grade "09.fix" and "09.transfer", which ask for a dataset that makes no worker grow.
 
 The check makes a dataset from each of two files, and reads the first without workers and the
 second with 2 and with 4. To see how much a worker grows on this machine, the check also reads an

@@ -1,4 +1,4 @@
-"""Grade "09.transfer": boxes of images that are stored so that no worker grows."""
+"""Grade "09.transfer", which asks for a dataset of boxes that makes no worker grow."""
 
 from __future__ import annotations
 

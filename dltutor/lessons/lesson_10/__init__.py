@@ -1,4 +1,4 @@
-"""Lesson 10: leaking loaders. The notebook imports these names."""
+"""Collect the names that notebook 10 (leaking loaders) imports."""
 
 from dltutor.display.figure import draw_growth
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle

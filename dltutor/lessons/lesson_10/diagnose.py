@@ -1,4 +1,4 @@
-"""Grade "10.diagnose": why each of four jobs leaks."""
+"""Grade "10.diagnose", which asks why each of four jobs leaks."""
 
 from __future__ import annotations
 

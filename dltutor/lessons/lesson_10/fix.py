@@ -1,4 +1,4 @@
-"""Grade "10.fix": a dataset whose workers don't grow while they read recordings."""
+"""Grade "10.fix", which asks for a dataset whose workers don't grow while they read recordings."""
 
 from __future__ import annotations
 

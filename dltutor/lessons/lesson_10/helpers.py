@@ -103,8 +103,8 @@ class Job:
         gc.collect()  # a later collection would copy pages that main and the workers share
         if self.method == "forkserver":
             multiprocessing.set_forkserver_preload([__name__])  # imports torch once for all workers
-            # Start the server now, so that importing torch doesn't delay the most frequent
-            # readings.
+            # Start the server now. Otherwise, importing torch would take up the first seconds of a
+            # run, when memory is read most often.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
         usual: dict[str, Any] = {"shuffle": True}
         if options.get("num_workers") != 0:

@@ -1,6 +1,7 @@
-"""Grade "10.transfer": a validation that keeps no batch, and leaves the model as it was.
+"""Grade "10.transfer", which asks for a validation that keeps no batch.
 
-Lesson 14's incident "validation" also uses `Watch`, `Kept`, and `wrong_result`.
+The validation must also leave the model as it was. Lesson 14's incident "validation" also uses
+`Watch`, `Kept`, and `wrong_result`.
 """
 
 from __future__ import annotations

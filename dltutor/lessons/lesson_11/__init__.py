@@ -1,4 +1,4 @@
-"""Lesson 11: shared memory and open files run out. The notebook imports these names."""
+"""Collect the names that notebook 11 (shared memory and open files run out) imports."""
 
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
 from dltutor.failures.data.sentences import Sentences, as_list

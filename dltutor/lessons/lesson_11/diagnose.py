@@ -1,4 +1,4 @@
-"""Grade "11.diagnose": which ways to keep a batch's labels also keep its descriptor."""
+"""Grade "11.diagnose", which asks which ways to keep a batch's labels also keep its descriptor."""
 
 from __future__ import annotations
 

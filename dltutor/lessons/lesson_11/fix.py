@@ -1,4 +1,4 @@
-"""Grade "11.fix": a loop that collects all samples with few descriptors to spare."""
+"""Grade "11.fix", which asks for a loop that collects all samples with few descriptors."""
 
 from __future__ import annotations
 

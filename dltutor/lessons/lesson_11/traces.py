@@ -1,4 +1,4 @@
-"""Record what an answer does and leaves behind: descriptors, mapped files, stderr."""
+"""Limit an answer's descriptors and time, and record its reads, shared files, and stderr."""
 
 from __future__ import annotations
 
@@ -114,7 +114,11 @@ class Noted(Sentences):
 
 @contextmanager
 def kept_strategy(notes: str) -> Iterator[None]:
-    """In this block, don't change the sharing strategy, but write each new name to a file."""
+    """Keep torch's sharing strategy in this block, even if the answer sets another one.
+
+    Args:
+        notes: The file that gets the name of the strategy that the answer set.
+    """
 
     def note(new: str) -> None:  # also called in forked workers
         if new != "file_descriptor":
@@ -184,7 +188,11 @@ def type_of(thing: Any) -> str:
 
 
 def tracker_said(path: str) -> str:
-    """End Python's resource tracker, and return its complaint about blocks in this file, or ""."""
+    """End Python's resource tracker, and return its complaint about shared blocks, or "".
+
+    Args:
+        path: The file that has the tracker's stderr.
+    """
     # The tracker writes when the last process, which is main, closes the tracker's pipe.
     tracker: Any = resource_tracker._resource_tracker
     if tracker._fd is not None:

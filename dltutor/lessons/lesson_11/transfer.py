@@ -1,4 +1,4 @@
-"""Grade "11.transfer": a shared table that every process sees, and that leaves nothing behind."""
+"""Grade "11.transfer", which asks for a table in shared memory that leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 12: silently the same. The notebook imports these names."""
+"""Collect the names that notebook 12 (silently the same) imports."""
 
 from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_12.helpers import generators, torchrun

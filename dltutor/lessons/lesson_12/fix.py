@@ -1,4 +1,4 @@
-"""Grade "12.fix": noise that depends on seed, epoch, and index, and on nothing else.
+"""Grade "12.fix", which asks for noise that depends only on seed, epoch, and index.
 
 Three datasets exist at the same time. Two of them have the same seed, but different signals and
 lengths. The third has the next seed. All three run in different orders, with different numbers of

@@ -1,4 +1,4 @@
-"""Grade "12.transfer": a stream that the workers of all ranks share.
+"""Grade "12.transfer", which asks for a stream that all workers of all ranks share.
 
 One process makes a dataset for each rank, and runs each dataset in its own loader.
 """

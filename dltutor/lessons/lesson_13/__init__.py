@@ -1,4 +1,4 @@
-"""Lesson 13: how many workers. The notebook imports these names."""
+"""Collect the names that notebook 13 (how many workers) imports."""
 
 from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_13.costs import processes_started

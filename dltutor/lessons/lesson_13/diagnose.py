@@ -1,4 +1,4 @@
-"""Grade "13.diagnose": what limits each of four jobs."""
+"""Grade "13.diagnose", which asks what limits each of four jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grade "13.fix": batches for a training loop, from workers that start once.
+"""Grade "13.fix", which asks for batches from workers that start only once.
 
 The check doesn't measure time but counts what costs time: processes that start, tensors that arrive
 in main with a batch, and samples made in main or too early.

@@ -43,7 +43,7 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """A dataset of reviews as word numbers, with labels. All differ, and one is empty."""
+    """A dataset of reviews as word numbers, with labels. All reviews differ, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)

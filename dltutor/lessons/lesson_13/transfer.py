@@ -1,4 +1,4 @@
-"""Grade "13.transfer": a function that measures throughput correctly for each number of workers.
+"""Grade "13.transfer", which asks for a function that measures throughput correctly.
 
 The grader's clock moves only when the function takes a batch or ends workers. So the grader knows
 exactly what the function must return, on any machine.

@@ -1,4 +1,4 @@
-"""Lesson 14: the incident room. The notebook imports these names."""
+"""Collect the names that notebook 14 (the incident room) imports."""
 
 from dltutor.lessons.lesson_14.helpers import Room, causes, enter
 from dltutor.lessons.lesson_14.reports import Report

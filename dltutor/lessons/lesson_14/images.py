@@ -1,8 +1,8 @@
-"""Incident "images": augmentation repeats, and the workers don't get the epoch for the ramp.
+"""Incident "images": augmentation repeats, and workers never augment as strongly as they should.
 
 The loader has a `worker_init_fn` that should give each worker its own random numbers. That function
 looks for the transform in the dataset, but the dataset is a `Subset`, because some photos are held
-out.
+out. The strength should rise with the epoch, but persistent workers keep main's first epoch.
 """
 
 from __future__ import annotations
