@@ -102,7 +102,8 @@ class Job:
         """
         gc.collect()  # a later collection would copy pages that main and the workers share
         if self.method == "forkserver":
-            multiprocessing.set_forkserver_preload([__name__])  # imports torch once for all workers
+            # The server imports torch once for all workers.
+            multiprocessing.set_forkserver_preload(["dltutor.lessons.lesson_10.preload"])
             # Start the server now. Otherwise, importing torch would take up the first seconds of a
             # run, when memory is read most often.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
