@@ -120,7 +120,7 @@ class Measures:
 
     @property
     def contents(self) -> tuple[tuple[str, ...], ...]:
-        """Each iteration's samples, or its batches if the batches can't be taken apart."""
+        """For each iteration, a digest of each sample, or of each batch if it has no samples."""
         return tuple(drawn or whole for drawn, whole in zip(self.drawn, self.passes, strict=True))
 
     @property

@@ -191,8 +191,8 @@ def delay_in_plumbing() -> None:
     """Make torch's SIGCHLD handler, if there is one, wait up to 3 s for the end of a transfer.
 
     When a worker dies, the handler raises an error wherever main happens to be. In the middle of a
-    transfer, the error can lose a descriptor, leave a lock held forever, or make torch print
-    "Exception ignored in StorageWeakRef.__del__".
+    transfer, the error can lose a descriptor or leave a lock held forever. In torch's
+    `StorageWeakRef.__del__`, Python would only print the error and go on.
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not isinstance(handler, _Postponing):

@@ -203,7 +203,8 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
         return  # perhaps the seed only decides which samples are padded together
     if evidence.alone is None or once is None or again is None or not all(run.drawn[:2]):
         return
-    # The same seed must repeat the samples, because a sample that holds a pid differs in every run.
+    # Another seed has to change the samples, and the same seed has to repeat them. Otherwise the
+    # samples may differ for another reason, such as a pid in each sample.
     if not evidence.alone.lacks(once) or not again.covers(once):
         return
     if run.finished[:2] != (True, True):

@@ -68,7 +68,7 @@ class Probe:
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
-        """Return each worker's measurements in order, and close the probe's file.
+        """Return a list of measurements for each worker, oldest first, and close the probe's file.
 
         A measurement is a dict from `_Inside.note`, with memory in MB.
         """
