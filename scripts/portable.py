@@ -69,7 +69,10 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each unfit output, and each cell that should have failed but didn't."""
+    """Yield a sentence for each output that depends on this machine.
+
+    Also yield one for each cell that should have raised an exception but didn't.
+    """
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:

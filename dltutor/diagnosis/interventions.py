@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor.diagnosis.difference import EXACT, between, close, results_differ, with_workers
 from dltutor.diagnosis.experiment import Experiment, Needed
 from dltutor.diagnosis.measures import Measures
-from dltutor.diagnosis.probes.memory.worker_memory import fill_holes
 from dltutor.diagnosis.probes.waits import SHORT
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.changed_batches import with_tensors
 from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
+from dltutor.system.heap import fill_holes
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
@@ -242,8 +242,8 @@ INTERVENTIONS: Final = (
         _always,
         {},
         options=(partial(_at_most, 8.0), _epochs_to_run),
-        # If the heap had holes, workers would fill these first, which hides how much memory they
-        # take.
+        # If main's heap had holes, workers would fill them before they take new memory, and that
+        # would hide a part of their growth.
         prepare=lambda subject: fill_holes(),
         cut_short=True,
     ),

@@ -60,7 +60,7 @@ from dltutor.observation.sandbox import Ended
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
-PATIENCE = 60.0  # the most seconds for a probe, even on a busy machine
+PATIENCE = 100.0  # the most seconds for a probe, even on a busy machine
 FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
 
 

@@ -103,6 +103,11 @@ def test_what_was_read_too_rarely_is_not_called_flat_or_stopped() -> None:
     assert "too few readings" in str(lesson_10.what_stopped(seldom, runs, ""))
 
 
+def test_a_job_that_did_not_grow_cannot_stop() -> None:
+    flat = {"D": grows_to(4, length=40)}
+    assert "didn't grow before" in str(lesson_10.what_stopped(flat, flat, ""))
+
+
 def test_growth_before_the_first_reading_is_not_taken_for_none() -> None:
     runs, late = {"A": grows_to(120, length=40)}, {"A": grows_to(120, length=40)}
     for life in late["A"].timeline.processes:

@@ -216,7 +216,7 @@ def test_it_tries_up_to_twice_the_cores() -> None:
     assert counts[-1] <= 2 * (cores or 1)
 
 
-# The command
+# The command `dltutor workers`
 
 OWN = """
 import sys, time

@@ -99,7 +99,7 @@ class PackedCaptions(Dataset[str]):
 
 
 class CaptionLengths(Captions):
-    """A dataset with the length of each caption, and the captions for a report after the epoch."""
+    """A dataset whose samples are the captions' lengths. It keeps the captions for a report."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)

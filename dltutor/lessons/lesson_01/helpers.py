@@ -150,7 +150,7 @@ class StartImages(Images):
 
 
 def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """Return a loader with forked workers and batches of 8, unless `options` say otherwise."""
+    """Return a loader with forked workers, and batches of 8 unless `options` set `batch_size`."""
     context = "fork" if workers else None
     options = {"batch_size": 8} | options
     return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)

@@ -42,7 +42,17 @@ class Evidence:
 
 
 def gather(path: Path) -> Evidence:
-    """Use the class in main, then with a spawned worker, no worker, and forked workers."""
+    """Read samples from the learner's `MyClips` in main, and then by loaders.
+
+    The loaders have a spawned worker, no worker, and forked workers. The first one whose samples
+    are wrong is the last one.
+
+    Args:
+        path: The file with the learner's class.
+
+    Raises:
+        Rejected: The class doesn't work in main, or can't be sent to a worker.
+    """
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
     # The first clip is silent, the next clips get louder, and the loudest value is below zero.

@@ -229,9 +229,12 @@ def what_stopped(
     rows = []
     for job, other in others.items():
         before, after = (max(grown(x, *each) for each in _LEAKS) for x in (runs[job], other))
-        shown = "stops" if after < before / 5 else "keeps growing"
-        if before <= _NOISE or _too_few_readings(runs[job], other):
+        if _too_few_readings(runs[job], other):
             shown = "too few readings"
+        elif before <= _NOISE:
+            shown = "didn't grow before"
+        else:
+            shown = "stops" if after < before / 5 else "keeps growing"
         if job == "D" and (reason := heap_growth.reuses_memory()):
             shown = f"doesn't grow here: {reason}"
         else:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects import containers
 from dltutor.diagnosis.objects.walking import Found
-from dltutor.diagnosis.probes.memory.worker_memory import Change, Probe, fill_holes
+from dltutor.diagnosis.probes.memory.worker_memory import Change, Probe
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.system.heap import fill_holes
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence

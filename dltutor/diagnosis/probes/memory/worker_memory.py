@@ -5,7 +5,6 @@ A probe may also change one thing in the workers, to see how that affects their 
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import gc
 import json
@@ -31,8 +30,6 @@ Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
 
 _FULL: Final = 160.0  # MB; the run ends when a worker has grown by more
 _FILLED: Final = 20_000  # elements to add to a container, to see whether it has a bound
-_HOLES: Final = 4000  # the most free blocks of one size to allocate
-_HEAP: Final = 64 << 30  # the most bytes that the heap may span
 _COST: Final = 4  # wait this many times as long as a measurement took before the next one
 
 
@@ -186,32 +183,13 @@ def _anonymous() -> tuple[float, float]:
     return private * 1024 / MB, sizes["Anonymous"] * 1024 / MB
 
 
-def fill_holes() -> None:
-    """Allocate the free blocks in the middle of this process's heap, and never free them.
-
-    Otherwise, a forked worker would use up these blocks before its heap grows, and their number
-    depends on luck. See dltutor/failures/heap_growth.py.
-    """
-    libc = ctypes.CDLL(None)
-    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
-    libc.malloc.argtypes = [ctypes.c_size_t]
-    libc.free.argtypes = [ctypes.c_void_p]
-    libc.sbrk.argtypes = [ctypes.c_ssize_t]
-    top = libc.sbrk(0) or 0
-    for size in (4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4 << 10, 1024, 512, 256, 128):
-        for _ in range(_HOLES):
-            place = libc.malloc(size)
-            if not place or not top - _HEAP < place < top - size:
-                libc.free(place)
-                break
-
-
 def _fill(thing: Any) -> None:
     # Add many elements, with new keys and a value that the container already holds.
     if isinstance(thing, list):
         thing.extend([thing[-1]] * _FILLED)
         return
     last = next(reversed(list(thing)))
+    # The new keys sort before the usual ones, so a cache that evicts its smallest keys evicts them.
     keys: Any = range(-1, -1 - _FILLED, -1)
     if isinstance(last, (str, bytes)):
         keys = [f"-{number}" if isinstance(last, str) else b"-%d" % number for number in keys]
@@ -221,6 +199,5 @@ def _fill(thing: Any) -> None:
         thing.update(keys)
         return
     value = thing[last]
-    # If a cache evicts its smallest keys first, it evicts the new ones, because they sort first.
     for key in keys:
         thing[key] = value

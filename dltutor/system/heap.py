@@ -1,0 +1,29 @@
+"""Allocate the free blocks in the middle of this process's heap."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+_HOLES: Final = 4000  # the most free blocks of one size to allocate
+_HEAP: Final = 64 << 30  # the most bytes that the heap may span
+
+
+def fill_holes() -> None:
+    """Allocate the free blocks in the middle of this process's heap, and never free them.
+
+    Otherwise, a forked worker would use up these blocks before its heap grows, and their number
+    depends on luck. See the note in `dltutor/failures/heap_growth.py`.
+    """
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+    libc.malloc.argtypes = [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.sbrk.argtypes = [ctypes.c_ssize_t]
+    top = libc.sbrk(0) or 0
+    for size in (4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4 << 10, 1024, 512, 256, 128):
+        for _ in range(_HOLES):
+            place = libc.malloc(size)
+            if not place or not top - _HEAP < place < top - size:
+                libc.free(place)
+                break
