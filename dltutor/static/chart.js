@@ -205,7 +205,7 @@ class Drawing {
     return names;
   }
 
-  /** Names one above the other, each as near to its layer as there is room. */
+  /** The legend: names one above the other, each as near to its layer as there is room. */
   names(x, group) {
     const workers = group.filter(({ role }) => role && isWorker(role));
     if (workers.length > MOST_NAMES) {
