@@ -198,7 +198,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("lost_cause", of(SWALLOWED, parts=BY_FORKSERVER)),
     ("misleading_exit", of(DIED, in_workers=EXITED)),
     ("leftover_iterator", of(leftover=Leftover(alive=2, freed=1, kind="ValueError"))),
-    #
+    # Hangs
     ("held_lock", of(HUNG, waits=stuck("lock", held=HELD))),
     ("plot_in_thread", of(HUNG, waits=stuck("lock", "/x/matplotlib/figure.py", held=HELD))),
     ("lost_thread", of(HUNG, waits=stuck("executor"))),
@@ -209,7 +209,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("missing_main_guard", of(NO_GUARD, parts=SPAWN, travel=Travel())),
     ("generator_attribute", of(LOST, parts=SPAWN, travel=GONE)),
     ("global_only_in_parent", of(RAISED, parts=SPAWN, forked=WELL, imported=GIVEN)),
-    #
+    # Memory
     ("copy_on_read", of(memory=READ)),
     ("gc_dirties_pages", of(memory=COLLECTED)),
     ("growing_cache", of(parts=MANY, memory=CACHE)),
@@ -222,7 +222,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("too_many_open_files", of(NO_FILES, nothing_kept=WELL)),
     ("orphaned_segments", of(segments=Segments(4, 5, "file_system", "file_descriptor"))),
     ("orphaned_segments", of(segments=Segments(4, 4, "file_descriptor", "file_system"))),
-    #
+    # Shared state and random numbers
     ("shared_file_offset", of(handles=FILE)),
     ("lazy_but_touched", of(handles=LAZY)),
     ("shared_connection", of(handles=SHARED)),
@@ -239,7 +239,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
     ("ranks", of(order=ORDER)),
     ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
-    #
+    # Speed
     ("tiny_tensors", slow(sending=paces(0.05, 0.005))),
     ("cheap_samples", slow(workerless=paces(0.003, 0.0005))),
     ("loader_per_step", slow(one_iterator=paces(0.12, 0.002, turns=2))),
@@ -273,7 +273,7 @@ NEAR: list[tuple[str, str, Evidence]] = [
         of(DIED, in_workers=InWorkers("worker died", failed=((9, "ValueError", "2", ""),))),
     ),
     ("leftover_iterator", "nothing was freed", of(leftover=Leftover(alive=2))),
-    #
+    # Hangs
     (
         "",
         "a lock that is given back and changes nothing",
@@ -308,7 +308,7 @@ NEAR: list[tuple[str, str, Evidence]] = [
         "forked workers differ from main as well",
         of(parts=SPAWN, alone=DREW, forked=replace(DREW, drawn=(("1", "3"),)), imported=GIVEN),
     ),
-    #
+    # Memory
     ("copy_on_read", "little is read", of(memory=replace(READ, read=((*NAMES[:4], 0.01),)))),
     ("gc_dirties_pages", "the loop did it", of(memory=replace(COLLECTED, copied_in_loop=2))),
     (
@@ -341,7 +341,7 @@ NEAR: list[tuple[str, str, Evidence]] = [
         "one that was caught in its making",
         of(segments=Segments(4, 1, "file_descriptor", "file_descriptor")),
     ),
-    #
+    # Shared state and random numbers
     ("", "a file is used by all, and a lock keeps them apart", of(handles=replace(FILE, wrong=0))),
     ("", "a connection is used by one at a time", of(handles=replace(SHARED, wrong=0))),
     ("", "each worker has numbers of its own", of(repeats=Repeats((("own", 12, 0, 24, 0, 24),)))),
@@ -366,7 +366,7 @@ NEAR: list[tuple[str, str, Evidence]] = [
     ("", "the loop says how long it took", of(state=replace(COUNT, steady=False))),
     ("", "the epoch is told", of(order=replace(ORDER, told=3, repeated=0))),
     ("", "one epoch has no other to repeat", of(order=replace(ORDER, epochs=1, repeated=0))),
-    #
+    # Speed
     ("tiny_tensors", "sending is a small part", slow(sending=paces(0.05, 0.04))),
     ("tiny_tensors", "one turn shows nothing", slow(sending=paces(0.05, 0.005, turns=1))),
     ("tiny_tensors", "a turn is otherwise", slow(sending=Paces((0.05, 0.05), (0.005, 0.05)))),

@@ -114,7 +114,7 @@ def test_fields_are_filled_in_and_an_empty_one_leaves_no_gap() -> None:
 
 def test_every_code_has_words_and_all_words_are_used() -> None:
     folders = sorted(Path(lessons.__file__).parent.glob("lesson_*"))
-    # A function of one lesson may make the grader of another.
+    # A function in one lesson may make the grader of another, so look for each code in all lessons.
     every = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
     for folder in folders:
         table = words.lesson(folder.name[-2:])

@@ -61,7 +61,7 @@ def _leaves_early(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Paces:
     """Measure the seconds per step, from the second on, with new iterators and with one."""
-    subject.change(method="fork")  # with other start methods, new iterators are even slower
+    subject.change(method="fork")  # fork starts workers fastest, so other start methods lose more
     loader = subject.inner
     # Keep persistent workers, because the loader reuses them for each new iterator.
     staying = loader.persistent_workers

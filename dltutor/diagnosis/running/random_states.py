@@ -88,7 +88,7 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
 
 
 def hold_draws(dataset: Any) -> None:
-    """Hold all random generators while each sample is drawn, in this process from now on."""
+    """Start every draw from a dataset in the same random state, in this process from now on."""
     pins = Pins(dataset)
 
     def around(draw: Callable[[], Any]) -> Any:

@@ -169,7 +169,18 @@ def gather(task: Task, answer: type) -> Rewritten:
 
 
 def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
-    """Read a few samples repeatedly, and then all samples, or a part of them, in random order."""
+    """Read a dataset through a loader, and record wrong samples and each worker's memory.
+
+    Workers first read a few samples repeatedly, until their heaps stop growing. After that, they
+    grow only by what reading the other samples takes up.
+
+    Args:
+        task: What is special about the exercise.
+        dataset: The dataset to read.
+        truth: The right samples, by index.
+        workers: The number of workers.
+        part: The fraction of the samples to read, in random order.
+    """
     generator, samples = torch.Generator().manual_seed(7), len(truth)
     before = _BEFORE * workers
     again = torch.randint(min(_FEW, samples), (before * _BATCH,), generator=generator)

@@ -193,7 +193,7 @@ def count_in(thing: object) -> int:
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
-#: The list, the five datasets of "09.diagnose", and two datasets of packed bytes.
+#: Name -> dataset: captions in a list, the five of "09.diagnose", and two of packed bytes.
 KEPT: Final = {
     "the list": captions.Captions,
     "A, a tuple": captions.CaptionTuple,
