@@ -11,8 +11,7 @@ FIRST       := notebooks/00-start-here.ipynb
 TORCH       := $(shell grep '^torch==' constraints.txt)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-# Many containers set this. Then each new interpreter compiles the whole package again, and the
-# memory that compiling leaves behind hides what lesson 10 measures.
+# Many containers set this. Then each new interpreter of a test compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 # For two cores: many tests wait for a deadline, and others work meanwhile. Of the thorough ones
