@@ -19,7 +19,7 @@ TOP = """\
 Every failure mode of the course, by what you see first. `dltutor explain "..."` searches them for
 an error message. `dltutor show NAME` shows one happen, and then fixed.
 
-This page is made from the modules named in the last column. To change it, change those and run
+This page is made from `dltutor/failures/facts.toml`. To change it, change that file and run
 `make notebooks`.
 """
 

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 
 LENGTH = 100_000
 BATCH = 64
@@ -62,20 +62,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)
 
 
-FAILURE = Failure(
-    name="cheap_samples",
-    lesson="13",
-    promise="quick",
-    symptoms=("num_workers=2 makes the epoch slower",),
-    cause=(
-        "Making a sample costs less than sending it, so starting the workers and moving the "
-        "batches is all the work there is."
-    ),
-    fix=(
-        "Use no workers. Let the dataset make each batch with one indexing operation: use a "
-        "BatchSampler as the sampler, with batch_size=None."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(4),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(4))

@@ -23,7 +23,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 DOCUMENTS: Final = [
     [f"page {page} of document {number}" for page in range(4)] for number in range(8)
@@ -67,15 +67,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE: Final = Failure(
-    name="children_of_workers",
-    lesson="06",
-    promise="ends",
-    symptoms=("AssertionError: daemonic processes are not allowed to have children",),
-    cause=(
-        "Workers are daemons, and Python doesn't let a daemon start other processes with "
-        "multiprocessing."
-    ),
-    fix="Use more workers in the loader, or threads, instead of a pool inside each worker.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("AssertionError: daemonic processes are not allowed to have children",)),

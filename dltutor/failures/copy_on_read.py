@@ -37,7 +37,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.captions import LISTED, STORED, shared_captions
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import Gauge
 
 ListedAs = Literal["list", "tuple", "dicts", "object_array", "pandas"]
@@ -75,23 +75,5 @@ def _case(dataset: Dataset[str], workers: int, start_method: str) -> Case:
 
 
 FAILURE = Failure(
-    name="copy_on_read",
-    lesson="09",
-    promise="bounded",
-    symptoms=(
-        "memory grows during each epoch, in every worker",
-        "DataLoader worker (pid N) is killed by signal: Killed",
-    ),
-    cause=(
-        "Reading a Python object writes its reference count, and a forked worker gets its own "
-        "copy of every page that it writes to."
-    ),
-    fix=(
-        "Store names and records without Python objects: as packed bytes with offsets, a "
-        "fixed-width array, a tensor, or Arrow."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(2.5),
-    start_methods=("fork",),
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(2.5), start_methods=("fork",)
 )

@@ -35,7 +35,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from dltutor.failures.data.images import SIDE, make_images
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 Sample = tuple[torch.Tensor, int]
 
@@ -117,21 +117,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="corrupt_images",
-    lesson="01",
-    promise="ends",
-    symptoms=(
-        "OSError: image file is truncated",
-        "UnidentifiedImageError: cannot identify image file",
-    ),
-    cause=(
-        "A few files can't be decoded, or they decode to a different shape. One of them is enough "
-        "to end the epoch."
-    ),
-    fix=(
-        "Load every file once, set aside the ones that fail along with the reason, and report how "
-        "many you lost."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("OSError: image file is truncated",)),

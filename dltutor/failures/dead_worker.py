@@ -48,7 +48,7 @@ from typing import Final, Literal
 import numpy as np
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 How = Literal["killed", "segfault", "abort", "exit"]
 
@@ -146,23 +146,7 @@ def film_paths() -> tuple[Path, ...]:
 
 
 FAILURE = Failure(
-    name="dead_worker",
-    lesson="03",
-    promise="ends",
-    symptoms=(
-        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
-        "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
-    ),
-    cause=(
-        "The worker's process ended because of the OOM killer, a crash in native code, or an "
-        "exit. The exit code says how it ended, but nothing says on which sample."
-    ),
-    fix=(
-        "Read the signal. If it's Killed, look for the OOM killer, and use less memory. Have each "
-        "worker write the index to a file before it decodes, and enable faulthandler in "
-        "worker_init_fn. Decode each file once in its own process, and set aside the ones that "
-        "kill it."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("worker died", ("killed by SIGKILL",)),

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import Gauge
 
 
@@ -92,21 +92,5 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="gc_dirties_pages",
-    lesson="09",
-    promise="bounded",
-    symptoms=("each worker's private memory jumps although it never touches the data",),
-    cause=(
-        "The garbage collector writes into the header of every object that it tracks (lists, "
-        "dicts, instances, but not strings or numbers), and a forked worker gets its own copy of "
-        "every page that it writes to."
-    ),
-    fix=(
-        "Don't call gc.collect() in workers. Call gc.freeze() before main forks them, and "
-        "gc.unfreeze() after that."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(2.5),
-    start_methods=("fork",),
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(2.5), start_methods=("fork",)
 )

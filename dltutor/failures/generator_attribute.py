@@ -24,7 +24,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 
 class Noisy(Dataset[torch.Tensor]):
@@ -69,18 +69,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE: Final = Failure(
-    name="generator_attribute",
-    lesson="06",
-    promise="ends",
-    symptoms=(
-        "RuntimeError: unable to resize file <filename not specified> to the right size: "
-        "Invalid argument (22)",
-    ),
-    cause=(
-        "torch pickles the state of a torch.Generator as a tensor, and frees that tensor before "
-        "the worker gets it."
-    ),
-    fix="Keep the seed in the dataset, and make a generator for each sample.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     # Under forkserver, workers write to the server's stderr, so only the exit code is certain.

@@ -26,7 +26,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 EMBEDDINGS: torch.Tensor | None = None
 
@@ -85,15 +85,7 @@ def embeddings_file() -> Path:
 
 
 FAILURE: Final = Failure(
-    name="global_only_in_parent",
-    lesson="06",
-    promise="ends",
-    symptoms=("TypeError: 'NoneType' object is not subscriptable",),
-    cause=(
-        "Main fills a module global. A worker that isn't forked imports the module again, and the "
-        "global is empty there."
-    ),
-    fix="Pass the data to the dataset as an attribute. Pass large arrays as tensors.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 LENGTH, MISSING = 64, 8
 
@@ -113,14 +113,4 @@ def _finding(counted: int) -> Finding:
     return Finding(abs(MISSING - counted), f"of {MISSING} replaced readings not counted")
 
 
-FAILURE = Failure(
-    name="global_state",
-    lesson="04",
-    promise="same",
-    symptoms=("a global variable changed in __getitem__ stays 0",),
-    cause="Each worker has its own copy of the variable, but the main process prints its own copy.",
-    fix="Return the fact with the sample, or count in a Value under its lock.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(MISSING),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(MISSING))

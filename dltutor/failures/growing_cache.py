@@ -27,7 +27,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import growth
 
 EPOCHS = 3
@@ -87,21 +87,4 @@ def _case(dataset: Recordings, workers: int, start_method: str) -> Case:
     return Case(load(dataset, workers, start_method, persistent_workers=True, **order), train)
 
 
-FAILURE = Failure(
-    name="growing_cache",
-    lesson="10",
-    promise="bounded",
-    symptoms=("memory grows from epoch to epoch with `persistent_workers=True`",),
-    cause=(
-        "Each worker has its own cache without a size limit, and it reads different samples in "
-        "every epoch. In the end, each worker holds the whole dataset."
-    ),
-    fix=(
-        "Don't use a cache in the workers, because the operating system already caches files for "
-        "all of them. Decode once, into a file that the workers map, or into one tensor before "
-        "the loader starts."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(3),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(3))

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load, own_folder
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load, own_folder
 
 LENGTH = 32
 BATCH = 2
@@ -94,21 +94,4 @@ def _case(workers: int, start_method: str, in_order: bool) -> Case:
     return Case(loader, time_half_an_epoch)
 
 
-FAILURE = Failure(
-    name="head_of_line",
-    lesson="13",
-    promise="quick",
-    symptoms=("now and then the loop stalls, then gets many batches at once",),
-    cause=(
-        "By default, batches arrive in order. The ones that are ready wait for a slow one, and "
-        "their workers get nothing new to do."
-    ),
-    fix=(
-        "Set in_order=False if the order doesn't matter. Otherwise, make all samples cost about "
-        "the same."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(3),
-    ordered=False,
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(3), ordered=False)

@@ -53,7 +53,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import growth
 
 _LENGTH: Final = 200_000  # int16 numbers in a recording, which make a file of 400 kB (see the note)
@@ -135,18 +135,7 @@ def c_library() -> str:
 
 
 FAILURE = Failure(
-    name="heap_growth",
-    lesson="10",
-    promise="bounded",
-    symptoms=("each worker's memory grows with every sample although nothing is kept",),
-    cause=(
-        "glibc before 2.38 doesn't reuse the freed memory of large tensors, so a worker's heap "
-        "grows until it has sent 128 of them."
-    ),
-    fix=(
-        "Call mallopt(M_MMAP_THRESHOLD) in worker_init_fn, or set MALLOC_MMAP_THRESHOLD_ in the "
-        "environment. Or use the same buffers again."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Costs(3),

@@ -38,7 +38,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 
 class Cache:
@@ -132,17 +132,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE: Final = Failure(
-    name="held_lock",
-    lesson="07",
-    promise="ends",
-    symptoms=(
-        "the epoch doesn't start, without an error: a worker waits at a line that takes a lock",
-    ),
-    cause="fork copies a lock that a thread holds, but not the thread that would release it.",
-    fix=(
-        "Give each worker a new lock, and new state for what it guards (worker_init_fn, "
-        "os.register_at_fork), or don't fork."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in get: with self.lock:",)),

@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
 
 Sample = tuple[torch.Tensor, int]
@@ -72,15 +72,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(Images(), workers, start_method, batch_size=16), keep_copies)
 
 
-FAILURE = Failure(
-    name="kept_batches",
-    lesson="10",
-    promise="bounded",
-    symptoms=("memory grows by a batch with every step, in the main process",),
-    cause="A view of a batch, or a graph, keeps the whole batch in shared memory.",
-    fix=("Keep numbers with .item() and copies with .clone(), and validate under torch.no_grad()."),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(5),
-    absent=no_proc,
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(5), absent=no_proc)

@@ -35,7 +35,7 @@ from dltutor.failures.data.records import (
     open_slowly,
     shared_records,
 )
-from dltutor.failures.tools import Case, Counts, Failure, load
+from dltutor.failures.tools import Case, Counts, Failure, facts_of, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
@@ -88,15 +88,7 @@ def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) 
 
 
 FAILURE = Failure(
-    name="lazy_but_touched",
-    lesson="05",
-    promise="same",
-    symptoms=("wrong samples, silently, although the file is opened in __getitem__",),
-    cause=(
-        "The main process drew a sample before the workers started, and they inherited its open "
-        "file."
-    ),
-    fix="Key the handle by os.getpid(), and drop it in __getstate__.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),

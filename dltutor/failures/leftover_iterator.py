@@ -40,7 +40,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import make_readings
 from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 Sample = tuple[torch.Tensor, int]
 
@@ -101,24 +101,4 @@ def _paths() -> Sequence[Path]:
     return make_readings('{"values": ["2.25", "n/a", "9.0"], "label": 0}')
 
 
-FAILURE = Failure(
-    name="leftover_iterator",
-    lesson="03",
-    promise="clean",
-    symptoms=(
-        "the workers are still alive after an error was caught",
-        "AssertionError: can only test a child process",
-    ),
-    cause=(
-        "A worker's exception, once you've caught it, and the loader's iterator refer to each "
-        "other. So the workers live until the garbage collector runs, and it then waits 5 s for "
-        "each."
-    ),
-    fix=(
-        "In the worker, catch what can go wrong with a sample. If you catch an error in the loop, "
-        "drop its traceback: error.with_traceback(None)."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(2),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(2))

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 
 STEPS = 3
 
@@ -74,17 +74,4 @@ def _loader(workers: int, start_method: str) -> DataLoader[Any]:
     return load(numbers, workers, start_method, batch_size=32, shuffle=True, generator=order)
 
 
-FAILURE = Failure(
-    name="loader_per_step",
-    lesson="13",
-    promise="quick",
-    symptoms=("a step takes as long as starting the workers",),
-    cause=(
-        "next(iter(loader)) begins a new epoch: it starts all workers, takes one batch, and ends "
-        "them."
-    ),
-    fix="Make one iterator and take every batch from it.",
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(4),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(4))

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 
 class Waves(Dataset[Any]):
@@ -96,23 +96,5 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="lost_cause",
-    lesson="03",
-    promise="ends",
-    symptoms=(
-        "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly, below a bare "
-        "_queue.Empty: no signal, no exit code",
-    ),
-    cause=(
-        "Under forkserver, a worker isn't a child of the main process. Nothing tells main that "
-        "the worker died, so torch's error holds an empty queue instead of the cause."
-    ),
-    fix=(
-        "Keep the list of workers when the loop starts. When the loop fails, read the exitcode of "
-        "each."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(1),
-    start_methods=("forkserver",),
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(1), start_methods=("forkserver",)
 )

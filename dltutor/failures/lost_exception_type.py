@@ -39,7 +39,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import make_readings
 from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 Sample = tuple[torch.Tensor, int]
 
@@ -96,22 +96,7 @@ def _paths() -> Sequence[Path]:
 
 
 FAILURE = Failure(
-    name="lost_exception_type",
-    lesson="02",
-    promise="ends",
-    symptoms=(
-        "RuntimeError: Caught MyError in DataLoader worker process 0, and `except MyError` "
-        "does not match",
-        "TypeError: MyError.__init__() got an unexpected keyword argument 'message'",
-    ),
-    cause=(
-        "The main process rebuilds the exception from a single string. A class that needs more "
-        "than one argument can't be rebuilt that way, so it becomes a RuntimeError."
-    ),
-    fix=(
-        "Raise exceptions that take a single string, or catch them in the worker and return the "
-        "reason with the batch."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("RuntimeError: Caught BadReading in DataLoader worker process",)),

@@ -26,7 +26,7 @@ from itertools import islice
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 LENGTH, BATCH = 48, 16
 
@@ -74,17 +74,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(BatchedStream(), workers, start_method, batch_size=None), train)
 
 
-FAILURE = Failure(
-    name="lost_tail",
-    lesson="12",
-    promise="complete",
-    symptoms=(
-        "an IterableDataset with drop_last=True loses samples with workers that it does not "
-        "lose without",
-    ),
-    cause="The workers batch a stream, and each of them drops its own unfinished batch.",
-    fix="Let the dataset build whole batches and deal those out, with batch_size=None.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(BATCH),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(BATCH))

@@ -30,7 +30,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, PerProcess, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, PerProcess, Says, facts_of, load, own_folder
 
 PAIRS: Final = 16
 SIZE: Final = 8  # bytes in a file
@@ -91,15 +91,7 @@ def pairs_folder() -> Path:
 
 
 FAILURE: Final = Failure(
-    name="lost_thread",
-    lesson="07",
-    promise="ends",
-    symptoms=(
-        "the epoch doesn't start, without an error: a worker waits in `future.result()` or "
-        "`queue.get()`",
-    ),
-    cause="fork copies an executor or a queue, but not the thread that serves it.",
-    fix="Start threads once in each process that uses them, and leave them out of the pickle.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("mask.result()",)),

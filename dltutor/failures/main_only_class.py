@@ -27,7 +27,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 
 class Squares(Dataset[torch.Tensor]):
@@ -63,18 +63,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE: Final = Failure(
-    name="main_only_class",
-    lesson="06",
-    promise="ends",
-    symptoms=(
-        "AttributeError: Can't get attribute 'Squares' on <module '__main__' (built-in)>",
-        "DataLoader worker (pid(s) 4711) exited unexpectedly",
-    ),
-    cause=(
-        "A pickle holds only the name of a class, and the worker's `__main__` has no class by "
-        "that name."
-    ),
-    fix="Put the class, the transform, or the collate_fn into a file and import it.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     # Under forkserver, workers write to the server's stderr, so only the exit code is certain.

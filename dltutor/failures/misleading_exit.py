@@ -40,7 +40,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.data.readings import make_readings
 from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 CHANNELS = 16
 Sample = dict[str, Any]
@@ -105,20 +105,7 @@ def _paths() -> Sequence[Path]:
 
 
 FAILURE = Failure(
-    name="misleading_exit",
-    lesson="03",
-    promise="ends",
-    symptoms=(
-        "FileNotFoundError: [Errno 2] No such file or directory, without a file name",
-        "ConnectionResetError: [Errno 104] Connection reset by peer",
-        "EOFError",
-    ),
-    cause=(
-        "sys.exit ends a worker normally. Main can't fetch the batches that it had sent anymore, "
-        "because the socket that serves them is the file that wasn't found."
-    ),
-    fix="Look for the worker's last words on stderr. Turn the exit into an error that names the "
-    "sample.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says(

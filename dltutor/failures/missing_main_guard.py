@@ -35,7 +35,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 UNGUARDED: Final = """\
 import torch
@@ -116,18 +116,7 @@ def _run(path: Path, loader: DataLoader[Any]) -> None:
 
 
 FAILURE: Final = Failure(
-    name="missing_main_guard",
-    lesson="06",
-    promise="ends",
-    symptoms=(
-        "RuntimeError: An attempt has been made to start a new process before the current "
-        "process has finished its bootstrapping phase",
-        "DataLoader worker (pid(s) 4711) exited unexpectedly",
-    ),
-    cause="A new worker runs the script again, including the loop, before it does anything else.",
-    fix=(
-        'Put everything except imports, functions, and classes below `if __name__ == "__main__":`.'
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     # Under forkserver, workers write to the server's stderr, so only the exit code is certain.

@@ -29,7 +29,7 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 LENGTH, WIDTH, EPOCHS = 32, 8, 2
 
@@ -80,17 +80,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = Tr
     return Case(loader, train)
 
 
-FAILURE = Failure(
-    name="mutated_in_place",
-    lesson="04",
-    promise="same",
-    symptoms=(
-        "data changes from epoch to epoch",
-        "training with num_workers=0 gives a different result",
-    ),
-    cause="A sample is a view of the stored data, so an in-place operation changes both.",
-    fix="Make a new array, or copy before an in-place operation.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(LENGTH),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(LENGTH))

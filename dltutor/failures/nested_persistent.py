@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 BATCHES = 4
 
@@ -64,14 +64,5 @@ def _loader(workers: int, start_method: Any) -> DataLoader[Any]:
 
 
 FAILURE = Failure(
-    name="nested_persistent",
-    lesson="13",
-    promise="complete",
-    symptoms=("the outer loop ends after its first batch",),
-    cause="A loader with persistent workers has one iterator. The inner loop resets it and uses "
-    "it up.",
-    fix="Give each loop its own loader.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(BATCHES * (BATCHES - 1)),
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(BATCHES * (BATCHES - 1))
 )

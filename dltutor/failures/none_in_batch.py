@@ -25,7 +25,7 @@ from typing import Any
 from torch.utils.data import default_collate
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 
 class SkippingImages(Images):
@@ -74,20 +74,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="none_in_batch",
-    lesson="01",
-    promise="ends",
-    symptoms=(
-        "AttributeError: 'NoneType' object has no attribute 'numel'",
-        "TypeError: object of type 'NoneType' has no len()",
-        "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, "
-        "dicts or lists; found <class 'NoneType'>",
-    ),
-    cause="A sample is None. The worker builds the batch before your loop could skip that sample.",
-    fix=(
-        "Decide before the epoch which samples exist, or drop and count the missing ones in "
-        "collate_fn."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says(

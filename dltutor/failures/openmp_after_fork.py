@@ -28,7 +28,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 THREADS: Final = 2
 
@@ -97,15 +97,7 @@ def openmp_libraries(maps: str) -> list[str]:
 
 
 FAILURE: Final = Failure(
-    name="openmp_after_fork",
-    lesson="07",
-    promise="ends",
-    symptoms=(
-        "the epoch doesn't start, without an error: a worker waits in a tensor operation "
-        "that works in main",
-    ),
-    cause="GNU OpenMP hands work to threads that main had, but that fork didn't copy.",
-    fix="Leave each worker with the one thread that torch sets, or don't fork.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: standardized = (self.images[index] - self.mean)",)),

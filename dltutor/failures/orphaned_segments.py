@@ -43,7 +43,7 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
@@ -152,20 +152,5 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="orphaned_segments",
-    lesson="11",
-    promise="clean",
-    symptoms=("/dev/shm is full of files named torch_* that belong to no running process",),
-    cause=(
-        "With the sharing strategy file_system, the batches have names. torch_shm_manager removes "
-        "them, but it was killed together with the run."
-    ),
-    fix=(
-        "Keep the sharing strategy file_descriptor, with fewer tensors alive. If you need "
-        "file_system, clear /dev/shm before a run."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(BATCHES),
-    limits={"shm": "64M"},
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(BATCHES), limits={"shm": "64M"}
 )

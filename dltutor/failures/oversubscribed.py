@@ -36,7 +36,7 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 
 BATCHES = 4
 ROUNDS = 4
@@ -119,18 +119,7 @@ def one_core() -> str | None:
 
 
 FAILURE = Failure(
-    name="oversubscribed",
-    lesson="13",
-    promise="quick",
-    symptoms=("more threads make it slower",),
-    cause=(
-        "Each worker computes with as many threads as there are cores. The threads that wait spin "
-        "on the cores that the others need."
-    ),
-    fix=(
-        "Use no more threads than cores, counting all workers: the one thread that torch gives "
-        "each worker, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, and cv2.setNumThreads(0)."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Costs(2),

@@ -24,7 +24,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 
 class Curves(Dataset[torch.Tensor]):
@@ -131,14 +131,7 @@ def absent() -> str | None:
 
 
 FAILURE: Final = Failure(
-    name="plot_in_thread",
-    lesson="07",
-    promise="ends",
-    symptoms=(
-        "the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`",
-    ),
-    cause="A thread held matplotlib's only drawing lock when main forked the workers.",
-    fix="Draw in the main thread between batches, or in another process.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: axes.figure.canvas.draw()",)),

@@ -33,7 +33,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.tables import MB
 
@@ -89,21 +89,4 @@ def _recordings() -> Recordings:
     return Recordings(shared_recordings(160, 60_000))
 
 
-FAILURE = Failure(
-    name="prefetch_budget",
-    lesson="08",
-    promise="bounded",
-    symptoms=("`/dev/shm` fills up, or memory runs out, as soon as the loop starts",),
-    cause=(
-        "Each worker loads `prefetch_factor` batches ahead, and all of them stay in shared memory "
-        "until the loop takes them."
-    ),
-    fix=(
-        "Work out num_workers * prefetch_factor * the bytes of a batch before you choose. Keep "
-        "prefetch_factor=2, and send bytes instead of floats."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(4),
-    absent=no_proc,
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(4), absent=no_proc)

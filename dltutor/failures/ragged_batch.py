@@ -29,7 +29,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 Sample = tuple[torch.Tensor, int]
 
@@ -84,18 +84,7 @@ def _paths() -> tuple[Path, ...]:
 
 
 FAILURE = Failure(
-    name="ragged_batch",
-    lesson="02",
-    promise="ends",
-    symptoms=(
-        "RuntimeError: stack expects each tensor to be equal size",
-        "RuntimeError: Trying to resize storage that is not resizable",
-    ),
-    cause=(
-        "The samples of a batch differ in shape. In a worker, if the first sample is larger than "
-        "the average, the batch fails earlier, with a different message."
-    ),
-    fix="Pad in a collate function and return the lengths too, or cut to one length.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says(

@@ -36,7 +36,7 @@ from typing import Any, Literal
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 Kind = Literal["order", "padding"]
 Loader = DataLoader[torch.Tensor]
@@ -171,18 +171,7 @@ def _case(
 
 
 FAILURE = Failure(
-    name="ranks",
-    lesson="12",
-    promise="complete",
-    symptoms=(
-        "DistributedSampler gives the same order every epoch",
-        "evaluation on two ranks gives a different result than on one",
-    ),
-    cause=(
-        "The samplers of the ranks agree through the seed and the epoch, but your loop never told "
-        "them the epoch. They also repeat samples to make the shares equal."
-    ),
-    fix="Call set_epoch before every epoch, and evaluate without padding.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS - 1),

@@ -26,7 +26,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import growth
 
 
@@ -111,19 +111,4 @@ def _paths() -> tuple[str, ...]:
     return shared_recordings(120, 200_000)
 
 
-FAILURE = Failure(
-    name="reference_cycle",
-    lesson="10",
-    promise="bounded",
-    symptoms=(
-        "each worker's memory rises by hundreds of megabytes, falls all at once, rises again",
-    ),
-    cause=(
-        "A sample holds its parts, and each part holds the sample. Only the garbage collector "
-        "frees them, and it counts objects, not bytes."
-    ),
-    fix="Break the cycle: give the part only what it needs, or a weak reference to the whole.",
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(3),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(3))

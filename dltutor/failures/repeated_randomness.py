@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 LENGTH, EPOCHS = 32, 2
 
@@ -92,16 +92,5 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="repeated_randomness",
-    lesson="12",
-    promise="independent",
-    symptoms=("the same random augmentation in all workers",),
-    cause=(
-        "Each worker gets a copy of your own generator, including its state, and torch reseeds "
-        "only the global generators."
-    ),
-    fix="Make the generator in __getitem__, from a seed, the epoch, and the index.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(EPOCHS * LENGTH * 3 // 4),
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(EPOCHS * LENGTH * 3 // 4)
 )

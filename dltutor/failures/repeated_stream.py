@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load, own_folder
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load, own_folder
 
 LENGTH = 64
 
@@ -82,20 +82,5 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 FAILURE = Failure(
-    name="repeated_stream",
-    lesson="12",
-    promise="complete",
-    symptoms=(
-        "an IterableDataset returns duplicate data with num_workers > 1",
-        "an epoch is twice as long with two workers",
-    ),
-    cause=(
-        "Each worker iterates its own copy of the dataset, and nothing has told it which part is "
-        "its own."
-    ),
-    fix="Call get_worker_info() in __iter__, and take every n-th sample or file.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(LENGTH),
-    ordered=False,
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(LENGTH), ordered=False
 )

@@ -35,7 +35,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.data.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 
 class Frames(IterableDataset[torch.Tensor]):
@@ -82,17 +82,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(ClonedFrames(shared_records()), workers, start_method, batch_size=None), train)
 
 
-FAILURE = Failure(
-    name="reused_buffer",
-    lesson="04",
-    promise="same",
-    symptoms=(
-        "the same sample comes again and again",
-        "a sample holds the data of the next one",
-    ),
-    cause="A worker refills the buffer while the last sample in it is still on its way to you.",
-    fix="Yield a copy of the buffer, or use new memory for each sample.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(LENGTH // 8),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(LENGTH // 8))

@@ -29,7 +29,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.data.records import count_wrong
 from dltutor.failures.data.store import Store, start_server
-from dltutor.failures.tools import Case, Counts, Failure, PerProcess, load
+from dltutor.failures.tools import Case, Counts, Failure, PerProcess, facts_of, load
 
 LENGTH = 64
 
@@ -67,17 +67,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(OwnConnectionEmbeddings(), workers, start_method, batch_size=2), count_wrong)
 
 
-FAILURE = Failure(
-    name="shared_connection",
-    lesson="05",
-    promise="same",
-    symptoms=("wrong samples, silently, from a database, a cache or an HTTP service",),
-    cause=(
-        "All workers read their answers from the one connection that main opened before they "
-        "started."
-    ),
-    fix="Keep the address in the dataset, and open a connection in each process that uses it.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(LENGTH // 16),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(LENGTH // 16))

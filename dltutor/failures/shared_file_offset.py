@@ -54,7 +54,7 @@ from dltutor.failures.data.records import (
     open_slowly,
     shared_records,
 )
-from dltutor.failures.tools import Case, Counts, Failure, PerProcess, load
+from dltutor.failures.tools import Case, Counts, Failure, PerProcess, facts_of, load
 
 
 class PlainFile:
@@ -142,15 +142,7 @@ def fixed(
 
 
 FAILURE = Failure(
-    name="shared_file_offset",
-    lesson="05",
-    promise="same",
-    symptoms=(
-        "wrong samples, silently, with more than one worker",
-        "zipfile.BadZipFile: Bad magic number for file header",
-    ),
-    cause="All workers move the one read position of a file that main opened before the fork.",
-    fix="Open the file in the process that reads it, or read a plain file with os.pread.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),

@@ -44,7 +44,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 SIDE = 512
 LENGTH = 48
@@ -115,21 +115,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "defau
 
 
 FAILURE = Failure(
-    name="shm_exhausted",
-    lesson="11",
-    promise="bounded",
-    symptoms=(
-        "RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space "
-        "left on device (28)",
-        "Unexpected bus error encountered in worker",
-    ),
-    cause=(
-        "The batches on their way to main are in /dev/shm, and together they're larger than it is."
-    ),
-    fix=(
-        "Give the container a larger /dev/shm. Or need less of it: send bytes as bytes, and lower "
-        "prefetch_factor."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("unable to allocate shared memory(shm) for file",)),

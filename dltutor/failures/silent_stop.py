@@ -30,7 +30,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import SPOILED, make_readings
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 Sample = tuple[torch.Tensor, str]
 
@@ -98,20 +98,4 @@ def _paths() -> Sequence[Path]:
     return paths
 
 
-FAILURE = Failure(
-    name="silent_stop",
-    lesson="02",
-    promise="complete",
-    symptoms=("the epoch ends early without an error: fewer samples than len(dataset)",),
-    cause=(
-        "next() without a match raises StopIteration in `__getitem__`. Main raises it again in "
-        "the loader's iterator, where it ends the loop."
-    ),
-    fix=(
-        "Look it up in a dict, or write next(..., None) and handle the None. Count what the loop "
-        "gets."
-    ),
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(8),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(8))

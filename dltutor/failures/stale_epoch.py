@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 CLIPS, EPOCHS, CROP = 16, 4, 32
 
@@ -81,13 +81,5 @@ def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = Tr
 
 
 FAILURE = Failure(
-    name="stale_epoch",
-    lesson="04",
-    promise="same",
-    symptoms=("set_epoch has no effect with persistent_workers=True",),
-    cause="A persistent worker keeps the copy of the dataset that it started with.",
-    fix="Keep the epoch in a shared tensor, and set it before you iterate the loader.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts((EPOCHS - 1) * CLIPS),
+    **facts_of(__name__), broken=broken, fixed=fixed, sign=Counts((EPOCHS - 1) * CLIPS)
 )

@@ -27,7 +27,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from dltutor.failures.data.sentences import Sentences, as_list, packed
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 
 BATCH = 128
 BATCHES = 12
@@ -59,17 +59,4 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
     return Case(load(Sentences(BATCH * BATCHES), workers, start_method, **options), time_a_batch)
 
 
-FAILURE = Failure(
-    name="tiny_tensors",
-    lesson="13",
-    promise="quick",
-    symptoms=("with workers the epoch is many times slower than with none",),
-    cause=(
-        "A worker sends each tensor of a batch on its own, with a shared memory segment and a "
-        "file descriptor, however small the tensor is."
-    ),
-    fix="In collate_fn, pack what belongs together into one tensor with offsets.",
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(4),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(4))

@@ -33,7 +33,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.data.sentences import CLASSES, Sentences, as_list, packed
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 LENGTH = 800
 
@@ -71,19 +71,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) 
 
 
 FAILURE = Failure(
-    name="too_many_open_files",
-    lesson="11",
-    promise="bounded",
-    symptoms=(
-        "RuntimeError: Too many open files. Communication with the workers is no longer possible",
-        "RuntimeError: received 0 items of ancdata",
-        "OSError: [Errno 24] Too many open files",
-    ),
-    cause=(
-        "Each tensor from a worker is an open file descriptor for as long as anything refers to "
-        "it, and the loop keeps a tensor of every batch."
-    ),
-    fix="Keep copies (clone) instead of the tensors of a batch. Pack many tensors into one.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("Too many open files. Communication with the workers",)),

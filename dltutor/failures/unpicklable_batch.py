@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 
 class Measurements(Dataset[Any]):
@@ -91,22 +91,7 @@ def _database() -> Path:
 
 
 FAILURE = Failure(
-    name="unpicklable_batch",
-    lesson="02",
-    promise="ends",
-    symptoms=(
-        "the loop hangs: a batch was dropped",
-        "TypeError: cannot pickle 'sqlite3.Row' object",
-        "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
-    ),
-    cause=(
-        "A batch holds something that can't be pickled. The worker's queue thread prints the "
-        "error and drops the batch, so the worker lives on and the main process waits."
-    ),
-    fix=(
-        "Return tensors, numbers, strings, lists, and dicts. Try to pickle one batch in the main "
-        "process, and give the loader a timeout."
-    ),
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("TypeError: cannot pickle 'sqlite3.Row' object",)),

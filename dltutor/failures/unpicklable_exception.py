@@ -28,7 +28,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.data.readings import make_readings
 from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
-from dltutor.failures.tools import Case, Failure, Says, load
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load
 
 Sample = tuple[torch.Tensor, int]
 
@@ -89,19 +89,7 @@ def _paths() -> Sequence[Path]:
 
 
 FAILURE = Failure(
-    name="unpicklable_exception",
-    lesson="02",
-    promise="ends",
-    symptoms=(
-        "the loop hangs: a worker raised",
-        "AttributeError: Can't pickle local object",
-        "PicklingError: Can't pickle local object",
-    ),
-    cause=(
-        "The class of the exception can't be found by its name. The worker's queue thread fails "
-        "to pickle it, prints that error, and drops the message."
-    ),
-    fix="Define exceptions at module level, and give the loader a timeout.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("Can't pickle local object", "Can't get local object")),

@@ -37,7 +37,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools import Case, Failure, Says, load, own_folder
+from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_folder
 
 RECORDS: Final = 16
 SIZE: Final = 8  # bytes in a record
@@ -117,18 +117,7 @@ def records_folder() -> Path:
 
 
 FAILURE: Final = Failure(
-    name="unpicklable_handle",
-    lesson="06",
-    promise="ends",
-    symptoms=(
-        "TypeError: cannot pickle '_io.BufferedReader' object",
-        "TypeError: cannot pickle 'BufferedReader' instances",
-        "AttributeError: Can't pickle local object",
-        "PicklingError: Can't pickle local object",
-        "EOFError: Ran out of input",
-    ),
-    cause="The dataset travels to a new interpreter as a pickle, and a handle can't be pickled.",
-    fix="Open the handle once in each process that uses it, and drop it in __getstate__.",
+    **facts_of(__name__),
     broken=broken,
     fixed=fixed,
     sign=Says(

@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, facts_of, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
 
 WINDOW = 4_000  # numbers in an excerpt
@@ -73,18 +73,4 @@ def _paths() -> tuple[str, ...]:
     return shared_recordings(24, 500_000)
 
 
-FAILURE = Failure(
-    name="view_of_a_giant",
-    lesson="08",
-    promise="bounded",
-    symptoms=("`/dev/shm` fills up although every sample is small",),
-    cause=(
-        "A slice shares the storage of the tensor that you cut it from, and a worker sends the "
-        "whole storage."
-    ),
-    fix="Return a clone() of the slice.",
-    broken=broken,
-    fixed=fixed,
-    sign=Costs(10),
-    absent=no_proc,
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(10), absent=no_proc)

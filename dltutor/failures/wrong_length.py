@@ -27,7 +27,7 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools import Case, Counts, Failure, Finding, load
+from dltutor.failures.tools import Case, Counts, Failure, Finding, facts_of, load
 
 WINDOWS, WIDTH, STRIDE = 64, 32, 16
 
@@ -75,20 +75,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(CountedWindows(recording()), workers, start_method, batch_size=8), train)
 
 
-FAILURE = Failure(
-    name="wrong_length",
-    lesson="12",
-    promise="complete",
-    symptoms=(
-        "samples at the end are never used, silently",
-        "IndexError: index 64 is out of bounds for dimension 0 with size 64",
-    ),
-    cause=(
-        "The sampler believes __len__, but the dataset computed that number separately from what "
-        "__getitem__ can return."
-    ),
-    fix="Compute once which samples exist, and let __len__ and __getitem__ both use that.",
-    broken=broken,
-    fixed=fixed,
-    sign=Counts(WINDOWS // 2),
-)
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Counts(WINDOWS // 2))

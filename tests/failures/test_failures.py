@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, fields
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,7 @@ from digests import Delivered, digest
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.reproduction import reproduce
-from dltutor.failures import CATALOG, FACTS, NAMES, START_METHODS, Costs, Facts, Failure
-from dltutor.failures.tools.facts import read_facts
+from dltutor.failures import CATALOG, NAMES, START_METHODS, Costs, Failure
 from dltutor.observation import Observation, observe
 
 every_failure = pytest.mark.parametrize("failure", CATALOG, ids=lambda failure: failure.name)
@@ -231,27 +228,6 @@ def test_every_field_of_a_failure_is_filled(failure: Failure) -> None:
     assert failure.lesson.isdigit() and len(failure.lesson) == 2
     assert set(failure.start_methods) <= set(START_METHODS) and failure.start_methods
     assert all(field.endswith(".") for field in (failure.cause, failure.fix))
-
-
-@pytest.mark.parametrize("facts", FACTS, ids=lambda facts: facts.name)
-def test_the_facts_that_are_read_without_importing_it_are_those_of_the_failure(
-    facts: Facts,
-) -> None:
-    failure = CATALOG[NAMES.index(facts.name)]
-    assert asdict(facts) == {field.name: getattr(failure, field.name) for field in fields(Facts)}
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["X = 1\n", "\nFAILURE = made()\n", '\nFAILURE = Failure(name="a", cause="b" + c())\n'],
-)
-def test_a_module_whose_facts_are_not_literals_is_named(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dltutor.failures.tools.facts._FOLDER", tmp_path)
-    (tmp_path / "odd.py").write_text(module)
-    with pytest.raises(ValueError, match=r"odd\.py.* must "):
-        read_facts("odd")
 
 
 @every_failure

@@ -4,7 +4,7 @@ Import `gauge`, which reads memory, from its own module, because it imports torc
 """
 
 from dltutor.failures.tools.contract import START_METHODS, Case, Consume, Failure, load
-from dltutor.failures.tools.facts import PROMISES, Facts, Promise, read_facts
+from dltutor.failures.tools.facts import PROMISES, Facts, Promise, all_facts, facts_of
 from dltutor.failures.tools.handles import PerProcess, own_folder
 from dltutor.failures.tools.sign import Costs, Counts, Finding, Says, Sign
 
@@ -22,7 +22,8 @@ __all__ = [
     "Promise",
     "Says",
     "Sign",
+    "all_facts",
+    "facts_of",
     "load",
     "own_folder",
-    "read_facts",
 ]

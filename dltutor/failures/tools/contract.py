@@ -50,6 +50,8 @@ def never() -> str | None:
 class Failure(Facts):
     """One failure mode: its facts, a loader that goes wrong, and the same loader fixed.
 
+    The module of a failure mode passes its facts as `**facts_of(__name__)`.
+
     Args:
         broken: A function that builds the loader that goes wrong.
         fixed: A function that builds the fixed loader.

@@ -1,16 +1,12 @@
-"""Read the facts of a failure mode without running it or importing torch.
-
-The facts are in one place, the `FAILURE = Failure(...)` at the end of the failure's module, and we
-read them from the source. Importing fifty modules, and torch with them, would take seconds, but
-`dltutor list` and `dltutor explain` should answer at once.
-"""
+"""Read the facts of the failure modes from `facts.toml`, without importing torch."""
 
 from __future__ import annotations
 
-import ast
-from dataclasses import dataclass, fields
+import tomllib
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 Promise = Literal["ends", "complete", "same", "independent", "bounded", "clean", "quick"]
 
@@ -25,7 +21,7 @@ PROMISES: Final[dict[Promise, str]] = {
     "quick": "it takes longer than it has to",
 }
 
-_FOLDER: Final = Path(__file__).resolve().parent.parent
+_FILE: Final = Path(__file__).resolve().parent.parent / "facts.toml"
 
 
 @dataclass(frozen=True)
@@ -49,33 +45,23 @@ class Facts:
     fix: str
 
 
-def read_facts(name: str) -> Facts:
-    """Read the facts of one failure mode from the source of its module.
+@cache
+def all_facts() -> dict[str, Facts]:
+    """Return the facts of every failure mode, by name, in the order of the lessons."""
+    rows = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return {name: Facts(name, **_row(**row)) for name, row in rows.items()}
+
+
+def facts_of(module: str) -> dict[str, Any]:
+    """Return the facts of the failure mode that a module defines, as arguments for `Failure`.
 
     Args:
-        name: The name of the failure mode and its module, such as `corrupt_images`.
-
-    Raises:
-        ValueError: The module doesn't end with `FAILURE = Failure(...)`, a fact isn't written out
-            as a literal, or the promise isn't in PROMISES.
+        module: The module's `__name__`, such as `dltutor.failures.corrupt_images`.
     """
-    path = _FOLDER / f"{name}.py"
-    source = path.read_text(encoding="utf-8")
-    # Parse only the end, which is a tenth of the module, because there are fifty modules.
-    end = source.rfind("\nFAILURE")
-    statement = ast.parse(source[end:]).body[0] if end >= 0 else None
-    call = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if not isinstance(call, ast.Call):
-        raise ValueError(f"{path} must end with `FAILURE = Failure(...)`")
-    written = {keyword.arg: keyword.value for keyword in call.keywords}
-    facts: dict[str, Any] = {}
-    for field in fields(Facts):
-        try:
-            facts[field.name] = ast.literal_eval(written[field.name])
-        except (KeyError, ValueError):
-            raise ValueError(
-                f"{path}: {field.name} of FAILURE must be written out as a literal keyword"
-            ) from None
-    if facts["promise"] not in get_args(Promise):
-        raise ValueError(f"{path}: promise must be one of {', '.join(PROMISES)}")
-    return Facts(**facts)
+    return asdict(all_facts()[module.rpartition(".")[2]])
+
+
+def _row(symptoms: list[str], cause: str, fix: str, **plain: Any) -> dict[str, Any]:
+    # Join lines, because the TOML breaks them.
+    told = {"cause": " ".join(cause.split()), "fix": " ".join(fix.split())}
+    return {**plain, "symptoms": tuple(symptoms), **told}
