@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import popen_fork
 from types import FrameType
@@ -35,14 +35,20 @@ _CALLBACKS: Final = (weakref.__file__, _weakrefset.__file__)
 
 
 class Interrupts:
-    """A SIGINT handler that holds an interrupt back until it can do no harm.
+    """A handler for a signal, such as SIGINT, that holds the signal back until it can do no harm.
 
     Blocking the signal isn't enough, because a notebook has other threads, and the operating system
     may deliver the signal to any of them.
+
+    Args:
+        handler: The handler that gets the signal in the end.
+        by_user: Whether you send the signal, by pressing Stop. Then a second one gets through even
+            while main passes batches, and none gets through twice.
     """
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, handler: Any, *, by_user: bool = True) -> None:
         self._handler = handler
+        self._by_user = by_user
         self._holding = False
         self._pending = False
         self._since = 0.0  # when the pending interrupt first arrived
@@ -51,12 +57,13 @@ class Interrupts:
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
         again, self._sent = self._sent, False
-        if again and not self._pending:
+        if again and not self._pending and self._by_user:
             return  # the pending interrupt was delivered in the meantime
         if self._holding:
             self._pending = True
         elif in_plumbing(frame) and self._may_wait(again):
-            # Send the interrupt again, because main may be about to wait for a batch forever.
+            # Send the signal again, because main may be about to wait for a batch forever, but not
+            # with threading.Timer, which needs a lock that the interrupted code may hold.
             self._pending = True
             self._senders.add(sender := object())
             _thread.start_new_thread(self._send_again, (signum, sender))
@@ -65,11 +72,12 @@ class Interrupts:
             self._handler(signum, frame)
 
     def _may_wait(self, again: bool) -> bool:
-        # If you press Stop twice, the second interrupt gets through even while main passes batches.
         if not self._pending:
             self._since = time.monotonic()
             return True
-        return again and time.monotonic() < self._since + PUT_OFF_AT_MOST
+        if self._by_user and not again:  # you have pressed Stop twice
+            return False
+        return time.monotonic() < self._since + PUT_OFF_AT_MOST
 
     def _send_again(self, signum: int, sender: object) -> None:
         time.sleep(_SOON)
@@ -164,29 +172,6 @@ def interrupts_held() -> Iterator[Interrupts]:
                 signal.signal(signal.SIGINT, previous)
 
 
-class _Postponing:
-    """A signal handler that waits, for a few seconds at most, while main passes batches."""
-
-    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
-        self._handler = handler
-        self._since: float | None = None  # when the signal was first put off
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        self._since = self._since or now
-        if in_plumbing(frame) and now < self._since + PUT_OFF_AT_MOST:
-            # Don't use threading.Timer, which needs a lock that the interrupted code may hold.
-            _thread.start_new_thread(_send_again, (signum,))
-        else:
-            self._since = None
-            self._handler(signum, frame)
-
-
-def _send_again(signum: int) -> None:
-    time.sleep(_SOON)
-    os.kill(os.getpid(), signum)
-
-
 def delay_in_plumbing() -> None:
     """Make torch's SIGCHLD handler, if there is one, wait up to 3 s for the end of a transfer.
 
@@ -195,5 +180,5 @@ def delay_in_plumbing() -> None:
     `StorageWeakRef.__del__`, Python would only print the error and go on.
     """
     handler = signal.getsignal(signal.SIGCHLD)
-    if callable(handler) and not isinstance(handler, _Postponing):
-        signal.signal(signal.SIGCHLD, _Postponing(handler))
+    if callable(handler) and not isinstance(getattr(handler, "__self__", None), Interrupts):
+        signal.signal(signal.SIGCHLD, Interrupts(handler, by_user=False).handle)
