@@ -270,6 +270,23 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
                 (_SHM / name).unlink()
 
 
+def held_segments(pids: Iterable[int]) -> dict[int, int]:
+    """Return the batches that these processes have open (inode -> size in bytes, in whole pages).
+
+    A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
+    anymore, but the worker has it open until main fetches it, and main has it open afterward.
+    """
+    found = {}
+    for pid in pids:
+        with suppress(OSError):  # the process is gone
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):  # the file is closed by now
+                    if os.readlink(descriptor).startswith(f"{_SHM}/torch_"):
+                        file = descriptor.stat()
+                        found[file.st_ino] = file.st_blocks * 512
+    return found
+
+
 def files_of(pid: int) -> set[tuple[int, int]]:
     """Return the files that a process has open, and the files in `/dev/shm` that it has mapped.
 

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,23 +142,6 @@ def test_room_ends_where_the_cgroup_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     assert room().memory == MB
     monkeypatch.setattr(cgroup_files, "memory_left", lambda: 99 << 40)
     assert MB < room().memory < 99 << 40
-
-
-def test_a_file_without_a_name_counts_for_who_has_it_open_and_for_nobody_else() -> None:
-    if not os.path.isdir("/dev/shm"):
-        pytest.skip("there is no /dev/shm here")
-    before = usage._held([os.getpid()])
-    path = Path(f"/dev/shm/dltutor-test-{os.getpid()}")
-    with path.open("w+b") as file:
-        path.unlink()
-        file.write(bytes(MB))
-        file.flush()
-        again = os.dup(file.fileno())  # the same file, counted once
-        after = usage._held([os.getpid()])
-        os.close(again)
-        assert sum(after.values()) - sum(before.values()) == MB
-        assert not after.keys() & usage._held([os.getppid()]).keys() - before.keys()
-    assert usage._held([os.getpid()]) == before
 
 
 # --- settings out of range

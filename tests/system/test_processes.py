@@ -22,6 +22,7 @@ from dltutor.system.processes import (
     descendants,
     end,
     has_name,
+    held_segments,
     is_alive,
     known,
     segments,
@@ -356,3 +357,20 @@ def test_a_segment_that_is_mapped_here_or_whose_name_is_another_file_by_now_stay
         assert not path.exists()
     finally:
         path.unlink(missing_ok=True)
+
+
+def test_a_batch_without_a_name_counts_for_who_has_it_open_and_for_nobody_else() -> None:
+    if not os.path.isdir("/dev/shm"):
+        pytest.skip("there is no /dev/shm here")
+    before = held_segments([os.getpid()])
+    path = Path(f"/dev/shm/torch_test_{os.getpid()}")
+    with path.open("w+b") as file:
+        path.unlink()
+        file.write(bytes(1 << 20))
+        file.flush()
+        again = os.dup(file.fileno())  # the same file, counted once
+        after = held_segments([os.getpid()])
+        os.close(again)
+        assert sum(after.values()) - sum(before.values()) == 1 << 20
+        assert not after.keys() & held_segments([os.getppid()]).keys() - before.keys()
+    assert held_segments([os.getpid()]) == before

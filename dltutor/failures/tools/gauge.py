@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import psutil
 from torch.utils.data import DataLoader
 
+from dltutor.system.processes import held_segments
 from dltutor.tables import MB
 
 _LONGEST_WAIT: Final = 10.0  # the most seconds that a reading waits for idle workers
@@ -88,18 +89,7 @@ class Gauge:
         return [worker.pid for worker in workers if worker.pid is not None]
 
     def _held(self) -> dict[int, int]:
-        # A segment no longer has a name, so we look for open descriptors. The worker that made the
-        # segment has one until main fetches the batch, and then main has one.
-        sizes = {}
-        for pid in (os.getpid(), *self._workers()):
-            for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
-                try:
-                    if os.readlink(descriptor).startswith("/dev/shm/torch_"):
-                        segment = descriptor.stat()
-                        sizes[segment.st_ino] = segment.st_size
-                except OSError:  # the process has since closed the descriptor
-                    continue
-        return sizes
+        return held_segments([os.getpid(), *self._workers()])
 
 
 def _when_idle(workers: Sequence[int], read: Callable[[], _Reading]) -> _Reading:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from dltutor.system.process_memory import DENIED, free, reader, shared_memory
+from dltutor.system.processes import held_segments
 
 _SAFE: Final = 0.75  # the fraction of free memory, and of free /dev/shm, that is safe to use
 
@@ -71,7 +71,7 @@ class Lookout:
     def __init__(self) -> None:
         self._reader = reader()
         self._others: set[int] = set()
-        self._held_before = set(_held([os.getpid()]))
+        self._held_before = set(held_segments([os.getpid()]))
 
     def ignore_running(self) -> None:
         """Leave this process's current descendants out of later measurements."""
@@ -83,7 +83,7 @@ class Lookout:
         started = self._reader.descendants([main]) - self._others if workers else set()
         # Read the descriptors twice. While a process passes a batch on, the batch's file may move
         # from a descriptor that we haven't read yet to a number that we already saw as free.
-        held = _held([main, *started]) | _held([main, *started])
+        held = held_segments([main, *started]) | held_segments([main, *started])
         new = sum(size for file, size in held.items() if file not in self._held_before)
         once = sum(self._memory(pid) for pid in started - workers)
         rest = sum(self._memory(pid) for pid in {main} | (started & workers))
@@ -94,23 +94,3 @@ class Lookout:
         if figures["pss"] is not None:
             return figures["pss"] - (figures["pss_shm"] or 0)
         return figures["uss"] or 0
-
-
-def _held(pids: list[int]) -> dict[int, int]:
-    """Return the files in `/dev/shm` that these processes have open (inode -> size in bytes).
-
-    A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
-    anymore, but the worker has it open until main fetches it, and main has it open afterward.
-    """
-    found: dict[int, int] = {}
-    if not os.path.isdir("/dev/shm"):
-        return found
-    device = os.stat("/dev/shm").st_dev
-    for pid in pids:
-        with suppress(OSError):  # the process is gone
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):  # the file is closed by now
-                    file = os.stat(f"/proc/{pid}/fd/{name}")
-                    if file.st_dev == device:
-                        found[file.st_ino] = file.st_blocks * 512
-    return found
