@@ -1,4 +1,4 @@
-"""Define tables and notes for terminals and notebooks, and format numbers of bytes."""
+"""Define tables and notes for terminals and notebooks, and format counts and numbers of bytes."""
 
 from __future__ import annotations
 
@@ -62,6 +62,23 @@ class Table:
         )
 
 
+class Told:
+    """A record that terminals and notebooks show as a table, its `story`."""
+
+    def story(self) -> Table:
+        """Return the table."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.story())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.story()._repr_html_()
+
+
 @dataclass(frozen=True)
 class Note:
     """A label and a sentence or two. A notebook shows the label in bold, and `backticks` as code.
@@ -99,6 +116,11 @@ def size(count: float) -> str:
             break
         count /= 1024
     return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
+
+
+def count_of(count: int, noun: str, plural: str = "") -> str:
+    """Write a count with its noun: "1 sample", "3 batches"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:

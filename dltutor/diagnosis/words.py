@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dltutor.tables import count_of as count_of
+
 
 def duration(seconds: float) -> str:
     """Write seconds the way people do: "4.1 s", "36 ms"."""
@@ -12,11 +14,6 @@ def duration(seconds: float) -> str:
     if unit == "s":
         return f"{count:.1f} s"
     return f"{count:.0f} {unit}" if count >= 10 else f"{count:.2g} {unit}"
-
-
-def count_of(count: int, noun: str, plural: str = "") -> str:
-    """Write a count with its noun: "1 sample", "3 batches"."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:

@@ -19,6 +19,7 @@ from dltutor.observation.foreign import (
     lineage,
     text,
 )
+from dltutor.tables import count_of
 
 # The most levels of attributes and containers to search for inner loaders, and the most parts to
 # look at in one object or container.
@@ -75,7 +76,7 @@ def title_of(loader: Any) -> str:
     count = sum(each.num_workers for each in inner)
     plain = is_a(loader, DataLoader)
     name = type(loader.dataset if plain else loader).__name__
-    return f"{name}, {count} worker{'' if count == 1 else 's'}"
+    return f"{name}, {count_of(count, 'worker')}"
 
 
 def _search(

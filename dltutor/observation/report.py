@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dltutor.observation import story, texts
 from dltutor.observation.signs import signs
-from dltutor.tables import Table
+from dltutor.tables import Table, Told
 
 if TYPE_CHECKING:
     from dltutor.observation.confinement.results import Confinement
@@ -75,8 +75,8 @@ class Worker:
         return f"{self.name} {self.fate}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observation:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Observation(Told):
     """The record of a run in `observe` or `confine`.
 
     Args:
@@ -187,11 +187,3 @@ class Observation:
     def story(self) -> Table:
         """Return a short table without pids and times, which rarely differs between runs."""
         return story.story(self)
-
-    def __str__(self) -> str:
-        return str(self.story())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.story()._repr_html_()

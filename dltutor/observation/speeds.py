@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Final
 
-from dltutor.tables import Table
+from dltutor.tables import Table, Told
 
 _WORTH: Final = 0.10  # take fewer workers if they're at most this much slower than the best
 
@@ -41,8 +41,8 @@ class Speed:
         return low, high
 
 
-@dataclass(frozen=True)
-class Throughput:
+@dataclass(frozen=True, repr=False)
+class Throughput(Told):
     """A loader's throughput, by number of workers.
 
     Args:
@@ -123,8 +123,6 @@ class Throughput:
 
     def __str__(self) -> str:
         return "\n".join((str(self.story()), self.why, *self._missing()))
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<p>{line}</p>" for line in (self.why, *self._missing()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from dltutor.observation.texts import fate, said, tidy
-from dltutor.tables import Table, Tone
+from dltutor.tables import Table, Tone, count_of
 
 if TYPE_CHECKING:
     from dltutor.observation.report import End, Frame, Observation
@@ -74,14 +74,10 @@ def _title(seen: Observation) -> str:
 
 
 def _count(seen: Observation) -> str:
-    text = _number(seen.batches, "batch", "es")
+    text = count_of(seen.batches, "batch", "batches")
     if seen.samples is not None:
-        text += f", {_number(seen.samples, 'sample', 's')}"
+        text += f", {count_of(seen.samples, 'sample')}"
     return text if seen.end == "finished" else f"{text} before that"
-
-
-def _number(count: int, noun: str, plural: str) -> str:
-    return f"{count} {noun if count == 1 else noun + plural}"
 
 
 def _lines(frames: tuple[Frame, ...]) -> str:

@@ -12,11 +12,11 @@ from importlib import metadata
 
 from dltutor.system import cgroup_files
 from dltutor.system.process_memory import reader, shared_memory
-from dltutor.tables import Table, size
+from dltutor.tables import Table, Told, size
 
 
-@dataclass(frozen=True)
-class Machine:
+@dataclass(frozen=True, repr=False)
+class Machine(Told):
     """The resources that a loader on this machine can use. Sizes are in bytes.
 
     Args:
@@ -62,14 +62,6 @@ class Machine:
                 ("Python, torch", f"{self.python}, {self.torch}"),
             ),
         )
-
-    def __str__(self) -> str:
-        return str(self.story())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.story()._repr_html_()
 
 
 def machine() -> Machine:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dltutor.observation.budget.usage import Room
 from dltutor.system.this_machine import Machine
-from dltutor.tables import Table, size
+from dltutor.tables import Table, Told, count_of, size
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Footprint:
     worker: int
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Told):
     """The most memory that a loader will use, next to the machine's limits. Sizes are in bytes.
 
     The prediction assumes one tensor for each sample, and torch's collate function, and leaves out
@@ -151,9 +151,9 @@ class Prediction:
 
     def story(self) -> Table:
         one, this = self.settings, self.footprint
-        workers = f"{_number(one.num_workers, 'worker')} of {size(this.worker)}"
+        workers = f"{count_of(one.num_workers, 'worker')} of {size(this.worker)}"
         rows = [
-            ("batch", f"{_number(one.batch_size, 'sample')}, {size(one.batch_bytes)}"),
+            ("batch", f"{count_of(one.batch_size, 'sample')}, {size(one.batch_bytes)}"),
             (
                 "shared memory",
                 f"{size(one.shared)}: {one.waiting + 1} batches, {one.waiting} ahead "
@@ -169,18 +169,6 @@ class Prediction:
             ),
         ]
         return Table(f"Budget of a loader, workers by {one.start_method}", tuple(rows))
-
-    def __str__(self) -> str:
-        return str(self.story())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.story()._repr_html_()
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _limit(name: str, limit: int | None) -> str:
