@@ -21,6 +21,7 @@ from dltutor.observation.leftovers import Started
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.report import Worker
 from dltutor.observation.time_limits import DeadlinePassed, deadline
+from dltutor.observation.worker_init import WorkerInit
 from dltutor.observation.worker_setup import (
     WorkerSetup,
     remove_temporary_folders,
@@ -214,7 +215,9 @@ class Run:
             self._register(name, iterator)
             return iterator
         init_fn = loader.worker_init_fn
-        loader.worker_init_fn = WorkerSetup(self._folder, init_fn, self._ours.mark)
+        loader.worker_init_fn = WorkerInit(
+            init_fn, before=WorkerSetup(self._folder, self._ours.mark)
+        )
         try:
             with stderr_for_workers(self.stderr), temporary_folder_shown(self._folder):
                 iterator = make()

@@ -1,6 +1,6 @@
 """Mark a worker, redirect its stderr to a file, and have it answer when we ask for its stack.
 
-The worker runs a WorkerSetup as its `worker_init_fn`, under every start method.
+The worker runs a WorkerSetup before its `worker_init_fn`, under every start method.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import current_process
@@ -23,17 +23,15 @@ from dltutor.system import marks
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """A `worker_init_fn` that prepares the worker, then calls the learner's `worker_init_fn`.
+    """A function that prepares the worker, for `WorkerInit` to call.
 
     Args:
         folder: The folder for the worker's stacks and the file `stderr`.
-        init_fn: The learner's `worker_init_fn`, or None if there is none.
         mark: The mark for the worker and everything that it starts, or 0 for no mark.
     """
 
     folder: str
-    init_fn: Callable[[int], None] | None
-    mark: int = 0
+    mark: int
 
     def __call__(self, worker_id: int) -> None:
         marks.put(self.mark)
@@ -46,8 +44,6 @@ class WorkerSetup:
         mine = get_temp_dir()
         if mine != inherited:
             (Path(self.folder) / f"sockets-{os.getpid()}").symlink_to(mine)
-        if self.init_fn is not None:
-            self.init_fn(worker_id)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.subject import Subject
-from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
+from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
 _hung: list[Any] = []  # iterators to keep, because freeing one waits seconds for each worker

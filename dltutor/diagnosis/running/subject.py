@@ -22,11 +22,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.own_locks import OwnLocks
 from dltutor.diagnosis.running.random_states import seed_all
-from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.texts import tidy
+from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence

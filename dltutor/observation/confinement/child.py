@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -24,11 +23,12 @@ from dltutor.observation.memory.moments import Moment
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
+from dltutor.observation.worker_init import WorkerInit
 
 
 @dataclass(frozen=True)
 class KilledFirst:
-    """A `worker_init_fn` that steers the OOM killer to a worker, and records the worker's pid.
+    """A function, for `WorkerInit`, that steers the OOM killer to a worker and records its pid.
 
     Otherwise the OOM killer often chooses main, because torch's pages count for every process that
     has touched them, and main has touched more. With two workers that grew alike, the OOM killer
@@ -40,12 +40,10 @@ class KilledFirst:
     Args:
         folder: The folder with the file `workers`, which gets the pid.
         added_score: How much to add to the worker's oom_score_adj.
-        init_fn: The learner's own `worker_init_fn` to call afterward, or None if there is none.
     """
 
     folder: str
     added_score: int
-    init_fn: Callable[[int], None] | None
 
     def __call__(self, worker_id: int) -> None:
         with (Path(self.folder) / "workers").open("a") as file:
@@ -53,8 +51,6 @@ class KilledFirst:
         score = Path("/proc/self/oom_score_adj")  # a process needs no privilege to raise its score
         if self.added_score and score.exists():
             score.write_text(str(min(int(score.read_text()) + self.added_score, 1000)))
-        if self.init_fn is not None:
-            self.init_fn(worker_id)
 
 
 def observe_made(
@@ -102,7 +98,8 @@ def observe_made(
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
     if isinstance(loader, DataLoader):
-        loader.worker_init_fn = KilledFirst(folder, added_score, loader.worker_init_fn)
+        first = KilledFirst(folder, added_score)
+        loader.worker_init_fn = WorkerInit(loader.worker_init_fn, before=first)
     try:
         check_arguments(loader, deadline, consume, 1)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Run an experiment's code in each worker as the worker starts."""
+"""Run our own code in each worker as the worker starts, next to the user's."""
 
 from __future__ import annotations
 
