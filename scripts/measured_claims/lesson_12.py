@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.failures.lost_tail import Stream
 from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_12.job import census
-from measured_claims import Facts, Samples, numbers
+from measured_claims import Facts, Samples
+from measured_claims.lesson_04 import samplers_epoch  # noqa: F401 - a row here names it, too
 
 _DRAWS: Final = 128  # random numbers in two epochs
 
@@ -102,19 +103,3 @@ def same_seed() -> Facts:
         torch.manual_seed(0)
         drawn.append(census(_draws()))
     return {"same": (drawn[0] & drawn[1]).total()}
-
-
-def set_epoch() -> Facts:
-    records: Any = range(65)
-    same = []
-    for calls_set_epoch in (False, True):
-        sampler = DistributedSampler[int](records, num_replicas=2, rank=0)
-        options = {"sampler": sampler, "persistent_workers": True, "batch_size": 8}
-        loader = load(records, 2, "fork", **options)
-        orders = []
-        for epoch in range(2):
-            if calls_set_epoch:
-                sampler.set_epoch(epoch)
-            orders.append(numbers(loader))
-        same.append(orders[0] == orders[1])
-    return {"without": same[0], "with": same[1]}
