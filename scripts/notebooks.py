@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import sys
 import tempfile
 import warnings
@@ -110,6 +109,9 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
         # Turn off the warning that two workers are too many for a machine with one core.
         environment["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
         environment["IPYTHONDIR"] = str(Path(root, "ipython"))
+        # Unix sockets for the kernel begin with this path. jupyter_client would choose TCP ports
+        # before the kernel starts, and while the kernel is importing, another process may take one.
+        environment["DLTUTOR_SOCKETS"] = str(Path(root, "ipc"))
         if strict:
             environment["DLTUTOR_STRICT"] = "1"
         yield environment
@@ -123,28 +125,23 @@ def execute(path: Path) -> NotebookNode:
     """
     notebook = read(path)
     started: list[str] = []
-    folder = tempfile.mkdtemp(prefix="kernel-")
-    # Talk to the kernel through Unix sockets. jupyter_client would choose TCP ports before the
-    # kernel starts, and while the kernel is still importing, another process may take one.
-    sockets = {"transport": "ipc", "ip": os.path.join(folder, "ipc")}
-    client = NotebookClient(
-        notebook,
-        config=Config({"ConnectionFileMixin": sockets}),
-        on_cell_start=lambda cell, cell_index: started.append(cell.id),
-        timeout=CELL_TIMEOUT,
-        coalesce_streams=True,
-        record_timing=False,
-        store_widget_state=False,
-        # ipykernel warns about unencrypted connections, but ours don't leave the machine.
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],
-    )
     with kernel_environment(strict=True) as environment:
+        sockets = {"transport": "ipc", "ip": environment["DLTUTOR_SOCKETS"]}
+        client = NotebookClient(
+            notebook,
+            config=Config({"ConnectionFileMixin": sockets}),
+            on_cell_start=lambda cell, cell_index: started.append(cell.id),
+            timeout=CELL_TIMEOUT,
+            coalesce_streams=True,
+            record_timing=False,
+            store_widget_state=False,
+            # ipykernel warns about unencrypted connections, but ours don't leave the machine.
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        )
         try:
             client.execute(env=environment, cwd=str(path.parent))
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             raise Unfit(f"{path.name}: cell {started[-1]}: {str(error).strip()}") from None
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         shorten_outputs(notebook, environment["DLTUTOR_HOME"], environment["TMPDIR"])
     tidy(notebook)
     if problems := [f"{path.name}: {problem}" for problem in unfit(notebook)]:

@@ -6,8 +6,6 @@ Only `notebook_runs.validate` uses this pytest plugin, with `-p nbval_kernels`.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Generator
 from queue import Empty
@@ -26,16 +24,10 @@ IDLE_TIMEOUT = 30
 
 
 class PrivateSockets(KernelManager):
-    """A kernel manager that talks to its kernel through Unix sockets in its own folder.
-
-    jupyter_client would choose TCP ports before the kernel starts, and while the kernel is still
-    importing, another process may take one. The kernel then dies with "Address already in use".
-    """
+    """A kernel manager that talks to its kernel through the sockets of `kernel_environment`."""
 
     def __init__(self, **options: Any) -> None:
-        self.folder = tempfile.mkdtemp(prefix="kernel-")
-        # The path is absolute, because the kernel starts in the notebook's folder.
-        super().__init__(transport="ipc", ip=os.path.join(self.folder, "ipc"), **options)
+        super().__init__(transport="ipc", ip=os.environ["DLTUTOR_SOCKETS"], **options)
 
 
 class LearnersKernel(RunningKernel):
@@ -69,7 +61,6 @@ class LearnersKernel(RunningKernel):
         # that would have unlinked the kernel's semaphores.
         self.kc.stop_channels()
         self.km.shutdown_kernel(now=False)
-        shutil.rmtree(self.km.folder, ignore_errors=True)
 
 
 nbval.plugin.RunningKernel = LearnersKernel
