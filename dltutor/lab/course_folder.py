@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import dltutor
-from dltutor.tables import count_of
 
 RECORD: Final = ".dltutor.json"
 
@@ -42,11 +41,11 @@ class LaidOut:
     def __str__(self) -> str:
         lines = []
         if self.new:
-            lines.append(f"{count_of(len(self.new), 'file')} new.")
+            lines.append(f"{_files(len(self.new))} new.")
         if self.updated:
-            lines.append(f"{count_of(len(self.updated), 'file')} brought up to date.")
+            lines.append(f"{_files(len(self.updated))} brought up to date.")
         if self.kept:
-            lines.append(f"{count_of(len(self.kept), 'file')} changed by you and left as they are.")
+            lines.append(f"{_files(len(self.kept))} changed by you and left as they are.")
         lines += [
             f"You have changed {name}, so it stays. The newer one is {newer}."
             for name, newer in self.beside
@@ -175,6 +174,10 @@ def _name_beside(folder: Path, name: str, digest: str) -> str:
         if _digest(folder / newer) in (None, digest):
             return newer
     raise AssertionError("count() has no end")
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
 
 
 def _sha256(content: bytes) -> str:
