@@ -271,7 +271,7 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
 
 
 def held_segments(pids: Iterable[int]) -> dict[int, int]:
-    """Return the batches that these processes have open (inode -> size in bytes, in whole pages).
+    """Return the batches that these processes have open (inode -> size in bytes).
 
     A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
     anymore, but the worker has it open until main fetches it, and main has it open afterward.
@@ -283,7 +283,7 @@ def held_segments(pids: Iterable[int]) -> dict[int, int]:
                 with suppress(OSError):  # the file is closed by now
                     if os.readlink(descriptor).startswith(f"{_SHM}/torch_"):
                         file = descriptor.stat()
-                        found[file.st_ino] = file.st_blocks * 512
+                        found[file.st_ino] = file.st_size
     return found
 
 
