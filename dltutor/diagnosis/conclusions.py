@@ -57,5 +57,5 @@ def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
             continue
         said = f"The run {_ENDED.get(run.end, run.end)}, and printed {words!r} ({match.source})."
         where = run.line or run.stood
-        return [*others, replace(_completed(mode, Finding("likely", said, where)), ends=True)]
+        return [*others, _completed(mode, Finding(said, where, certainty="likely", ends=True))]
     return found

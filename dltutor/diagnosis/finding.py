@@ -28,8 +28,6 @@ class Finding:
     explains its finding.
 
     Args:
-        certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
-            or "likely" if something else could also explain the outcome.
         evidence: What the doctor measured.
         where: Your file and line, or the attribute path, or "" if neither is known.
         fix: What to do, using this loader's own names if they're known.
@@ -38,10 +36,11 @@ class Finding:
         name: The failure mode's name as in `dltutor list`, or "raises" for an ordinary exception in
             your code, or the promise's name if no failure mode explains why the promise is broken.
         lesson: The number of the lesson that teaches the failure mode, or "" if none does.
+        certainty: "shown" (the default) if an experiment came out in a way that it wouldn't for a
+            healthy loader, or "likely" if something else could also explain the outcome.
         ends: Whether the problem ended the run (default: whether it breaks the promise "ends").
     """
 
-    certainty: Certainty
     evidence: str
     where: str = ""
     fix: str = ""
@@ -49,6 +48,7 @@ class Finding:
     promise: Promise = "ends"
     name: str = ""
     lesson: str = ""
+    certainty: Certainty = "shown"
     ends: bool | None = None
 
     @property

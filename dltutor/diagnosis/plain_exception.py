@@ -37,7 +37,7 @@ def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
     cause = _ANYHOW if anyhow else _WITH_WORKERS
     if not evidence.parts.workers:
         cause = "Your code raises an exception."
-    return [Finding("shown", said, where, fix, cause, "ends", "raises")]
+    return [Finding(said, where, fix, cause, "ends", "raises")]
 
 
 def _described(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:

@@ -27,7 +27,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     explained = set(explained)
     found: list[Finding] = []
     if "ends" not in explained:
-        found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off, ends.late)
+        found += _each(evidence, complete.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
         found += _each(evidence, same.fetched, same.fields, same.crossed, same.lost)
         found += _each(evidence, same.persistent_repeats, same.changed_by_loop)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
 from dltutor.tables import MB, size
+
+_finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
@@ -21,15 +24,13 @@ def held(evidence: Evidence) -> Iterator[Finding]:
     run, parts = evidence.run, evidence.parts
     if run.files < max(_KEPT, run.batches / 2):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"After {run.batches} batches, main had {run.files} more open descriptors than at the "
         "first batch.",
         "your training loop" if parts.loop else parts.where,
         "Keep copies or plain numbers of what you collect: `labels.clone()`, `loss.item()`.",
         cause="Each tensor from a worker keeps a descriptor open as long as anything refers to it, "
         "even a small view.",
-        promise="bounded",
     )
 
 
@@ -38,15 +39,13 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
     samples, parts = evidence.samples, evidence.parts
     if samples is None or samples.opened < max(_OPENED, samples.looked // 2):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Drawing {samples.looked} samples in the main process left {samples.opened} descriptors "
         "open.",
         parts.where,
         "Close it: `with open(...) as file:`. Or open it once per process and keep it.",
         cause="What a sample opens stays open, and a process may have only about 1000 open at "
         "once.",
-        promise="bounded",
     )
 
 
@@ -56,8 +55,7 @@ def copied(evidence: Evidence) -> Iterator[Finding]:
     if travel is None or parts.method not in ("spawn", "forkserver"):
         return
     for path, held in (each for each in travel.mapped if each[1] >= _MUCH):
-        yield Finding(
-            "shown",
+        yield _finding(
             f"In main, `{path}` maps {size(held)} of a file. Each of the {parts.workers} workers "
             f"gets its own copy of that, in a pickle of {size(travel.bytes)}.",
             path,
@@ -65,7 +63,6 @@ def copied(evidence: Evidence) -> Iterator[Finding]:
             "worker, on first use.",
             cause="Pickle writes the content of an `np.memmap`, as it does for any other array. A "
             "worker that isn't forked reads that into its own memory.",
-            promise="bounded",
         )
 
 
@@ -81,8 +78,7 @@ def grows(evidence: Evidence) -> Iterator[Finding]:
     # If workers also grow when samples repeat, every sample takes memory, not only new ones.
     again = memory.late_repeated >= memory.late_as_it_is / 2
     by = "even with the same samples again and again" if again else "only with new samples"
-    yield Finding(
-        "likely",
+    yield _finding(
         f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
         f"{memory.late_as_it_is:.0f} MB of it after the first third. It grew {by}."
         + (f" In the next two epochs, it grew by {later:.0f} MB more." if later >= LATE else ""),
@@ -90,5 +86,5 @@ def grows(evidence: Evidence) -> Iterator[Finding]:
         "Count what your dataset holds before and after some samples (`tracemalloc` names the "
         "lines), and watch a longer run with `dltutor.observe(loader, live=True)`.",
         cause="Something holds on to memory from each sample.",
-        promise="bounded",
+        certainty="likely",
     )

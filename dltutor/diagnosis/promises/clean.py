@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
+from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+
+_finding: Final = partial(Finding, promise="clean")
 
 
 def processes(evidence: Evidence) -> Iterator[Finding]:
@@ -15,8 +19,7 @@ def processes(evidence: Evidence) -> Iterator[Finding]:
     if not run.left:
         return
     started = "process that a worker" if run.left == 1 else "processes that workers"
-    yield Finding(
-        "shown",
+    yield _finding(
         f"{run.left} {started} had started kept running after the epoch, when all workers had "
         "exited.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
@@ -24,7 +27,6 @@ def processes(evidence: Evidence) -> Iterator[Finding]:
         "exitpriority=10)`, or have the child exit when its standard input closes.",
         cause="Before Python 3.13, a worker exits without running `atexit` functions, and a "
         "child process that nothing else ends keeps running without it.",
-        promise="clean",
     )
 
 
@@ -33,8 +35,7 @@ def workers(evidence: Evidence) -> Iterator[Finding]:
     left, parts = evidence.leftover, evidence.parts
     if left is None or left.again <= left.alive or left.freed or left.held:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"{left.alive} workers were still running after your loop had returned, and "
         f"{left.again} after it had run once more.",
         parts.where if parts.loader == "DataLoader" else parts.loader,
@@ -42,7 +43,6 @@ def workers(evidence: Evidence) -> Iterator[Finding]:
         "`Event` that it checks, a generator with `finally`.",
         cause="Something that keeps running still holds their iterator, for example a thread "
         "that reads ahead and waits for room in its queue.",
-        promise="clean",
     )
 
 
@@ -55,8 +55,7 @@ def threads(evidence: Evidence) -> Iterator[Finding]:
     steps = [after - before for before, after in pairwise(counts)]
     if min(steps) < 0 or sum(steps) < len(steps):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         "Each time the loader was iterated, the workers that stay had more threads: "
         f"{', '.join(map(str, workers.threads))}, all workers together.",
         parts.where,
@@ -65,7 +64,6 @@ def threads(evidence: Evidence) -> Iterator[Finding]:
         "at it.",
         cause="A worker starts a thread for each iteration. That thread goes on waiting, "
         "for example for room in a queue, and keeps what it has read.",
-        promise="clean",
     )
 
 
@@ -77,8 +75,7 @@ def temporary_files(evidence: Evidence) -> Iterator[Finding]:
     first, second = (*run.temporary, 0, 0)[:2]
     if not parts.workers or parts.persistent or second - first < parts.workers:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"The second epoch, with new workers, left {second - first} more temporary files or "
         "folders than the first one had.",
         parts.where,
@@ -86,7 +83,6 @@ def temporary_files(evidence: Evidence) -> Iterator[Finding]:
         "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
         cause="Before Python 3.13, a worker exits without running `atexit` functions or the "
         "finalizers of what it still holds, so nothing removes what it made.",
-        promise="clean",
     )
 
 
@@ -94,13 +90,11 @@ def by_samples(evidence: Evidence) -> Iterator[Finding]:
     """Find what samples start or make, and leave behind, in the main process."""
     samples, parts = evidence.samples, evidence.parts
     for what, count, draws in (samples.left or ()) if samples is not None else ():
-        yield Finding(
-            "shown",
+        yield _finding(
             f"Drawing samples {draws} times in the main process left {count} {what} behind, though "
             "the same samples had been drawn before.",
             parts.where,
             "End what a sample starts and remove what it makes, in a `with` block or `finally`. Or "
             "make it once per worker.",
             cause=f"Samples leave {what} behind in every worker, for as long as it runs or longer.",
-            promise="clean",
         )

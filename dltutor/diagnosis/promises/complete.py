@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from dltutor.diagnosis.difference import recut
@@ -11,9 +12,33 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import by_interpreter
 
+_finding: Final = partial(Finding, promise="complete")
+
 _PART: Final = 10  # a sampler that leaves out more than one in this many indices does so on purpose
 _FEW: Final = 4  # if more than one in this many samples differs between epochs, they may be random
 _ANEW: Final = "Make a new generator, iterator, list, or file at the start of each `__iter__`."
+
+
+def no_batch(evidence: Evidence) -> Iterator[Finding]:
+    """Find an epoch that ends without a batch."""
+    run, parts = evidence.run, evidence.parts
+    if run.end != "finished" or run.batches or not any(run.finished):
+        return  # the loop may not have asked for a batch
+    fix = "After the epoch, assert that batches arrived."
+    if parts.drop_last and parts.length and (parts.batch_size or 0) > parts.length:
+        why = (
+            f"`drop_last=True` drops the only batch, because there are {parts.length} samples and "
+            f"a batch takes {parts.batch_size}."
+        )
+        fix = "Use a smaller `batch_size`, or `drop_last=False` if there's no whole batch."
+    elif parts.length == 0:
+        why = f"`len({parts.dataset})` is 0."
+    elif parts.stream:
+        why = f"`{parts.dataset}.__iter__` ends before its first sample."
+    else:
+        why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
+    said = "The loop ended without an error, but it never got a batch."
+    yield _finding(said, parts.where if parts.stream else "", fix, cause=why)
 
 
 def counts(evidence: Evidence) -> Iterator[Finding]:
@@ -48,7 +73,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
     if forked is not None and forked.finished[:1] == (True,) and forked.counted[0] == theirs[0]:
         said += f" With forked workers, an epoch has {theirs[0]}."
         cause, fix = by_interpreter("What divides the stream")
-    yield Finding("shown", said, parts.where, fix, cause=cause, promise="complete")
+    yield _finding(said, parts.where, fix, cause=cause)
 
 
 def overlaps(evidence: Evidence) -> Iterator[Finding]:
@@ -70,8 +95,7 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
         missing, twice = len({*whole} - came), len(values) - len(came)
         if not missing or not twice or came == {*whole[: len(came)]}:
             continue  # nothing is wrong, or the field counts samples in each worker
-        yield Finding(
-            "shown",
+        yield _finding(
             f"Without workers, `batch{path}` has {len(whole)} different values in each epoch. With "
             f"{evidence.parts.workers} workers, {missing} of them don't arrive, and {twice} "
             "arrive a second time.",
@@ -81,7 +105,6 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
             "workers, so don't shuffle with it before that.",
             cause="The workers' shares overlap. That happens if each worker shuffles the data with "
             "a seed of its own, and then takes its share.",
-            promise="complete",
         )
         return
 
@@ -101,8 +124,7 @@ def skipped(evidence: Evidence) -> Iterator[Finding]:
     fewer, again = alone.total - run.total, theirs.total - ours.total
     if len(ours.passes) < 2 or fewer * again <= 0:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"In one call, your loop began {len(ours.passes)} iterations and received {ours.total} "
         f"samples. Without workers, it receives {theirs.total}.",
         f"{parts.sampler}.__iter__" if not parts.stream else parts.where,
@@ -111,7 +133,6 @@ def skipped(evidence: Evidence) -> Iterator[Finding]:
         cause="The sampler is ahead of the loop by up to `num_workers * prefetch_factor` batches. "
         "If the loop leaves an iteration and the next one goes on where the sampler stopped, the "
         "batches in between are lost.",
-        promise="complete",
     )
 
 
@@ -128,8 +149,7 @@ def announced(evidence: Evidence) -> Iterator[Finding]:
     if count == parts.length:
         return
     more = count > parts.length
-    yield Finding(
-        "shown",
+    yield _finding(
         f"`len(dataset)` is {parts.length}, but each epoch has {count} samples, "
         f"{'with workers and without' if parts.workers else 'every time'}.",
         f"{parts.dataset}.__len__",
@@ -137,7 +157,6 @@ def announced(evidence: Evidence) -> Iterator[Finding]:
         cause="Anything that relies on `len(loader)` gets the wrong number of batches: a progress "
         "bar, a learning rate schedule, "
         + ("a loop that stops there and misses the rest." if more else "a step count."),
-        promise="complete",
     )
 
 
@@ -146,8 +165,7 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.reused or not parts.workers:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"A batch of indices that `{parts.sampler}` has dealt out changes when it deals out the "
         "next one.",
         f"{parts.sampler}.__iter__",
@@ -155,7 +173,6 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
         cause="It yields the same list or array every time. A queue pickles the indices for a "
         "worker a little later, so some workers get the indices of a later batch, and the batch "
         "they should have made is lost.",
-        promise="complete",
     )
 
 
@@ -166,8 +183,7 @@ def replaced(evidence: Evidence) -> Iterator[Finding]:
         return
     index, other, kind, text, line = samples.replaced[0]
     count = len(samples.replaced)
-    yield Finding(
-        "shown",
+    yield _finding(
         f"`dataset[{index}]` returns the sample of `dataset[{other}]` after it catches {kind}"
         f"{f' ({text})' if text else ''}. In all, that happens to {count} of the "
         f"{samples.looked} samples drawn here.",
@@ -175,7 +191,6 @@ def replaced(evidence: Evidence) -> Iterator[Finding]:
         "Find the bad samples once, before training, then leave them out and report how many "
         "there are.",
         cause=f"{parts.dataset} hides that a sample can't be made, and returns another one twice.",
-        promise="complete",
     )
 
 
@@ -199,14 +214,13 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
         cause = "The sampler's `__len__` and its `__iter__` count differently."
     elif not second:
         cause, fix = "One epoch uses up the sampler, so there's nothing left for the next.", _ANEW
-    yield Finding(
-        "likely" if second else "shown",
+    yield _finding(
         f"`len(loader)` is {said}, but the sampler deals out {first} batches in one epoch "
         f"and {second} in the next.",
         f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
         fix,
         cause=cause,
-        promise="complete",
+        certainty="likely" if second else "shown",
     )
 
 
@@ -223,14 +237,13 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
         return  # a sampler that drops the rest of each bucket on purpose drops as many each time
     if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
         return  # it's less than a batch, or the sampler draws a part of the data on purpose
-    yield Finding(
-        "likely",
+    yield _finding(
         f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
         f"the next, and not the same ones. Its largest batch has {largest} indices.",
         f"{parts.sampler}.__iter__",
         "Deal out what's left at the end of each bucket or pool, or carry it over to the next one.",
         cause="The sampler groups the indices and drops what doesn't fill a batch in each group.",
-        promise="complete",
+        certainty="likely",
     )
 
 
@@ -250,8 +263,7 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
     missing, more = (first - second).total(), (second - first).total()
     if not 0 < max(missing, more) <= first.total() / _FEW:
         return
-    yield Finding(
-        "likely",
+    yield _finding(
         f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} from epoch 0 "
         f"{'does' if missing == 1 else 'do'}n't arrive in epoch 1, and {more} "
         f"{'other does' if more == 1 else 'others do'}. The rest are the same.",
@@ -260,18 +272,16 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
         "a `return`.",
         cause="Each epoch leaves some samples out. Often that's what is left in a buffer when the "
         "data ends.",
-        promise="complete",
+        certainty="likely",
     )
 
 
 def _used_up(evidence: Evidence) -> Finding:
     run, parts = evidence.run, evidence.parts
-    return Finding(
-        "shown",
+    return _finding(
         f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
         _ANEW,
         cause="One epoch uses up something that the next one needs, such as a generator, an "
         "iterator, or an open file that was read to its end.",
-        promise="complete",
     )

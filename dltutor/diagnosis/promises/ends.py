@@ -1,37 +1,16 @@
-"""Find epochs that break off, don't end, end late, or have no batches."""
+"""Find epochs that break off, don't end, or end late."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Certainty, Finding
 from dltutor.diagnosis.words import duration
 
-
-def no_batch(evidence: Evidence) -> Iterator[Finding]:
-    """Find an epoch that ends without a batch."""
-    run, parts = evidence.run, evidence.parts
-    if run.end != "finished" or run.batches or not any(run.finished):
-        return  # the loop may not have asked for a batch
-    fix = "After the epoch, assert that batches arrived."
-    if parts.drop_last and parts.length and (parts.batch_size or 0) > parts.length:
-        why = (
-            f"`drop_last=True` drops the only batch, because there are {parts.length} samples and "
-            f"a batch takes {parts.batch_size}."
-        )
-        fix = "Use a smaller `batch_size`, or `drop_last=False` if there's no whole batch."
-    elif parts.length == 0:
-        why = f"`len({parts.dataset})` is 0."
-    elif parts.stream:
-        why = f"`{parts.dataset}.__iter__` ends before its first sample."
-    else:
-        why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
-    said = "The loop ended without an error, but it never got a batch."
-    yield Finding(
-        "shown", said, parts.where if parts.stream else "", fix, cause=why, promise="complete"
-    )
+_finding: Final = partial(Finding, promise="ends")
 
 
 def breaks_off(evidence: Evidence) -> Iterator[Finding]:
@@ -50,15 +29,13 @@ def breaks_off(evidence: Evidence) -> Iterator[Finding]:
     if words := run.said.strip().splitlines():
         said += f" The last message on stderr: {words[-1][:160]!r}."
     where = run.line or run.stood or parts.where
-    yield Finding(
-        "shown",
+    yield _finding(
         said,
         where,
         "Run it again with `dltutor.observe(loader)`, which keeps what each worker wrote, and look "
         "for what your code leaves running: a timer, a signal handler, a thread.",
         cause="Something in the workers ended the run. What they wrote to stderr, and how long a "
         "worker had been idle or busy, narrows it down.",
-        promise="ends",
     )
 
 
@@ -81,8 +58,7 @@ def late(evidence: Evidence) -> Iterator[Finding]:
         return  # on a busy machine, an interpreter takes a long time to start and exit
     if alone is not None and alone.ending > run.ending / 2:
         return  # even without workers, the dataset or the loop takes that long
-    yield Finding(
-        "shown",
+    yield _finding(
         f"After the last batch, the loop waited {duration(run.ending)} until the epoch was over.",
         parts.where,
         "Make your threads daemons, or end them when the worker ends. Read each queue that workers "
@@ -90,7 +66,6 @@ def late(evidence: Evidence) -> Iterator[Finding]:
         cause="The workers have nothing left to do, but they don't exit. torch waits 5 s for each "
         "one, and then kills it. A process can't exit while one of its non-daemon threads is "
         "running, or while a multiprocessing queue holds something that hasn't been read.",
-        promise="ends",
     )
 
 
@@ -137,13 +112,12 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     )
     # If the only sign of a hang is that main didn't get a sample either, the sample may be slow.
     certainty: Certainty = "likely" if before and not run.batches else "shown"
-    yield Finding(certainty, said, where, fix, cause=cause, promise="ends")
+    yield _finding(said, where, fix, cause=cause, certainty=certainty)
 
 
 def _endless_sampler(evidence: Evidence) -> Finding:
     run, parts = evidence.run, evidence.parts
-    return Finding(
-        "shown",
+    return _finding(
         f"{run.batches} batches arrived, then no more. Main asked the sampler for the next one and "
         "never got an answer. Asked alone, without a dataset or workers, the sampler doesn't "
         "finish either.",
@@ -152,5 +126,4 @@ def _endless_sampler(evidence: Evidence) -> Finding:
         "or skip them.",
         cause=f"{parts.sampler} loops forever or waits for something, so the workers get no "
         "indices.",
-        promise="ends",
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.running.random_states import SAID
+
+_finding: Final = partial(Finding, promise="independent")
 
 _FEW: Final = 10  # if fewer than one in this many samples repeats, it may be chance
 _ENOUGH: Final = 4  # different samples in an epoch; fewer show nothing
@@ -21,8 +24,7 @@ def seeded(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or not samples.seeded:
         return
     names = " and ".join(SAID[each] for each in samples.seeded)
-    yield Finding(
-        "shown",
+    yield _finding(
         f"After each sample, {names} is in the same state, whatever its state was before.",
         parts.where,
         "Don't seed it, because torch already seeds each worker in each epoch. If you want samples "
@@ -30,7 +32,6 @@ def seeded(evidence: Evidence) -> Iterator[Finding]:
         "`np.random.default_rng(index)`.",
         cause="Each sample seeds it with a constant, so all samples draw the same random numbers "
         "in every epoch. So does any other code in the same process that draws after a sample.",
-        promise="independent",
     )
 
 
@@ -40,15 +41,14 @@ def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
     if samples is None or not samples.seeded_each:
         return
     names = " and ".join(SAID[each] for each in samples.seeded_each)
-    yield Finding(
-        "likely",
+    yield _finding(
         f"The state of {names} after a sample depends only on which sample it was.",
         parts.where,
         "If only a part of the sample should stay the same, draw that from a separate generator, "
         "such as `torch.Generator().manual_seed(index)` or `np.random.default_rng(index)`.",
         cause="Each sample seeds it with something like its index. Whatever the sample draws after "
         "that is the same in every epoch, and so is what other code in the process draws.",
-        promise="independent",
+        certainty="likely",
     )
 
 
@@ -86,14 +86,13 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
             f"{parts.sampler} sets main's global generator to the same state in each epoch. Right "
             "after that, torch draws the workers' seeds from it."
         )
-    yield Finding(
-        "shown" if first == second else "likely",
+    yield _finding(
         said,
         f"{parts.sampler}.__iter__" if by_sampler else parts.where,
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
         "the sampler its own generator: `torch.Generator().manual_seed(...)`.",
         cause=cause,
-        promise="independent",
+        certainty="shown" if first == second else "likely",
     )
 
 
@@ -107,15 +106,14 @@ def restarted(evidence: Evidence) -> Iterator[Finding]:
     first, second = run.contents[:2]
     if len({*first}) < _ENOUGH or first != second:
         return
-    yield Finding(
-        "likely",
+    yield _finding(
         f"With another seed, other samples arrive. But the {len(second)} of the second epoch are "
         "exactly those of the first, in the same order.",
         parts.where,
         "Make the generator once in each worker, or from the seed and the number of the epoch.",
         cause="Workers that stay keep their seed. A generator that's made from "
         "`get_worker_info().seed` or `torch.initial_seed()` in each epoch begins again.",
-        promise="independent",
+        certainty="likely",
     )
 
 
@@ -131,8 +129,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
         if pair := _repeating(first, second, size, count):
             worker, other = pair
             what = f"values of `batch{path}`" if path else "samples"
-            yield Finding(
-                "shown",
+            yield _finding(
                 f"In epoch 1, W{worker} delivers the {what} that W{other} delivered in epoch 0, "
                 f"in the same order. The other {what} differ between the epochs.",
                 parts.where,
@@ -140,7 +137,6 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
                 cause="Two workers use the same random numbers, one of them an epoch later. "
                 "That's what happens if a seed is a sum: seed + epoch + worker is the same "
                 "number for the next worker one epoch earlier.",
-                promise="independent",
             )
             return
 
@@ -156,8 +152,7 @@ def duplicated(evidence: Evidence) -> Iterator[Finding]:
     twice = len(ours) - len({*ours})
     if twice < max(_ENOUGH, len(ours) / _FEW) or len({*plain}) < len(plain):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"{twice} of {len(ours)} samples in an epoch are exact copies of others. Without workers, "
         f"no two of {len(plain)} samples are the same.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
@@ -165,7 +160,6 @@ def duplicated(evidence: Evidence) -> Iterator[Finding]:
         "a seed must have 32 bits. The workers' seeds differ only in their lowest bits.",
         cause="Workers draw the same random numbers, or their shares of the data overlap, so they "
         "deliver the same samples.",
-        promise="independent",
     )
 
 
@@ -212,8 +206,7 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
     first, second = map(set, run.drawn[:2])
     if len(first & second) < max(_ENOUGH, len(second) / _FEW):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"{len(first & second)} of {len(second)} samples in the second epoch are exactly those of "
         "the first. Drawn again in the same process, a sample never changes. But with another "
         "seed, it's a different one.",
@@ -222,7 +215,6 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
         "that a sample is drawn.",
         cause="A cache keeps samples after random numbers have gone into them. A worker that stays "
         "delivers such a sample in every epoch in which it gets the same index.",
-        promise="independent",
     )
 
 
@@ -233,15 +225,14 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
         return
     if len(run.passes) > 1 and not run.begins_again:
         return  # the loop tells the sampler the epoch in some other way
-    yield Finding(
-        "likely",
+    yield _finding(
         f"`{parts.sampler}` draws random numbers (`{fetched.stuck}`), but deals out the same "
         "batches in each epoch, whatever the seed.",
         f"{parts.sampler}.__iter__",
         "Make the generator once, in `__init__`. Or seed it from the epoch, in a `set_epoch` that "
         "your loop calls.",
         cause="The sampler makes a new generator each time, from a constant seed.",
-        promise="independent",
+        certainty="likely",
     )
 
 
@@ -250,8 +241,7 @@ def salted(evidence: Evidence) -> Iterator[Finding]:
     new = evidence.new_interpreter
     if new is None or not new.salted:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"The first {new.looked} samples were drawn in new interpreters. With one value of "
         f"`PYTHONHASHSEED` they came out the same twice, but with another value {new.salted} of "
         "them differed.",
@@ -262,7 +252,6 @@ def salted(evidence: Evidence) -> Iterator[Finding]:
         "`hash()` and the order of a set. Forked workers have main's salt, so they agree. A "
         "spawned worker, another rank, and your next run don't, so a saved model may get other "
         "inputs.",
-        promise="independent",
     )
 
 
@@ -275,8 +264,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     same = [at for at in range(1, len(whole)) if whole[at] == whole[at - 1]]
     if not same:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Epochs {same[0] - 1} and {same[0]} have the same order, though the loop called "
         f"`{parts.sampler}.set_epoch` {run.epochs_told} times.",
         f"{parts.sampler}.set_epoch",
@@ -284,5 +272,4 @@ def order(evidence: Evidence) -> Iterator[Finding]:
         "loader with `persistent_workers=True` keeps its workers too.",
         cause="The sampler dealt out the order of an epoch before it was told which epoch it is, "
         "because a loader that never ends loads ahead.",
-        promise="independent",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
@@ -10,6 +11,8 @@ from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.probes.workerless import LOST, NO_GAIN, SLOWER
 from dltutor.diagnosis.words import duration
 from dltutor.tables import MB, size
+
+_finding: Final = partial(Finding, promise="quick")
 
 _KB: Final = 1024
 _REREAD: Final = 3  # reading all files this many times for some samples is too much
@@ -44,8 +47,7 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
         return
     if each < MB and samples.typical < _COSTLY:
         return  # reading so little is fast, because the operating system caches the files
-    yield Finding(
-        "shown",
+    yield _finding(
         f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "
         f"{size(samples.read)} from files of {size(samples.of_files)} in total, which is "
         f"{times:.0f} times all of them. A sample takes {duration(samples.typical)}.",
@@ -54,7 +56,6 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
         "the order of the file, or read the file into an array once.",
         cause="The files are laid out for a different reading order. To get one sample, the "
         "dataset reads a whole file or chunk, decodes it, and throws it away.",
-        promise="quick",
     )
 
 
@@ -63,8 +64,7 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
     found, samples = evidence.recomputed, evidence.samples
     if found is None or not found.line or samples is None:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"A sample takes {duration(samples.typical)}, and one call is {100 * found.share:.0f} "
         f"percent of that. For {found.samples} different samples, it returned "
         f"{'the same' if found.values == 1 else f'one of {found.values} times'} "
@@ -73,7 +73,6 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
         "Call it once, in `__init__` or when a worker draws its first sample, and keep the result.",
         cause="Each sample does the same work again, such as decompressing a whole archive, and "
         "throws the result away.",
-        promise="quick",
     )
 
 
@@ -85,8 +84,7 @@ def pickled(evidence: Evidence) -> Iterator[Finding]:
     if travel.seconds * parts.workers < _START or not run.batches:
         return
     when = "once, because workers stay" if parts.persistent else "at the start of every epoch"
-    yield Finding(
-        "shown",
+    yield _finding(
         f"The first batch arrived after {duration(run.first)}. The dataset is pickled for each "
         f"worker, {when}. The pickle is {size(travel.bytes)} and takes {duration(travel.seconds)} "
         f"to write and read, for each of {parts.workers} workers.",
@@ -95,7 +93,6 @@ def pickled(evidence: Evidence) -> Iterator[Finding]:
         "worker opens."
         + ("" if parts.persistent else " With `persistent_workers=True`, you pay only once."),
         cause="A worker that isn't forked gets the dataset as a pickle, object by object.",
-        promise="quick",
     )
 
 
@@ -106,8 +103,7 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
         return
     drawn, each = samples.drawn_by_sampler, samples.dealing_each
     if parts.workers and each > max(_COSTLY, _SHARE * evidence.run.pace) and evidence.run.pace:
-        yield Finding(
-            "shown",
+        yield _finding(
             f"For each batch, the sampler works for {duration(each)} in main. A batch arrives "
             f"every {duration(evidence.run.pace)}.",
             f"{parts.sampler}.__iter__",
@@ -115,14 +111,12 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
             "from then on.",
             cause="The sampler runs in main, between the batches, and no number of workers makes "
             "it any faster.",
-            promise="quick",
         )
         return
     draws = drawn >= _ENOUGH and samples.dealing > _DRAWING
     if not draws and samples.dealing < max(_START, _AS_MUCH * samples.typical):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Before the first batch, the sampler works in main for {duration(samples.dealing)} while "
         f"the workers wait. A sample takes {duration(samples.typical)}."
         + (f" The sampler itself draws {drawn} samples from the dataset." if drawn else ""),
@@ -130,7 +124,6 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
         "Compute the order once, in `__init__`, from what you know without drawing samples, "
         "such as a table of labels or lengths.",
         cause="In each epoch, every worker waits until the sampler has computed its order.",
-        promise="quick",
     )
 
 
@@ -142,8 +135,7 @@ def scattered(evidence: Evidence) -> Iterator[Finding]:
     if found.seconds - found.ascending < _COSTLY * found.looked:
         return
     ours, ascending = found.seconds / found.looked, found.ascending / found.looked
-    yield Finding(
-        "shown",
+    yield _finding(
         f"In the order of the sampler, a sample takes {duration(ours)}. The same {found.looked} "
         f"samples, drawn in ascending order, take {duration(ascending)} each.",
         samples.busiest or parts.where,
@@ -151,7 +143,6 @@ def scattered(evidence: Evidence) -> Iterator[Finding]:
         "one), or shuffle whole blocks and draw each block in order.",
         cause="The data is laid out for reading from beginning to end. In any other order, your "
         "dataset reads or decompresses the same parts over and over to get to one sample.",
-        promise="quick",
     )
 
 
@@ -161,15 +152,13 @@ def idle(evidence: Evidence) -> Iterator[Finding]:
     if shares is None or min(shares.shares, default=1) or sum(shares.shares) < _ENOUGH:
         return
     idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Together, the {parts.workers} workers delivered {sum(shares.shares)} samples, but "
         f"{' and '.join(idle)} delivered none.",
         parts.where,
         "Split the data into at least as many files or shards as there are workers, or deal out "
         "smaller pieces: every `num_workers`-th sample, starting at `id`.",
         cause="There are fewer shares than workers, so some workers get none.",
-        promise="quick",
     )
 
 
@@ -180,8 +169,7 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
     if not 0 < theirs < min(parts.workers, mains):
         return
     cores = "one core" if theirs == 1 else f"{theirs} cores"
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Together, the {parts.workers} workers may use only {cores}, but the main process may use "
         f"{mains}.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
@@ -189,7 +177,6 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
         "or a variable such as `KMP_AFFINITY`), or give each worker its own core.",
         cause="Something sets the CPU affinity of each worker to the same few cores, so the "
         "workers take turns instead of working at the same time.",
-        promise="quick",
     )
 
 
@@ -215,14 +202,12 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
     shares = [
         f"W{number} for {100 * sum(each) / 2:.0f} percent" for number, each in enumerate(run.idle)
     ]
-    yield Finding(
-        "shown",
+    yield _finding(
         f"In an epoch, the loop waited {duration(run.waited_for)} for batches. Of that time, some "
         f"workers had nothing left to do: {', '.join(shares)}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
         fix,
         cause=cause,
-        promise="quick",
     )
 
 
@@ -259,7 +244,7 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
         fix = "Hold the lock only while shared state changes, or give each worker its own."
     where = paces.line if stands else f"num_workers={parts.workers}"
     shown = stands or slower
-    yield Finding("shown" if shown else "likely", said, where, fix, cause=cause, promise="quick")
+    yield _finding(said, where, fix, cause=cause, certainty="shown" if shown else "likely")
 
 
 def redone(evidence: Evidence) -> Iterator[Finding]:
@@ -270,8 +255,7 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
     each, once = (one.computed / max(sum(one.counted), 1) for one in (run, alone))
     if once < _COSTLY or each < _REPEATED * once or sum(run.counted) < _ENOUGH:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"For each sample, the workers together compute for {duration(each)}. Without workers, "
         f"main computes for {duration(once)}.",
         parts.where,
@@ -279,7 +263,6 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
         "own first, and read and decode only the rest.",
         cause="The workers do the same work several times. Each one reads or decodes what another "
         "one delivers, and throws it away.",
-        promise="quick",
     )
 
 
@@ -293,8 +276,7 @@ def starts(evidence: Evidence) -> Iterator[Finding]:
     late = run.first - _TIMES * max(alone.first, run.pace)
     if late < _LATE_START:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"The first batch arrived {duration(run.first)} after the loop started. Without workers, "
         f"it arrives after {duration(alone.first)}. Each epoch starts new workers and waits again.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
@@ -302,5 +284,4 @@ def starts(evidence: Evidence) -> Iterator[Finding]:
         "workers are forked. If not, use `persistent_workers=True`.",
         cause="Each worker prepares something before its first sample, and loses it when the epoch "
         "ends.",
-        promise="quick",
     )

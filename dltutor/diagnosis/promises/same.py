@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from typing import Final
 
 from dltutor.diagnosis.difference import (
     EXACT,
@@ -21,6 +23,8 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.words import by_interpreter
 from dltutor.failures import Promise
 
+_finding: Final = partial(Finding, promise="same")
+
 
 def fetched(evidence: Evidence) -> Iterator[Finding]:
     """Find batches that bypass `__getitem__`."""
@@ -30,8 +34,7 @@ def fetched(evidence: Evidence) -> Iterator[Finding]:
     whose = f"Here, {fetched.by}, inside {parts.dataset}, has the `__getitems__` that's called."
     if fetched.by == parts.dataset:
         whose = "The two return different samples."
-    yield Finding(
-        "shown",
+    yield _finding(
         f"{fetched.differ} of the first {fetched.looked} samples differ from what "
         f"`{parts.dataset}.__getitem__` returns for their indices.",
         f"{fetched.by}.__getitems__",
@@ -39,7 +42,6 @@ def fetched(evidence: Evidence) -> Iterator[Finding]:
         "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
         cause="A loader that finds `__getitems__` calls it for whole batches, and never calls "
         f"`__getitem__`. {whose}",
-        promise="same",
     )
 
 
@@ -56,14 +58,13 @@ def fields(evidence: Evidence) -> Iterator[Finding]:
         f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
         for name, have, samples in fetched.dropped
     ]
-    yield Finding(
-        "shown" if fetched.ragged else "likely",
+    yield _finding(
         f"{'. '.join(said[:3])}.",
         parts.collate or "default_collate",
         "Give each sample every field, with a placeholder where it has no value and a mask that "
         "marks the placeholder.",
         cause="The samples don't all have the same fields, and nothing fills in the missing ones.",
-        promise="same",
+        certainty="shown" if fetched.ragged else "likely",
     )
 
 
@@ -73,8 +74,7 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
     if fetched is None or not fetched.lost or not parts.workers:
         return
     path, name = fetched.lost[0]
-    yield Finding(
-        "shown",
+    yield _finding(
         f"`batch{path}` has an attribute `{name}`. If a worker makes the batch, the attribute "
         "doesn't reach your loop, or it has another value there.",
         f"collate_fn={parts.collate}" if parts.collate else parts.where,
@@ -82,7 +82,6 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
         "`__reduce__` in the array's class, so that the attribute is pickled with the array.",
         cause="A worker sends a tensor as its storage, and pickles an array as its numbers. "
         "Attributes that were set on it aren't part of either.",
-        promise="same",
     )
 
 
@@ -95,8 +94,7 @@ def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
         found = between(run, copied, epoch, in_order=True)
         if found is None or not found.any:
             continue
-        yield Finding(
-            "shown",
+        yield _finding(
             f"In epoch {epoch}, {found.more} of {found.came} {found.unit} come out differently "
             "than if your loop gets a copy of each batch.",
             evidence.parts.where,
@@ -105,7 +103,6 @@ def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
             cause="Your loop changes batches in place. A batch is in memory that main shares with "
             "the worker, so if a sample is part of something that the dataset keeps, later samples "
             "change with it.",
-            promise="same",
         )
         return
 
@@ -116,14 +113,12 @@ def crossed(evidence: Evidence) -> Iterator[Finding]:
     if fetched is None or not fetched.crossed:
         return
     name, other = (each or "the batch" for each in fetched.crossed[0])
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Row k of `{name}` and row k of `{other}` don't belong to the same sample. In batches of "
         "one sample, different rows go together.",
         parts.collate or "default_collate",
         "Sort or shuffle the samples before you split them into fields.",
         cause="The collate function puts the two fields in different orders.",
-        promise="same",
     )
 
 
@@ -143,8 +138,7 @@ def reordered(evidence: Evidence) -> Iterator[Finding]:
         )
     if found.paths:
         said += f" Drawing them changes {', '.join(f'`{each}`' for each in found.paths)}."
-    yield Finding(
-        "shown",
+    yield _finding(
         said,
         found.paths[0] if found.paths else parts.where,
         "Make a sample only from its index and from what's fixed before the first draw. "
@@ -156,7 +150,6 @@ def reordered(evidence: Evidence) -> Iterator[Finding]:
         cause="A sample depends on which samples this process has drawn before. Each worker draws "
         "different ones, so what arrives depends on the number of workers and on the order."
         + (" A cache whose key doesn't tell two samples apart does that." if found.other else ""),
-        promise="same",
     )
 
 
@@ -197,7 +190,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
     certainty: Certainty = "likely" if packed and not difference.epoch else "shown"
-    yield Finding(certainty, said, where, fix, cause=cause, promise=promise)
+    yield Finding(said, where, fix, cause=cause, promise=promise, certainty=certainty)
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
@@ -266,8 +259,7 @@ def raced(evidence: Evidence) -> Iterator[Finding]:
     found = between(seeded, again, in_order=True)
     if found is None or not found.any:
         return
-    yield Finding(
-        "shown" if not parts.init else "likely",
+    yield _finding(
         f"Of {found.came} {found.unit} in an epoch with workers, {found.more} come out differently "
         "in another epoch with the same seed. Without workers, two such epochs are the same.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
@@ -276,7 +268,7 @@ def raced(evidence: Evidence) -> Iterator[Finding]:
         cause="The loader has a generator, but it doesn't decide everything. Which random numbers "
         "a sample gets may depend on which worker is faster, for example if workers share a "
         "counter, or on a seed from the time or the operating system.",
-        promise="same",
+        certainty="shown" if not parts.init else "likely",
     )
 
 
@@ -302,8 +294,7 @@ def persistent_repeats(evidence: Evidence) -> Iterator[Finding]:
         return
     if not (run.begins_again and len(alone.passes) > 1) or alone.begins_again:
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         "With persistent workers, epochs 0 and 1 have the same samples in the same order. Without "
         "workers, they differ.",
         parts.where,
@@ -312,7 +303,6 @@ def persistent_repeats(evidence: Evidence) -> Iterator[Finding]:
         "`persistent_workers=False`.",
         cause="A persistent worker keeps the copy of the dataset that it started with, so what "
         "your loop sets between epochs doesn't reach it.",
-        promise="same",
     )
 
 
@@ -335,8 +325,7 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         other = " Both runs had the same seed, and the same samples in the same order."
     if not results_differ(run, alone):
         return
-    yield Finding(
-        "shown",
+    yield _finding(
         f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without.{other}",
         "your training loop",
         "Compare one batch with workers to the same batch without, in your loop: types, "
@@ -344,5 +333,4 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         cause="A batch from a worker is a copy. It loses the attributes that your code set on a "
         "tensor, anything that the sample's code stored elsewhere, and the information that two "
         "objects were the same one.",
-        promise="same",
     )

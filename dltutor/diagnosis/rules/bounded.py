@@ -23,7 +23,6 @@ def prefetch_budget(evidence: Evidence) -> Finding | None:
     if slower > _NOISE:
         why = f"which saves {ahead.held - ahead.held_by_two:.0f} MB and is {slower:.0%} slower"
     return Finding(
-        "shown",
         f"With prefetch_factor={parts.prefetch} and {parts.workers} workers, {ahead.held:.0f} MB "
         f"of batches were in shared memory after the loop had taken one. With prefetch_factor=2, "
         f"it was {ahead.held_by_two:.0f} MB. A batch took {ahead.seconds * 1000:.1f} ms, and "
@@ -47,7 +46,6 @@ def view_of_a_giant(evidence: Evidence) -> Finding | None:
         return None
     run = evidence.run
     return Finding(
-        "shown",
         f"A batch shows {_size(run.batch_bytes)} of data, but it arrived with storages of "
         f"{_size(run.storage_bytes)}. {views.batches} batches took up "
         f"{views.as_they_come:.1f} MB of shared memory, and only {views.as_copies:.1f} MB when "
@@ -79,7 +77,6 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
     if share < 0.04 or copied < 3 or whole < _MATTERS:
         return None
     return Finding(
-        "shown",
         f"Even with the garbage collector off, each worker copied {copied:.0f} MB of main's memory "
         f"while it drew samples from {evidence.parts.dataset}. It reads `{path}`, a {kind} of "
         f"{length:,} Python objects. Of the pages that hold them, it had copied {started:.0%} at "
@@ -104,7 +101,6 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
         return None
     times = "once" if memory.collections == 1 else f"{memory.collections} times"
     return Finding(
-        "shown",
         f"Each worker copied {copied:.0f} MB of main's memory, but only {frozen:.0f} MB in a run "
         "where main called gc.freeze() before it forked the workers. In one worker, the garbage "
         f"collector went through all objects {times}.",
@@ -147,12 +143,12 @@ def growing_cache(evidence: Evidence) -> Finding | None:
     what = f" `{path}`, a {kind}, gained elements with each new sample." if kept else ""
     end = f" By the end of an epoch, that's {whole:,.0f} MB in each worker." if samples else ""
     return Finding(
-        "shown" if renewed and kept else "likely",
         f"{growth}{less}. Most of it stays after a garbage collection.{what}{end}",
         path or parts.where,
         (f"Remove `{path}` from the workers, or limit its size" if path else "Keep no samples")
         + ". The operating system already caches files for all workers. Decode once, into a file "
         "that the workers map, or into one tensor before the loader starts.",
+        certainty="shown" if renewed and kept else "likely",
     )
 
 
@@ -167,7 +163,6 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     if kept < 4 or whole < 8:
         return None
     return Finding(
-        "shown",
         f"After {run.batches} batches, your loop still held the memory of {run.kept} that it had "
         f"taken three or more batches earlier: {kept:.0f} MB. Over an epoch, that's "
         f"{whole:,.0f} MB. A loop that lets go of its batches holds none.",
@@ -196,7 +191,6 @@ def reference_cycle(evidence: Evidence) -> Finding | None:
     if memory.peak_returned >= 0 and memory.peak_returned < 0.5 * peak:
         return None  # the C library holds the memory
     return Finding(
-        "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, but by {collected:.0f} MB "
         "with a gc.collect() after each batch. So it was holding reference cycles.",
         evidence.parts.where,
@@ -231,7 +225,6 @@ def heap_growth(evidence: Evidence) -> Finding | None:
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Finding(
-        "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, {late:.0f} MB of it after "
         f"the first third. With mallopt(M_MMAP_THRESHOLD, 65536), it grew by {returned:.0f} MB. "
         "Garbage collection doesn't help, because the memory is freed but never reused.",
@@ -258,7 +251,6 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
     got = ", and ".join(f"with {way}, it got through {count} batches" for way, count in through)
     ended = run.error or f"it {run.end}, and a worker wrote that no space was left"
     return Finding(
-        "shown",
         f"/dev/shm is {parts.shm:,.0f} MB in all.{weighs} The run ended after {run.batches} "
         f"batches: {ended[:160]}. But {got}.",
         parts.where,
@@ -282,7 +274,6 @@ def too_many_open_files(evidence: Evidence) -> Finding | None:
         if not let_go or by_the_end < 0.9 * parts.files:
             return None
         return Finding(
-            "shown",
             f"After {run.batches} batches, main had {run.files} more file descriptors than at the "
             f"first one, because your loop still held {run.kept} batches. By the end of the epoch, "
             f"that's {by_the_end:,.0f}, and a process may have {parts.files:,}.",
@@ -301,7 +292,7 @@ def too_many_open_files(evidence: Evidence) -> Finding | None:
     if more is not None and with_more:
         said += f" With a higher limit, it got through {more.batches}."
     at = run.line
-    return Finding("shown", said, "your training loop" if let_go else at, _FIX, ends=True)
+    return Finding(said, "your training loop" if let_go else at, _FIX, ends=True)
 
 
 _FIX: Final = (

@@ -25,7 +25,7 @@ def leftover_iterator(evidence: Evidence) -> Finding | None:
         if (samples)
         else ""
     )
-    return Finding("shown", said, where)
+    return Finding(said, where)
 
 
 def orphaned_segments(evidence: Evidence) -> Finding | None:
@@ -39,7 +39,6 @@ def orphaned_segments(evidence: Evidence) -> Finding | None:
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"
     init = evidence.parts.init
     return Finding(
-        "shown",
         f"{who} batches with the strategy file_system. The doctor killed all processes of a run "
         f"with {segments.batches} batches in hand. It left {segments.left} segments in /dev/shm "
         "that no process owned, and the doctor removed them.",

@@ -33,7 +33,7 @@ def silent_stop(evidence: Evidence) -> Finding | None:
         "Give that next() a default and handle it, or look it up in a dict, which raises KeyError. "
         f"Before the epoch, set aside the samples that {parts.dataset} can't make."
     )
-    return Finding("shown", said, culprit.at, fix, ends=True)
+    return Finding(said, culprit.at, fix, ends=True)
 
 
 def repeated_stream(evidence: Evidence) -> Finding | None:
@@ -55,7 +55,6 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
     if shares.complete and shares.same:
         said += f" The first {shares.same} samples of W0 and W1 are the same."
     return Finding(
-        "shown",
         said,
         evidence.parts.where,
         f"In `{evidence.parts.dataset}.__iter__`, call `get_worker_info()` and take every "
@@ -77,7 +76,6 @@ def _overlap(evidence: Evidence) -> Finding | None:
     if twice < 2 or never < 2:
         return None
     return Finding(
-        "shown",
         f"Of {len(there)} samples, {twice} arrive more than once and {never} never arrive with "
         f"{evidence.parts.workers} workers. Without workers, each arrives once.",
         evidence.parts.where,
@@ -108,12 +106,12 @@ def lost_tail(evidence: Evidence) -> Finding | None:
         size = evidence.parts.batch_size or 1
         dropped = came == sum(share - share % size for share in shares.shares)
         return Finding(
-            "shown" if dropped else "likely",
             f"{came} samples arrive with {evidence.parts.workers} workers, and {there} without. "
             f"The workers draw {counts} of {whole}, but `drop_last` drops each one's last batch.",
             "drop_last=True",
             "Use `drop_last=False` if your loop can take short batches. Or build whole batches "
             f"in `{evidence.parts.dataset}`, deal those out, and use `batch_size=None`.",
+            certainty="shown" if dropped else "likely",
         )
     each = run.drawn[0] if run.drawn else ()
     some_twice = len(set(each)) < len(each)  # repeated samples are a different failure mode
@@ -122,7 +120,6 @@ def lost_tail(evidence: Evidence) -> Finding | None:
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Finding(
-            "shown",
             f"The workers draw {counts} samples, which is {drawn} of the {whole} that the stream "
             "has without workers. The rest belong to no worker.",
             evidence.parts.where,
@@ -148,7 +145,6 @@ def wrong_length(evidence: Evidence) -> Finding | None:
     where = f"{evidence.parts.dataset}.__len__"
     if end < length:
         return Finding(
-            "shown",
             f"`len(dataset)` is {length}, but every index from {end} on raises {ending.said}. All "
             "samples before that exist.",
             where + (f"; raised at {ending.line}" if ending.line else ""),
@@ -158,12 +154,12 @@ def wrong_length(evidence: Evidence) -> Finding | None:
     if ending.limits or end > _WANTED * length:
         return None
     return Finding(
-        "likely",
         f"`len(dataset)` is {length}, but `dataset[{length}]` to `dataset[{end - 1}]` exist too, "
         f"so {end - length} of {end} samples are never drawn.",
         where,
         f"Make `{where}` count what `__getitem__` can return, which is {end} here. If you "
         "meant to limit it, nothing is wrong.",
+        certainty="likely",
     )
 
 
@@ -174,7 +170,6 @@ def ranks(evidence: Evidence) -> Finding | None:
         return None
     if order.moves and order.epochs > 1 and order.repeated and not order.told:
         return Finding(
-            "shown",
             f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
             "never calls the sampler's `set_epoch`. When the doctor called it, the order changed.",
             "loader.sampler",
@@ -182,13 +177,13 @@ def ranks(evidence: Evidence) -> Finding | None:
         )
     if order.twice and not order.shuffles and not evidence.parts.drop_last:
         return Finding(
-            "likely",
             f"Together, the {order.ranks} ranks get {order.twice} of the "
             f"{evidence.parts.length} samples twice, because the sampler pads their shares. An "
             "evaluation counts those samples twice.",
             "loader.sampler",
             "For evaluation, give each rank `range(rank, len(dataset), ranks)` without "
             "padding, or drop the duplicates when you gather.",
+            certainty="likely",
         )
     return None
 
@@ -201,7 +196,6 @@ def nested_persistent(evidence: Evidence) -> Finding | None:
     if (run.counted, run.finished) == (own.counted, own.finished):
         return None
     return Finding(
-        "shown",
         f"Your loop began a second iteration of the loader in the middle of another, and both used "
         f"one iterator. It got {run.batches} batches in {len(run.passes)} iterations. With "
         f"persistent_workers=False, it got {own.batches} in {len(own.passes)}.",

@@ -19,7 +19,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
         if found is None or found.stage or not found.decoder or evidence.run.end != "raised":
             return None
         said = f"{found.decoder} raised in a worker: {evidence.run.error}."
-        return Finding("shown", said, evidence.run.line)
+        return Finding(said, evidence.run.line)
     broken = culprit.decoder or (culprit.image and culprit.readable)
     if not (broken or (culprit.mode and culprit.stage == "sample")):
         return None
@@ -32,7 +32,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
     fix = ""
     if not broken:
         fix = "Convert every image to the same mode when you load it: image.convert('RGB')."
-    return Finding("shown", said, culprit.at, fix)
+    return Finding(said, culprit.at, fix)
 
 
 def none_in_batch(evidence: Evidence) -> Finding | None:
@@ -47,7 +47,7 @@ def none_in_batch(evidence: Evidence) -> Finding | None:
         )
         fix = f"Find out why {parts.dataset} returns None, and set these samples aside before the "
         fix += "epoch. Or drop them in collate_fn, and count them."
-        return Finding("shown", said, parts.where, fix)
+        return Finding(said, parts.where, fix)
     if culprit.empty and "NoneType" in run.error and run.raised is None:
         said = (
             f"{culprit.empty} of {culprit.made} batches are None, because {parts.collate} had no "
@@ -58,7 +58,7 @@ def none_in_batch(evidence: Evidence) -> Finding | None:
         if culprit.skipped:
             said += " Without these batches, it gets to its end."
         certainty: Certainty = "shown" if culprit.skipped else "likely"
-        return Finding(certainty, said, run.line, fix)
+        return Finding(said, run.line, fix, certainty=certainty)
     return None
 
 
@@ -87,7 +87,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
         "still has its type, and raise one that has such an __init__, or return the reason with "
         "the batch."
     )
-    return Finding("shown", said, where, fix)
+    return Finding(said, where, fix)
 
 
 def unpicklable_exception(evidence: Evidence) -> Finding | None:
@@ -106,7 +106,7 @@ def unpicklable_exception(evidence: Evidence) -> Finding | None:
         f"Define {culprit.kind} at the top level of a module, or catch it in the dataset and raise "
         "a class that can be pickled. Give the loader a timeout=."
     )
-    return Finding("shown", said, culprit.at, fix)
+    return Finding(said, culprit.at, fix)
 
 
 def unpicklable_batch(evidence: Evidence) -> Finding | None:
@@ -125,11 +125,11 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
             f"Turn {culprit.part} into tensors, numbers, strings, lists, or dicts before the batch "
             "leaves the worker. Give the loader a timeout=."
         )
-        return Finding("shown", said, where, fix)
+        return Finding(said, where, fix)
     if culprit.stage == "" and "in _feed" in run.said:
         last = run.said.strip().splitlines()[-1]
         said = f"The loop waited in vain. The queue thread of a worker wrote: {last}."
-        return Finding("shown", said, where)
+        return Finding(said, where)
     return None
 
 
@@ -142,7 +142,7 @@ def ragged_batch(evidence: Evidence) -> Finding | None:
         f"The loop ended with {run.error.rstrip('.')}. {culprit.told}, so {culprit.which} can't be "
         "made from both. It can be made from copies of either one."
     )
-    return Finding("shown", said, parts.where)
+    return Finding(said, parts.where)
 
 
 def dead_worker(evidence: Evidence) -> Finding | None:
@@ -159,11 +159,11 @@ def dead_worker(evidence: Evidence) -> Finding | None:
             said += f" In the run, W{gone[0][0]} died with {fate(gone[0][1])}."
         fix = f"Look at what {parts.dataset} reads for index {samples.at}. Decode each sample once "
         fix += "in its own process, and set aside those that end it."
-        return Finding("shown", said, parts.where, fix)
+        return Finding(said, parts.where, fix)
     culprit = evidence.culprit
     if culprit is not None and culprit.stage == "died" and culprit.which:
         said = f"Even without workers, making {culprit.which} ends the process: "
-        return Finding("shown", f"{said}{fate(culprit.code)}.", parts.where)
+        return Finding(f"{said}{fate(culprit.code)}.", parts.where)
     if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
         return None
     if (culprit is not None and culprit.stage) or _says_why(evidence):
@@ -179,7 +179,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
     # If the last sample isn't known, something else may have killed the worker. A SIGBUS may come
     # from a full /dev/shm. Under forkserver, main can't learn the cause, so `lost_cause` is shown.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
-    return Finding("shown" if shown else "likely", said, parts.where)
+    return Finding(said, parts.where, certainty="shown" if shown else "likely")
 
 
 def _says_why(evidence: Evidence) -> bool:
@@ -214,7 +214,7 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
     evidenced += f"{run.error or run.kind}.{how_many(evidence)}"
     fix = "Raise an ordinary exception there, with the sample's name in its message. If the code "
     fix += "isn't yours, catch SystemExit around it and raise one."
-    return Finding("shown", evidenced, where, fix)
+    return Finding(evidenced, where, fix)
 
 
 _EXITS = ("SystemExit", "KeyboardInterrupt")  # a worker catches an Exception, but not these
@@ -238,7 +238,7 @@ def lost_cause(evidence: Evidence) -> Finding | None:
         return None
     if samples is not None and not samples.ended and not samples.failed:
         said += " In the main process, no sample that was tried fails."
-    return Finding("shown", said, run.line)
+    return Finding(said, run.line)
 
 
 def unpicklable_handle(evidence: Evidence) -> Finding | None:
@@ -255,7 +255,7 @@ def unpicklable_handle(evidence: Evidence) -> Finding | None:
     if alone is not None and alone.well:
         said += f". Without workers, it delivered {alone.batches} batches"
     paths = ", ".join(f"`{each}`" for each, _, _ in travel.cannot)
-    return Finding("shown", f"{said}.", paths, _fix_for(path, kind, error))
+    return Finding(f"{said}.", paths, _fix_for(path, kind, error))
 
 
 def _fix_for(path: str, kind: str, error: str) -> str:
@@ -291,7 +291,7 @@ def main_only_class(evidence: Evidence) -> Finding | None:
         f"batch. In main, the name comes from {here}."
     )
     fix = f"Put `{name}` into a file and import it from there."
-    return Finding("shown", said, f"`{module}.{name}`", fix)
+    return Finding(said, f"`{module}.{name}`", fix)
 
 
 _REFUSED: Final = "An attempt has been made to start a new process before"
@@ -319,7 +319,7 @@ def missing_main_guard(evidence: Evidence) -> Finding | None:
     if alone is not None and alone.well:
         said += f". Without workers, the loop got {alone.batches} batches"
     where = "" if travel is None else travel.script.rpartition("/")[2]
-    return Finding("shown", f"{said}.", where)
+    return Finding(f"{said}.", where)
 
 
 def global_only_in_parent(evidence: Evidence) -> Finding | None:
@@ -341,7 +341,7 @@ def global_only_in_parent(evidence: Evidence) -> Finding | None:
     )
     where = f"{names}, read in {run.line.partition(': ')[0]}" if raised and run.line else names
     fix = f"Pass {names} to the dataset as an attribute. Pass large arrays as tensors."
-    return Finding("shown", said, where, fix, ends=raised)
+    return Finding(said, where, fix, ends=raised)
 
 
 def generator_attribute(evidence: Evidence) -> Finding | None:
@@ -364,7 +364,7 @@ def generator_attribute(evidence: Evidence) -> Finding | None:
         else f"Leave tensors that you make only for the pickle out of the state of `{path}`."
     )
     paths = ", ".join(f"`{each}`" for each, _ in travel.gone)
-    return Finding("shown", said, paths, fix)
+    return Finding(said, paths, fix)
 
 
 REFUSED: Final = "daemonic processes are not allowed to have children"
@@ -380,7 +380,7 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
     if without and alone is not None:
         said += f" Without workers, the same loader delivered {alone.batches} batches."
     where = run.line
-    return Finding("shown" if without else "likely", said, where)
+    return Finding(said, where, certainty="shown" if without else "likely")
 
 
 def held_lock(evidence: Evidence) -> Finding | None:
@@ -413,7 +413,7 @@ def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
                 "os.register_at_fork), start the workers while no thread holds it, or don't fork."
             )
         )
-        return Finding("shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
+        return Finding(said, f"`{path}`, {line.partition(': ')[0]}", fix)
     return None
 
 
@@ -440,7 +440,7 @@ def lost_thread(evidence: Evidence) -> Finding | None:
                 f"Start `{path}` in each process that uses it (on first use, or in "
                 "worker_init_fn), and leave it out of the pickle."
             )
-            return Finding("shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
+            return Finding(said, f"`{path}`, {line.partition(': ')[0]}", fix)
     return None
 
 
@@ -461,7 +461,7 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
         f"cv2.setNumThreads) in {setter} and in what it calls. If workers need threads, don't "
         "fork."
     )
-    return Finding("shown", said, line.partition(": ")[0], fix)
+    return Finding(said, line.partition(": ")[0], fix)
 
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:

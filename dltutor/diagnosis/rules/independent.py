@@ -25,12 +25,12 @@ def repeated_randomness(evidence: Evidence) -> Finding | None:
             own = source == "own" or (source == "all" and bool(path))
             generator = f"`{path}`" if own and path else source if source != "all" else ""
             return Finding(
-                "shown" if across or not evidence.parts.stream else "likely",
                 f"{'. '.join(said)}, though samples vary within a worker."
                 + (f" The numbers come from {generator}." if generator not in ("", "own") else ""),
                 path if own and path else _seeded(evidence),
                 _fix(evidence, path if own else "", source),
                 _cause(evidence, source, across=across),
+                certainty="shown" if across or not evidence.parts.stream else "likely",
             )
     return None
 

@@ -22,7 +22,6 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
         return None
     maker = parts.collate or f"{parts.dataset}"
     return Finding(
-        "shown",
         f"A batch has {run.tensors:.0f} tensors, and the worker sends them one by one. A batch "
         f"took {duration(by_tensor)}. With each batch in one message, it took "
         f"{duration(in_one)}.",
@@ -51,7 +50,6 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
     if lost < _MATTERS:
         return None
     return Finding(
-        "shown",
         f"A sample takes {duration(samples.typical)}. Not counting start-up, a batch takes "
         f"{duration(with_workers)} with {parts.workers} worker{'s' * (parts.workers > 1)} and "
         f"{duration(without)} without workers. In an epoch of {batches} batches, the workers add "
@@ -75,7 +73,6 @@ def loader_per_step(evidence: Evidence) -> Finding | None:
     method = evidence.parts.method
     more = "" if method == "fork" else f", and more with {method}"
     return Finding(
-        "shown",
         f"To get {run.batches} batches, your loop began {len(run.passes)} iterations of the "
         f"loader. A step with a new iterator takes {duration(anew)} with forked workers{more}. "
         f"With one iterator for all steps, it takes {duration(kept)}.",
@@ -95,7 +92,6 @@ def head_of_line(evidence: Evidence) -> Finding | None:
         return None
     which = f"sample {samples.slowest_at}" if parts.stream else f"dataset[{samples.slowest_at}]"
     return Finding(
-        "shown",
         f"{which} takes {duration(samples.slowest)}, but a typical sample takes "
         f"{duration(samples.typical)}. It took {duration(in_order)} until half of the batches "
         f"around it had arrived, and {duration(in_any)} with in_order=False.",
@@ -119,7 +115,6 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
     as_is, kept = sorted(threads.paces)[0]
     counts = " and ".join(str(count) for count in threads.computing)
     return Finding(
-        "shown",
         f"The workers compute with {counts} threads on {threads.cores} "
         f"core{'s' * (threads.cores > 1)}. A batch takes {duration(as_is)}. With one thread for "
         f"each worker, it takes {duration(kept)}.",

@@ -15,7 +15,6 @@ def global_state(evidence: Evidence) -> Finding | None:
         return None
     path, along, without = state.paths[0]
     return Finding(
-        "shown",
         f"After the same batches, `{path}` in main is still {along} with workers, but {without} "
         f"without workers. The loop's result is `{_short(state.with_workers)}` with workers and "
         f"`{_short(state.without)}` without, the same in two runs of each.",
@@ -31,7 +30,6 @@ def _counter_decides(evidence: Evidence, path: str) -> Finding | None:
     if alone is None or not (run.well and alone.well) or run.passes == alone.passes:
         return None
     return Finding(
-        "shown",
         f"Drawing samples changes `{path}`, and samples depend on `{path}`: if you set it back, "
         "you get the same sample again. Each worker counts on its own, so the batches differ from "
         "those without workers.",
@@ -55,7 +53,6 @@ def stale_epoch(evidence: Evidence) -> Finding | None:
     what = f"`{epochs.paths[0]}`" if epochs.paths else f"what {epochs.by} sets"
     like = "" if evidence.parts.stream else " and of a run without workers"
     return Finding(
-        "shown",
         f"After the first epoch, {epochs.stale} of {epochs.looked} samples from persistent workers "
         f"differ from those of fresh workers{like}, because {what} doesn't reach the workers.",
         epochs.paths[0] if epochs.paths else evidence.parts.where,
@@ -70,7 +67,6 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
     if twice is None or not twice.own or not twice.paths:
         return None
     return Finding(
-        "shown",
         f"`dataset[{twice.index}]` comes out differently when it's drawn again with the same "
         f"random numbers, and `{twice.paths[0]}` has changed. The same goes for {twice.own} of the "
         f"{twice.looked} samples that were tried. Drawing others in between makes no difference.",
@@ -89,7 +85,6 @@ def reused_buffer(evidence: Evidence) -> Finding | None:
     unit, made, maker = ("batch", "made", parts.collate) if by_collate else ("sample", "drawn", "")
     what = f"`{copies.path}`" if copies.path else f"The memory of a {unit}"
     return Finding(
-        "shown",
         f"{copies.differ} of {copies.looked} batches come out differently if each {unit} is copied "
         f"as it's {made}. {what} is refilled while the last {unit} is still on its way.",
         f"{maker or parts.where}: {copies.path}".rstrip(": "),
@@ -106,7 +101,6 @@ def shared_file_offset(evidence: Evidence) -> Finding | None:
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"
     return Finding(
-        "shown",
         f"{handles.seen} The file was open before the workers started.",
         path or evidence.parts.where,
         f"Open {what} in the process that reads it: in `worker_init_fn`, or in `__getitem__` "
@@ -128,7 +122,6 @@ def shared_connection(evidence: Evidence) -> Finding | None:
         else ""
     )
     return Finding(
-        "shown",
         f"{handles.seen} The connection was made before the workers started.{again}",
         path or evidence.parts.where,
         f"Keep the address, and open {what} in the process that uses it: on first use for each "
@@ -143,7 +136,6 @@ def lazy_but_touched(evidence: Evidence) -> Finding | None:
     if handles is None or not handles.lazy:
         return None
     return Finding(
-        "shown",
         f"{handles.seen} `{handles.lazy}` is opened when it's missing, but it was already open "
         "when the workers started, because main had drawn a sample before.",
         handles.lazy,
