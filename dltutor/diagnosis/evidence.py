@@ -109,6 +109,26 @@ class Evidence:
             return 0
         return self.alone.lacks(self.reseeded)
 
+    @property
+    def seeded_once(self) -> bool:
+        """Whether persistent workers may cache random samples.
+
+        A sign of that is that no sample changes when it's drawn again in the same process, but
+        another seed gives different samples.
+        """
+        samples = self.samples
+        if not self.parts.persistent or samples is None or samples.random or samples.again:
+            return False
+        return self.by_seed > 0
+
+    @property
+    def skips(self) -> bool:
+        """Whether a loop with several iterations got a different number of samples with workers."""
+        run, alone = self.run, self.alone
+        if alone is None or not self.parts.loop or run.end != "finished" or alone.end != "finished":
+            return False
+        return len(run.passes) > 1 and run.total != alone.total
+
     def disturbed_by(self, kind: str) -> Handles | None:
         """Return how a shared "file" or "socket" disturbs workers, or None if it doesn't."""
         handles = self.handles

@@ -40,15 +40,7 @@ def _differs(evidence: Evidence) -> bool:
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
-    return alone is not None and (results_differ(evidence.run, alone) or _skips(evidence))
-
-
-def _skips(evidence: Evidence) -> bool:
-    # Return whether a loop with several iterations got a different number of samples with workers.
-    run, alone = evidence.run, evidence.alone
-    if alone is None or not evidence.parts.loop or run.end != "finished" or alone.end != "finished":
-        return False
-    return len(run.passes) > 1 and run.total != alone.total
+    return alone is not None and (results_differ(evidence.run, alone) or evidence.skips)
 
 
 def _depends_on_seed(evidence: Evidence) -> bool:
@@ -66,22 +58,13 @@ def _depends_on_seed(evidence: Evidence) -> bool:
 
 
 def _decided_by_seed(evidence: Evidence) -> bool:
-    if _skips(evidence):
+    if evidence.skips:
         return True
     # If the same seed gives the same result again, the result isn't a time or an amount of memory.
     reseeded, repeated = evidence.reseeded, evidence.repeated
     if reseeded is None or repeated is None or repeated.end != "finished":
         return False
     return close(reseeded.numbers, repeated.numbers, EXACT)
-
-
-def _seeded_once(evidence: Evidence) -> bool:
-    # Return whether persistent workers may cache random samples. A sign of that is that no sample
-    # changes when it's drawn again in the same process, but another seed gives different samples.
-    samples = evidence.samples
-    if not evidence.parts.persistent or samples is None or samples.random or samples.again:
-        return False
-    return evidence.by_seed > 0
 
 
 def _meant_to_repeat(evidence: Evidence) -> bool:
@@ -271,7 +254,7 @@ INTERVENTIONS: Final = (
         "Is the outcome the same again without workers and with the same seed?",
         10.0,
         lambda evidence: (
-            _depends_on_seed(evidence) or _seeded_once(evidence) or _meant_to_repeat(evidence)
+            _depends_on_seed(evidence) or evidence.seeded_once or _meant_to_repeat(evidence)
         ),
         {"num_workers": 0},
         patience=4.0,

@@ -117,9 +117,9 @@ def skipped(evidence: Evidence) -> Iterator[Finding]:
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs = evidence.seeded, evidence.reseeded
-    if alone is None or ours is None or theirs is None or not parts.loop:
+    if not evidence.skips or alone is None or ours is None or theirs is None:
         return
-    if any(each.end != "finished" for each in (run, alone, ours, theirs)):
+    if ours.end != "finished" or theirs.end != "finished":
         return
     fewer, again = alone.total - run.total, theirs.total - ours.total
     if len(ours.passes) < 2 or fewer * again <= 0:

@@ -191,17 +191,15 @@ def kept(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that draw random numbers once for each sample, and keep the sample."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
     once, again, fetched = evidence.reseeded, evidence.repeated, evidence.fetched
-    if not parts.persistent or samples is None or samples.random or samples.joined:
+    if not evidence.seeded_once or samples is None or samples.joined:
         return
     if fetched is None or fetched.together:
         return  # perhaps the seed only decides which samples are padded together
-    if evidence.alone is None or once is None or again is None or not all(run.drawn[:2]):
+    # The same seed has to repeat the samples. Otherwise they may differ for another reason, such as
+    # a pid in each sample.
+    if once is None or again is None or not again.covers(once):
         return
-    # Another seed has to change the samples, and the same seed has to repeat them. Otherwise the
-    # samples may differ for another reason, such as a pid in each sample.
-    if not evidence.alone.lacks(once) or not again.covers(once):
-        return
-    if run.finished[:2] != (True, True):
+    if run.finished[:2] != (True, True) or not all(run.drawn[:2]):
         return
     first, second = map(set, run.drawn[:2])
     if len(first & second) < max(_ENOUGH, len(second) / _FEW):
