@@ -12,12 +12,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
-import torch
-from torch.utils.data import DataLoader, Dataset
+from datasets import BAD, Numbers, load, raise_error
 
 from dltutor import diagnose
 from dltutor.__main__ import main
@@ -25,53 +25,27 @@ from dltutor.diagnosis import report as diagnosis_module
 from dltutor.diagnosis.report import UNSEEN, page
 
 
-class Rooms(Dataset[torch.Tensor]):
-    """A dataset of rooms. Each takes `pause` seconds, and room `unlabeled` raises a KeyError."""
-
-    def __init__(self, unlabeled: int = -1, pause: float = 0.0) -> None:
-        self.unlabeled = unlabeled
-        self.pause = pause
-        self.asked = 0
-        self.random = random.Random(3)
-
-    def __len__(self) -> int:
-        return 48
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        self.asked += 1
-        time.sleep(self.pause)
-        if index == self.unlabeled:
-            raise KeyError(f"no label for room {index}")
-        return torch.full((4,), float(index))
-
-
-def rooms(unlabeled: int = -1, pause: float = 0.0) -> DataLoader[torch.Tensor]:
-    return DataLoader(
-        Rooms(unlabeled, pause), batch_size=8, num_workers=2, multiprocessing_context="fork"
-    )
-
-
 def test_a_healthy_loader_gets_no_finding_and_nothing_of_yours_is_changed(
     capsys: pytest.CaptureFixture[str], nothing_left_behind: Callable[..., None]
 ) -> None:
-    loader = rooms()
-    dataset = loader.dataset
-    assert isinstance(dataset, Rooms)
-    before = dataset.random.getstate()
+    drawn: list[float] = []
+    generator = random.Random(3)
+    before = generator.getstate()
+    loader = load(Numbers(lambda: drawn.append(generator.random())))
     diagnosis = diagnose(loader, deadline=100)  # enough even for an import on a busy machine
     assert diagnosis.ok and diagnosis.findings == () and diagnosis.untried == ()
-    assert "Rooms, 2 workers by fork: nothing found" in str(diagnosis)
+    assert "Numbers, 2 workers by fork: nothing found" in str(diagnosis)
     assert UNSEEN in str(diagnosis) and UNSEEN in diagnosis._repr_html_()
     said = capsys.readouterr().out
     assert said.startswith("Running the loader again") and "a database" in said
-    assert (dataset.asked, dataset.random.getstate()) == (0, before)
-    assert len(list(loader)) == 6
+    assert (drawn, generator.getstate()) == ([], before)
+    assert len(list(loader)) == 8
 
 
 @pytest.mark.thorough  # three minutes
 @pytest.mark.timeout(600)
 def test_thirty_visits_leave_nothing(nothing_left_behind: Callable[..., None]) -> None:
-    loader = rooms()
+    loader = load(Numbers())
     for _ in range(30):
         assert diagnose(loader).ok
 
@@ -79,16 +53,16 @@ def test_thirty_visits_leave_nothing(nothing_left_behind: Callable[..., None]) -
 def test_an_exception_of_your_code_is_found_and_told_alike_as_text_and_html_and_json(
     nothing_left_behind: Callable[..., None],
 ) -> None:
-    diagnosis = diagnose(rooms(unlabeled=29))
+    diagnosis = diagnose(load(Numbers(raise_error)))
     finding = diagnosis.findings[0]
     assert finding.name == "raises" and finding.certainty == "shown"
-    assert "dataset[29]" in finding.evidence and "no label for room 29" in finding.evidence
-    assert "test_diagnose.py" in finding.where and "in __getitem__" in finding.where
+    assert f"dataset[{BAD}]" in finding.evidence and "nine is bad" in finding.evidence
+    assert "datasets.py" in finding.where and "in raise_error" in finding.where
     told = " ".join(str(diagnosis).split())
     for _, text in finding.rows():
         assert " ".join(text.split()) in told
     html = page(diagnosis)
-    assert html.count("raises") >= 1 and "dataset[29]" in html and "<script" not in html
+    assert html.count("raises") >= 1 and f"dataset[{BAD}]" in html and "<script" not in html
     found = json.loads(json.dumps(diagnosis.to_dict()))
     assert found["findings"][0]["name"] == "raises"
     schema = json.loads(Path(diagnosis_module.__file__).with_suffix(".schema.json").read_text())
@@ -102,7 +76,7 @@ def test_stop_ends_a_visit_at_once_and_nothing_is_left(
     after: float, nothing_left_behind: Callable[..., None]
 ) -> None:
     timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
-    loader = rooms(pause=0.05)
+    loader = load(Numbers())
     with pytest.raises(KeyboardInterrupt):
         timer.start()
         diagnose(loader)
@@ -114,7 +88,7 @@ def test_the_deadline_bounds_the_visit_and_what_was_not_tried_is_named(
     nothing_left_behind: Callable[..., None],
 ) -> None:
     began = time.monotonic()
-    diagnosis = diagnose(rooms(pause=0.1), deadline=3)
+    diagnosis = diagnose(load(Numbers(partial(time.sleep, 0.5))), deadline=3)
     assert time.monotonic() - began < 3 + 5  # 5 s more for a busy machine
     assert diagnosis.untried and all(each.why for each in diagnosis.untried)
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from datasets import Numbers, load
+from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor import diagnose
 from dltutor.diagnosis import examination
@@ -27,24 +28,16 @@ Left = Callable[..., None]
 SLACK = 4.0  # extra seconds after the deadline for a busy machine
 
 
-class Rows(Dataset[torch.Tensor]):
-    """A dataset of numbered rows that may each take `pause` seconds, or ask for input."""
+class Slow(Numbers):
+    """A dataset whose samples each take `pause` seconds."""
 
-    def __init__(self, length: int, pause: float = 0.0, ask: bool = False) -> None:
-        self.length = length
+    def __init__(self, pause: float, length: int) -> None:
+        super().__init__(length=length)
         self.pause = pause
-        self.ask = ask
-
-    def __len__(self) -> int:
-        return self.length
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if not 0 <= index < self.length:
-            raise IndexError(index)
-        if self.ask:
-            input("Which row? ")
         time.sleep(self.pause)
-        return torch.tensor([float(index), 1.0])
+        return super().__getitem__(index)
 
 
 class Exhausted(IterableDataset[int]):
@@ -64,13 +57,8 @@ class Lists:
         return iter([1, 2, 3])
 
 
-def rows(length: int = 32, pause: float = 0.0, ask: bool = False, **options: Any) -> Any:
-    settings = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": "fork"} | options
-    return DataLoader(Rows(length, pause, ask), **settings)
-
-
-def alone(length: int, **options: Any) -> Any:
-    return rows(length, num_workers=0, multiprocessing_context=None, **options)
+def rows(length: int = 32, **options: Any) -> Any:
+    return load(Numbers(length=length), **options)
 
 
 def why_not(diagnosis: Diagnosis, question: str) -> str:
@@ -88,10 +76,10 @@ AS_IT_IS = "How does the loader run as it is?"
     ("thing", "said"),
     [
         (None, "takes a torch DataLoader, got NoneType"),
-        (iter(alone(32)), "an iterator, which runs once"),
+        (iter(rows(num_workers=0)), "an iterator, which runs once"),
         (iter(()), r"which runs once\): pass the loader that it came from"),
-        (Rows(3), r"a Dataset\): wrap it, DataLoader\(Rows\(...\), num_workers=2\)"),
-        (Rows, "the class Rows: make an object of it first"),
+        (Numbers(), r"a Dataset\): wrap it, DataLoader\(Numbers\(...\), num_workers=2\)"),
+        (Numbers, "the class Numbers: make an object of it first"),
         ([1, 2], r"got list: \[1, 2\]"),
         (Lists(), "Lists has none in its attributes"),
     ],
@@ -172,14 +160,18 @@ def test_a_function_that_hangs_is_left_at_the_deadline_and_it_is_said_where_it_w
 
 
 def test_samples_that_ask_somebody_raise_and_nobody_waits(nothing_left_behind: Left) -> None:
-    diagnosis = diagnose(rows(ask=True))
+    diagnosis = diagnose(load(Numbers(lambda: input("Which row? "))))
     assert [each.name for each in diagnosis.findings] == ["raises"]
     assert "EOFError: input()" in diagnosis.findings[0].evidence
 
 
 @pytest.mark.parametrize(
     "loader",
-    [alone(0), alone(1, drop_last=True), DataLoader(Exhausted(), batch_size=4)],
+    [
+        rows(0, num_workers=0),
+        rows(1, num_workers=0, drop_last=True),
+        DataLoader(Exhausted(), batch_size=4),
+    ],
     ids=["no rows", "one row, dropped", "exhausted stream"],
 )
 def test_a_loader_without_a_batch_is_told_to_be_empty(
@@ -206,7 +198,7 @@ def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left)
 @pytest.mark.thorough  # 30 s
 def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> None:
     began = time.monotonic()
-    diagnosis = diagnose(rows(pause=20.0))
+    diagnosis = diagnose(load(Slow(20.0, length=32)))
     assert time.monotonic() - began < 30 + SLACK
     assert diagnosis.findings == ()
     assert "a longer deadline would tell" in why_not(diagnosis, AS_IT_IS)
@@ -217,7 +209,7 @@ def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> Non
 def test_a_batch_that_takes_longer_than_there_is_time_is_told_with_its_time(
     nothing_left_behind: Left,
 ) -> None:
-    diagnosis = diagnose(rows(64, pause=1.0, batch_size=32), deadline=16)
+    diagnosis = diagnose(load(Slow(1.0, length=64), batch_size=32), deadline=16)
     assert diagnosis.findings == ()
     assert "a batch of 32 takes about 32 s" in why_not(diagnosis, AS_IT_IS)
 
