@@ -199,20 +199,6 @@ class Archive(Rows):
             return torch.from_numpy(np.frombuffer(file.read(256), np.float32).copy())
 
 
-class InLine(Rows):
-    """A dataset whose workers pause before each row, as if they waited for a lock."""
-
-    def __init__(self, pause: float) -> None:
-        super().__init__(48)
-        self.pause = pause
-
-    def __getitem__(self, index: int) -> Any:
-        if get_worker_info() is not None:
-            time.sleep(self.pause)
-        time.sleep(0.005)
-        return super().__getitem__(index)
-
-
 def share() -> tuple[int, int]:
     """Return the first number of this worker's share, and the step to the next."""
     info = get_worker_info()
@@ -234,19 +220,6 @@ class Packs(IterableDataset[Any]):
 
 
 # Datasets with random samples
-
-
-class Walks(IterableDataset[Any]):
-    """A stream of random samples, seeded without the lowest `shift` bits of the worker's seed."""
-
-    def __init__(self, shift: int) -> None:
-        self.shift = shift
-
-    def __iter__(self) -> Iterator[Any]:
-        first, step = share()
-        rng = np.random.default_rng(torch.initial_seed() >> self.shift)
-        for _ in range(first, 64, step):
-            yield torch.from_numpy(rng.normal(size=8))
 
 
 class Shuffled(IterableDataset[Any]):
@@ -355,55 +328,41 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
 
 
-# What's broken -> the promise, part of the finding's `where`, and a function that makes a loader
-BROKEN: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
-    "a batch is fetched past the wrapper": (
-        "same",
-        "_Fetches.__getitems__",
-        lambda _: load(Scaled(own=False)),
-    ),
-    "the first sample decides on the fields": (
-        "same",
-        "by_the_first",
-        lambda _: load(Pairs(always=False), collate_fn=by_the_first),
-    ),
-    "a worker has another scale": ("same", "test_promises.py", lambda _: load(ByWorker())),
-    "a neighbor stands in": (
-        "complete",
-        "test_promises.py",
-        lambda _: load(Neighbor((17, 40)), shuffle=True),
-    ),
-    "the sampler is asked twice": (
-        "complete",
-        "Resumed.__iter__",
-        lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True)),
-    ),
-    "dealt out twice": ("complete", "test_promises.py", lambda _: load(Shares(times=2))),
-    "workers draw the same": ("independent", "test_promises.py", lambda _: load(Walks(shift=32))),
-    "shuffled apart, then shared out": (
-        "complete",
-        "test_promises.py",
-        lambda _: load(Shuffled(alike=False)),
-    ),
-    "a race for random numbers": (
-        "same",
-        "test_promises.py",
-        # Pass a function, because all experiments on one loader would share the counter.
-        lambda _: lambda: seeded(Noisier(shared=True)),
-    ),
-    "files stay open": ("bounded", "test_promises.py", lambda _: load(Opens())),
-    "the whole file for one row": (
-        "quick",
-        "test_promises.py",
-        lambda folder: load(Archive(folder / "rows.npy", whole=True)),
-    ),
+# Promise -> what's broken -> a function that makes a loader
+BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
+    "same": {
+        "a batch is fetched past the wrapper": lambda _: load(Scaled(own=False)),
+        "the first sample decides on the fields": (
+            lambda _: load(Pairs(always=False), collate_fn=by_the_first)
+        ),
+        "a worker has another scale": lambda _: load(ByWorker()),
+        # Return a function, because all experiments on one loader would share the counter.
+        "a race for random numbers": lambda _: lambda: seeded(Noisier(shared=True)),
+    },
+    "complete": {
+        "a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True),
+        "the sampler is asked twice": (
+            lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True))
+        ),
+        "dealt out twice": lambda _: load(Shares(times=2)),
+        "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False)),
+    },
+    "bounded": {"files stay open": lambda _: load(Opens())},
+    "quick": {
+        "the whole file for one row": lambda path: load(Archive(path / "rows.npy", whole=True))
+    },
+}
+# The finding's `where`, if it isn't a line of this file
+WHERE = {
+    "a batch is fetched past the wrapper": "_Fetches.__getitems__",
+    "the first sample decides on the fields": "by_the_first",
+    "the sampler is asked twice": "Resumed.__iter__",
 }
 AGAIN = (
     "a batch is fetched past the wrapper",
     "the first sample decides on the fields",
     "a neighbor stands in",
     "dealt out twice",
-    "workers draw the same",
     "shuffled apart, then shared out",
     "a race for random numbers",
     "a stream that packs",
@@ -434,24 +393,30 @@ HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] =
 }
 
 
-def each_of(loaders: dict[str, Any]) -> pytest.MarkDecorator:
-    """Parametrize a test by the names of loaders."""
-    return pytest.mark.parametrize(
-        "what",
-        [pytest.param(x, marks=pytest.mark.thorough if x in AGAIN else ()) for x in loaders],
-    )
+def unless_again(what: str) -> Any:
+    """Return the marks of a loader in a parametrization."""
+    return pytest.mark.thorough if what in AGAIN else ()
 
 
-@each_of(BROKEN)
-def test_a_broken_promise_is_found_without_a_name_for_its_cause(what: str, tmp_path: Path) -> None:
-    promise, where, make = BROKEN[what]
-    diagnosis = diagnose(make(tmp_path))
+@pytest.mark.parametrize(
+    ("promise", "what"),
+    [
+        pytest.param(promise, what, marks=unless_again(what))
+        for promise, loaders in BROKEN.items()
+        for what in loaders
+    ],
+)
+def test_a_broken_promise_is_found_without_a_name_for_its_cause(
+    promise: str, what: str, tmp_path: Path
+) -> None:
+    diagnosis = diagnose(BROKEN[promise][what](tmp_path))
     assert named(diagnosis)[:1] == [promise], diagnosis
-    assert where in diagnosis.findings[0].where and diagnosis.findings[0].certainty == "shown"
+    assert WHERE.get(what, "test_promises.py") in diagnosis.findings[0].where
+    assert diagnosis.findings[0].certainty == "shown"
     assert not diagnosis.ok and states(diagnosis)[promise] == "broken"
 
 
-@each_of(HEALTHY)
+@pytest.mark.parametrize("what", [pytest.param(x, marks=unless_again(x)) for x in HEALTHY])
 def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
     make, loop = HEALTHY[what]
     diagnosis = diagnose(make(tmp_path), consume=loop)
@@ -465,7 +430,6 @@ def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
     "make",
     [
         lambda: seeded(Noisier(shared=False)),
-        pytest.param(lambda: load(Walks(shift=0)), marks=pytest.mark.thorough),
         pytest.param(lambda: load(Shuffled(alike=True)), marks=pytest.mark.thorough),
     ],
 )
@@ -493,10 +457,3 @@ def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
     diagnosis = diagnose(load(Waits()))
     assert named(diagnosis) == ["ends"], diagnosis
     assert "in __getitem__" in diagnosis.findings[0].where and not diagnosis.ok
-
-
-@pytest.mark.thorough  # it measures times, and test_verdicts.py tests the rule on made-up times
-def test_workers_that_make_it_slower_are_told() -> None:
-    diagnosis = diagnose(load(InLine(0.15), batch_size=2))
-    assert named(diagnosis) == ["quick"], diagnosis
-    assert named(diagnose(load(InLine(0.0), batch_size=2))) == []
