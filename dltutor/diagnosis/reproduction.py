@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dltutor.failures import Case, Failure
+from dltutor.failures import Failure
 from dltutor.observation import Observation, confine, observe
 
 STARTING: Final = 10.0  # extra seconds for workers that import torch first
@@ -38,15 +38,12 @@ def reproduce(
         return confine(
             make, deadline=deadline, workers=workers, start_method=start_method, **limits
         )
-    observation = _observe(make(workers=workers, start_method=start_method), deadline)
-    if _still_starting(observation):
+    for patience in (1, _PATIENCE):
         case = make(workers=workers, start_method=start_method)
-        observation = _observe(case, _PATIENCE * deadline)
+        observation = observe(case.loader, consume=case.consume, deadline=patience * deadline)
+        if not _still_starting(observation):
+            break
     return observation
-
-
-def _observe(case: Case, deadline: float) -> Observation:
-    return observe(case.loader, consume=case.consume, deadline=deadline)
 
 
 def _still_starting(observation: Observation) -> bool:

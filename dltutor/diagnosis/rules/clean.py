@@ -19,13 +19,8 @@ def leftover_iterator(evidence: Evidence) -> Finding | None:
         said += "only the garbage collector can free them."
     else:
         said += "Their iterator is in a reference cycle, so only the garbage collector can free it."
-    samples = evidence.samples
-    where = (
-        next((line for _, kind, _, line in samples.failed if kind == left.kind), "")
-        if (samples)
-        else ""
-    )
-    return Finding(said, where)
+    failed = evidence.samples.failed if evidence.samples is not None else ()
+    return Finding(said, next((line for _, kind, _, line in failed if kind == left.kind), ""))
 
 
 def orphaned_segments(evidence: Evidence) -> Finding | None:
