@@ -191,9 +191,12 @@ class Examination:
         # Return the locks that a thread of this process may hold when we fork an experiment.
         if not when_to_fork.others():
             return []
+        return causes.locks_in(names.roots_of(self._subject()))
+
+    def _subject(self) -> Subject | None:
+        # Return the loader in this process, or None if each experiment makes a new one.
         at_hand = self.at_hand is not None
-        subject = Subject(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
-        return causes.locks_in(names.roots_of(subject))
+        return Subject(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
 
     def _ask(
         self, experiment: Experiment, evidence: Evidence | None, before_fork: Callable[[], object]
@@ -248,9 +251,7 @@ class Examination:
             before_fork=before_fork,
             cut=True,
         )
-        return self._read_outcome(
-            experiment, question, ended, mark, seconds, first=evidence is None
-        )
+        return self._read_outcome(experiment, ended, mark, seconds, first=evidence is None)
 
     def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
         # If you give the examination more time than usual, each experiment gets more, too.
@@ -264,38 +265,33 @@ class Examination:
         return min(seconds + 1.5 * self.making, self.until - time.monotonic())
 
     def _read_outcome(
-        self,
-        experiment: Experiment,
-        question: str,
-        ended: Ended,
-        mark: Mark,
-        seconds: float,
-        *,
-        first: bool,
+        self, experiment: Experiment, ended: Ended, mark: Mark, seconds: float, *, first: bool
     ) -> Any:
+        question = experiment.question
         if why := self._proves_nothing(experiment, ended, mark):
             if first:
                 raise CannotRun(why)
             already = any(each.why == why for each in self.untried)
             self.untried.append(Untried(question, _SAME if already else why))
             return None
-        if isinstance(ended.result, dict):
-            if "cannot" in ended.result:
-                raise CannotRun(ended.result["cannot"])
-            if "untried" in ended.result:
-                self.untried.append(Untried(question, ended.result["untried"]))
-                return None
-            if "unmade" in ended.result:
-                raise CannotRun(f"making the loader raised {ended.result['unmade']}")
-            if "failed" in ended.result:
-                if first:
-                    raise CannotRun(f"the doctor itself failed: {ended.result['failed']}")
-                last = ended.result["failed"].splitlines()[-1]
+        match ended.result:
+            case {"cannot": why}:
+                raise CannotRun(why)
+            case {"unmade": error}:
+                raise CannotRun(f"making the loader raised {error}")
+            case {"failed": trace} if first:
+                raise CannotRun(f"the doctor itself failed: {trace}")
+            case {"failed": trace}:
+                last = trace.splitlines()[-1]
                 self.untried.append(Untried(question, f"the experiment failed: {last}"))
                 return None
-            if first:
-                self.making = ended.result["making"]
-            return self._record_answer(question, read(experiment.record, ended.result["answer"]))
+            case {"untried": why}:
+                self.untried.append(Untried(question, why))
+                return None
+            case {"answer": answer, "making": making}:
+                if first:
+                    self.making = making
+                return self._record_answer(question, read(experiment.record, answer))
         if first:
             raise CannotRun(_why_stopped(ended, "making the loader", seconds))
         # If an experiment is cut short because time is up, that says nothing about the loader.
@@ -316,8 +312,8 @@ class Examination:
     def _proves_nothing(self, experiment: Experiment, ended: Ended, mark: Mark) -> str:
         # Say why the loader may not be to blame for an outcome, and what to do, or return "".
         if ended.used:
-            at_hand = self.at_hand is not None
-            dataset = Subject(self.at_hand, None, 1, 0.0).dataset if at_hand else None
+            subject = self._subject()
+            dataset = subject.dataset if subject is not None else None
             paths = short_paths(holders(dataset, ended.used))
             return (
                 f"it uses {f'`{paths[0]}`, ' if paths else ''}a connection that's open in this "

@@ -90,7 +90,7 @@ def explain(log: str) -> tuple[Match, ...]:
         raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}. Use str()")
     facts = {each.name: each for each in FACTS}
     found: dict[str, list[tuple[float, _Found]]] = defaultdict(list)
-    for each in _outermost(_search(plain(log))):
+    for each in _outermost(log):
         for place, cause in enumerate(each.message.causes, start=1):
             found[cause].append(((_HINT if each.message.hint else 1) / place, each))
     matches = []
@@ -108,11 +108,7 @@ def explain(log: str) -> tuple[Match, ...]:
 
 def advice(log: str) -> str:
     """Return the `tell` of the last message in a log that has one and isn't a hint, or ""."""
-    found = [
-        each
-        for each in _outermost(_search(plain(log)))
-        if each.message.tell and not each.message.hint
-    ]
+    found = [each for each in _outermost(log) if each.message.tell and not each.message.hint]
     return max(found, key=lambda each: each.end).message.tell if found else ""
 
 
@@ -198,9 +194,11 @@ def _shortened(words: str) -> str:
     return f"{words[: _SHOWN // 3].strip()} ... {words[-_SHOWN * 2 // 3 :].strip()}"
 
 
-def _outermost(found: Iterator[_Found]) -> Iterator[_Found]:
-    # Drop a match that begins or ends where a longer one does, because it's a part of the longer
-    # one. If two matches are equally long, prefer one with an `after`, then one that isn't a hint.
+def _outermost(log: str) -> Iterator[_Found]:
+    # Find the messages in a log, but drop a match that begins or ends where a longer one does,
+    # because it's a part of the longer one. If two matches are equally long, prefer one with an
+    # `after`, then one that isn't a hint.
+    found = _search(plain(log))
     everything = sorted(found, key=lambda each: (not each.message.after, each.message.hint))
     ends: dict[int, int] = {}
     starts: dict[int, int] = {}

@@ -262,12 +262,8 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
 
 def too_many_open_files(evidence: Evidence) -> Finding | None:
     """The run hit the limit on file descriptors, or would before the epoch ends."""
-    run, parts, kept, more = (
-        evidence.run,
-        evidence.parts,
-        evidence.nothing_kept,
-        evidence.more_files,
-    )
+    run, parts = evidence.run, evidence.parts
+    kept, more = evidence.nothing_kept, evidence.more_files
     let_go = kept is not None and kept.well
     if run.well:
         by_the_end = evidence.files_by_the_end
@@ -291,8 +287,7 @@ def too_many_open_files(evidence: Evidence) -> Finding | None:
         said += f" A batch has {run.tensors:.0f} tensors."
     if more is not None and with_more:
         said += f" With a higher limit, it got through {more.batches}."
-    at = run.line
-    return Finding(said, "your training loop" if let_go else at, _FIX, ends=True)
+    return Finding(said, "your training loop" if let_go else run.line, _FIX, ends=True)
 
 
 _FIX: Final = (

@@ -197,18 +197,16 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
         return None
     if run.raised is not None:
         return None
-    which, said, where = "", "", ""
+    failed = evidence.in_workers.failed if evidence.in_workers is not None else ()
+    exits = [each for each in failed if each[1] in _EXITS]
     if culprit is not None and culprit.stage in ("sample", "collate"):
-        which, said, where = culprit.which, culprit.said, culprit.at
         if culprit.kind not in _EXITS:
             return None
-    elif evidence.in_workers is not None:
-        exits = [each for each in evidence.in_workers.failed if each[1] in _EXITS]
-        if not exits:
-            return None
+        which, said, where = culprit.which, culprit.said, culprit.at
+    elif exits:
         index, kind, text, where = exits[0]
         which, said = f"In a worker, dataset[{index}]", f"{kind}: {text}" if text else kind
-    if not which:
+    else:
         return None
     evidenced = f"{which} raises {said}, which ends a worker without an error. The loop got "
     evidenced += f"{run.error or run.kind}.{how_many(evidence)}"
@@ -379,8 +377,7 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
     said = f"A worker raised {run.raised}: {REFUSED}."
     if without and alone is not None:
         said += f" Without workers, the same loader delivered {alone.batches} batches."
-    where = run.line
-    return Finding(said, where, certainty="shown" if without else "likely")
+    return Finding(said, run.line, certainty="shown" if without else "likely")
 
 
 def held_lock(evidence: Evidence) -> Finding | None:
