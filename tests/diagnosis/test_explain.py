@@ -21,90 +21,75 @@ from notebooks import NOTEBOOKS, read
 
 START = NOTEBOOKS / "00-start-here.ipynb"
 
-# Real messages, each with its failure modes. `explain` must name one of these failure modes first.
+# Failure modes, and real messages for which `explain` must name one of these failure modes first.
 # unseen_messages.py has more messages.
-MESSAGES: list[tuple[str, set[str]]] = [
-    ("AttributeError: 'NoneType' object has no attribute 'numel'", {"none_in_batch"}),
-    (
+MESSAGES: dict[str, list[str]] = {
+    "none_in_batch": ["AttributeError: 'NoneType' object has no attribute 'numel'"],
+    "lost_exception_type": [
         "TypeError: __init__() missing 1 required positional argument: 'b'\n"
         '  File "torch/_utils.py", line 369, in reraise\n    raise self.exc_type(msg)\n'
-        "TypeError: __init__() missing 1 required positional argument: 'b'",
-        {"lost_exception_type"},
-    ),
-    (
+        "TypeError: __init__() missing 1 required positional argument: 'b'"
+    ],
+    "unpicklable_exception unpicklable_batch": [
         'File "multiprocessing/queues.py", line 244, in _feed\n  obj = _ForkingPickler.dumps(obj)\n'
-        "AttributeError: Can't pickle local object 'f.<locals>.Local'",
-        {"unpicklable_exception", "unpicklable_batch"},
-    ),
-    (
+        "AttributeError: Can't pickle local object 'f.<locals>.Local'"
+    ],
+    "unpicklable_handle lost_thread": [
         "_pickle.PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>"
-        ".create_context at 0x7f>\nwhen serializing dict item '_create_worker_context'",
-        {"unpicklable_handle", "lost_thread"},
-    ),
-    (
-        "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
-        {"unpicklable_batch"},
-    ),
-    ("RuntimeError: Trying to resize storage that is not resizable", {"ragged_batch"}),
-    (
+        ".create_context at 0x7f>\nwhen serializing dict item '_create_worker_context'"
+    ],
+    "unpicklable_batch": [
+        "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad"
+    ],
+    "ragged_batch": ["RuntimeError: Trying to resize storage that is not resizable"],
+    "dead_worker": [
         "RuntimeError: DataLoader worker (pid 77) is killed by signal: Segmentation fault.",
-        {"dead_worker"},
-    ),
-    (
         "ERROR: Unexpected segmentation fault encountered in worker.",
-        {"dead_worker"},
-    ),
-    (
+    ],
+    "misleading_exit": [
         'File "torch/multiprocessing/reductions.py", line 541, in rebuild_storage_fd\n'
         'File "multiprocessing/resource_sharer.py", line 86, in get_connection\n'
-        "FileNotFoundError: [Errno 2] No such file or directory",
-        {"misleading_exit"},
-    ),
-    ("AssertionError: can only test a child process", {"leftover_iterator"}),
-    (
+        "FileNotFoundError: [Errno 2] No such file or directory"
+    ],
+    "leftover_iterator": ["AssertionError: can only test a child process"],
+    "shared_file_offset": [
         "zipfile.BadZipFile: File name in directory '263.bin' and header b'40.bin' differ.",
-        {"shared_file_offset"},
-    ),
-    ("zipfile.BadZipFile: Bad magic number for file header", {"shared_file_offset"}),
-    ("TypeError: h5py objects cannot be pickled", {"unpicklable_handle"}),
-    (
+        "zipfile.BadZipFile: Bad magic number for file header",
+    ],
+    "unpicklable_handle": ["TypeError: h5py objects cannot be pickled"],
+    "missing_main_guard": [
         "RuntimeError: An attempt has been made to start a new process before the current process "
-        "has finished its bootstrapping phase.",
-        {"missing_main_guard"},
-    ),
-    ("TypeError: 'NoneType' object is not subscriptable", {"global_only_in_parent"}),
-    (
+        "has finished its bootstrapping phase."
+    ],
+    "global_only_in_parent": ["TypeError: 'NoneType' object is not subscriptable"],
+    "generator_attribute": [
         "RuntimeError: unable to resize file <filename not specified> to the right size: "
-        "Invalid argument (22)",
-        {"generator_attribute"},
-    ),
-    (
+        "Invalid argument (22)"
+    ],
+    "held_lock lost_thread openmp_after_fork": [
         "DeprecationWarning: This process (pid=9) is multi-threaded, use of fork() may lead to "
-        "deadlocks in the child.",
-        {"held_lock", "lost_thread", "openmp_after_fork"},
-    ),
-    (
+        "deadlocks in the child."
+    ],
+    "shm_exhausted": [
         "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space "
-        "left on device (28)",
-        {"shm_exhausted"},
-    ),
-    ("RuntimeError: received 0 items of ancdata", {"too_many_open_files"}),
-    (
-        "RuntimeError: Too many open files. Communication with the workers is no longer possible. "
-        "Please increase the limit using `ulimit -n` in the shell",
-        {"too_many_open_files"},
-    ),
-    (
-        "RuntimeError: unable to open shared memory object </torch_1_2_0> in read-write mode: Too "
-        "many open files (24)",
-        {"too_many_open_files"},
-    ),
-    (
+        "left on device (28)"
+    ],
+    "too_many_open_files": [
+        "RuntimeError: received 0 items of ancdata",
+        (
+            "RuntimeError: Too many open files. Communication with the workers is no longer "
+            "possible. Please increase the limit using `ulimit -n` in the shell"
+        ),
+        (
+            "RuntimeError: unable to open shared memory object </torch_1_2_0> in read-write mode: "
+            "Too many open files (24)"
+        ),
+    ],
+    "repeated_stream wrong_length": [
         "UserWarning: Length of IterableDataset <X> was reported to be 8 (when accessing "
-        "len(dataloader)), but 9 samples have been fetched.",
-        {"repeated_stream", "wrong_length"},
-    ),
-]
+        "len(dataloader)), but 9 samples have been fetched."
+    ],
+}
 
 NONE_OF_THESE = [
     "KeyError: 'label'",
@@ -127,7 +112,8 @@ def names(log: str) -> list[str]:
     return [match.failure.name for match in explain(log)]
 
 
-REAL = [*MESSAGES, *((text, {name}) for text, name in UNSEEN)]
+REAL = [(text, {*names.split()}) for names, texts in MESSAGES.items() for text in texts]
+REAL += [(text, {name}) for text, name in UNSEEN]
 
 
 def misnamed(logged: Callable[[str], str]) -> dict[str, list[str]]:
