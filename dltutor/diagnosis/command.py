@@ -98,8 +98,8 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
 
     target, loop = chosen.loader, None
     if chosen.consume:
-        named = chosen.consume if ":" in chosen.consume else f"{target.rpartition(':')[0]}:"
-        loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
+        where = "" if ":" in chosen.consume else f"{target.rpartition(':')[0]}:"
+        loop = partial(_loop, where + chosen.consume)
     took, method, forkable = _time_import(target, loop, chosen.deadline or 30)
     if took > _QUICK and forkable:
         find(target)  # safe in main, because a trial import in another process worked

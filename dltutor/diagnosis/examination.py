@@ -294,16 +294,15 @@ class Examination:
                 return self._record_answer(question, read(experiment.record, answer))
         if first:
             raise CannotRun(_why_stopped(ended, "making the loader", seconds))
+        found = None
         # If an experiment is cut short because time is up, that says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             found = experiment.cut_short(ended.stopped, ended.status, mark)
             if not ended.stopped:
                 return self._record_answer(question, found)
-            self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
-            return found
         self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
-        return None
+        return found
 
     def _record_answer(self, question: str, found: Any) -> Any:
         self.tried.append(Tried(question, str(found)))

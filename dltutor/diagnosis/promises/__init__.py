@@ -46,8 +46,11 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
             same.raced,
             complete.counts,
             complete.announced,
+            complete.dealt,
+            complete.left_out,
+            complete.epochs,
         )
-        for look in (*looks, complete.dealt, complete.left_out, complete.epochs):
+        for look in looks:
             found = found or [*look(evidence)]
     if not explained:  # a failure mode may also change what the loop returns
         found = found or [*same.results(evidence)]
