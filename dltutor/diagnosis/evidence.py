@@ -110,6 +110,15 @@ class Evidence:
         return self.alone.lacks(self.reseeded)
 
     @property
+    def only_forked(self) -> bool:
+        """Whether forked workers deliver main's samples, which others don't.
+
+        The doctor tries forked workers only if others don't deliver these samples.
+        """
+        forked, alone = self.forked, self.alone
+        return forked is not None and alone is not None and forked.covers(alone)
+
+    @property
     def seeded_once(self) -> bool:
         """Whether persistent workers may cache random samples.
 

@@ -212,7 +212,7 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "calls `iter()` on it twice when there are workers.",
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
-    if _only_forked(evidence):
+    if evidence.only_forked:
         cause, fix = by_interpreter("What divides the stream" if parts.stream else "A sample")
         return parts.where, f"Forked workers deliver main's samples. {cause}", fix
     if parts.stream:
@@ -237,7 +237,7 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     fetched, parts = evidence.fetched, evidence.parts
     if found.epoch and not parts.ordered and (fetched is None or fetched.together):
         return False  # in another order, samples are padded or batched differently
-    if not found.epoch and _random_in_workers(evidence.run) and not _only_forked(evidence):
+    if not found.epoch and _random_in_workers(evidence.run) and not evidence.only_forked:
         return False
     if alone is not None and reseeded is not None and not found.epoch:
         # If the loop itself sets the seed, a run with another seed shows nothing.
@@ -270,13 +270,6 @@ def raced(evidence: Evidence) -> Iterator[Finding]:
         "counter, or on a seed from the time or the operating system.",
         certainty="shown" if not parts.init else "likely",
     )
-
-
-def _only_forked(evidence: Evidence) -> bool:
-    # Return whether forked workers deliver main's samples. The doctor tries forked workers only if
-    # others don't deliver these samples.
-    forked, alone = evidence.forked, evidence.alone
-    return forked is not None and alone is not None and forked.covers(alone)
 
 
 def _random_in_workers(run: Measures) -> bool:

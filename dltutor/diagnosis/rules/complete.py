@@ -39,8 +39,7 @@ def silent_stop(evidence: Evidence) -> Finding | None:
 def repeated_stream(evidence: Evidence) -> Finding | None:
     """Workers of a stream deliver samples that other workers deliver, too."""
     shares = evidence.shares
-    forked = evidence.forked
-    if forked is not None and evidence.alone is not None and forked.covers(evidence.alone):
+    if evidence.only_forked:
         return None  # only new interpreters divide the stream in different ways
     if overlap := _overlap(evidence):
         return overlap
