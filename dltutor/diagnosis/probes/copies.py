@@ -81,15 +81,12 @@ def ask(subject: Subject) -> Copies:
     copied = forks.in_fork(partial(run, copied=True), seconds)
     again = forks.in_fork(partial(run, copied=True), seconds)
     both = list(zip(as_it_is, copied, strict=False))
-    path = ""
-    with suppress(forks.NoAnswer):
-        path = forks.in_fork(partial(_buffer, subject, order), 2.0)
     count = min(len(copied), len(again))
     return Copies(
         looked=len(both),
         differ=sum(one != other for one, other in both),
         steady=copied[:count] == again[:count] and count > 0,
-        path=path,
+        path=forks.attempt(partial(_buffer, subject, order), 2.0) or "",
     )
 
 

@@ -7,7 +7,6 @@ all ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
 from __future__ import annotations
 
 import copy
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -123,10 +122,7 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
         whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
         return whole, ran.epochs_told
 
-    with suppress(forks.NoAnswer):
-        found: tuple[list[list[Any]], int] = forks.in_fork(work, 8.0)
-        return found
-    return [], 0
+    return forks.attempt(work, 8.0) or ([], 0)
 
 
 EXPERIMENT: Final = probe("order", 12.0, needed, ask)

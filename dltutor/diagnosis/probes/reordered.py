@@ -84,10 +84,9 @@ def ask(subject: Subject) -> Reordered:
     seeds = {key: seed for seed, key in enumerate(keys)}
 
     def drawn(order: list[Any], *, look: bool = False) -> _Drawn:
-        drawn: _Drawn = forks.in_fork(
+        return forks.in_fork(
             partial(_draw, subject.dataset, order, seeds, look=look), _LONGEST + _FOR
         )
-        return drawn
 
     found = Reordered()
     try:

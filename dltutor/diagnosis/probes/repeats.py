@@ -93,9 +93,7 @@ def _cost(subject: Subject, index: Any) -> float:
                 subject.dataset[index]
         return (time.perf_counter() - began) / 3
 
-    with suppress(forks.NoAnswer):
-        return float(forks.in_fork(work, 3.0))
-    return 1.0
+    return forks.attempt(work, 3.0) or 1.0
 
 
 def _drawn(

@@ -8,7 +8,6 @@ share is random, it shouldn't come out the same in two of them.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,10 +85,7 @@ def _epochs(subject: Subject, *, forced: bool) -> list[list[str]]:
             epochs.append([found[each] for each in sorted(found)])
         return epochs[0] if forced else [(each or [[]])[0] for each in epochs]
 
-    with suppress(forks.NoAnswer):
-        found: list[list[str]] = forks.in_fork(work, (_EPOCHS + 1) * PASS + 2)
-        return found
-    return []
+    return forks.attempt(work, (_EPOCHS + 1) * PASS + 2) or []
 
 
 def _by_process(samples: Any) -> tuple[int, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -77,9 +76,11 @@ def ask(subject: Subject) -> Shares:
     """Iterate the stream in main and in the workers, and compare the samples."""
     (all_of_main, other), whole, ended = in_main(subject, _most(subject))
     one = all_of_main[:LOOKED]
-    held = in_main(subject, LOOKED, held=True)[0]
-    counts, complete, natural = _by_workers(subject, held=False)
-    _, _, pinned = _by_workers(subject, held=True)
+    first, again = in_main(subject, LOOKED, held=True)[0]
+    (counts, complete, natural), (_, _, pinned) = (
+        forks.attempt(partial(_delivered, subject, held=held), PASS + 3) or ([], False, [])
+        for held in (False, True)
+    )
     same, compared, distinct = _same(pinned)
     return Shares(
         whole=whole,
@@ -90,7 +91,7 @@ def ask(subject: Subject) -> Shares:
         compared=compared,
         distinct=distinct,
         natural=_all_same(natural),
-        random=len(one) == len(other) > 1 and one != other and held[0] == held[1],
+        random=len(one) == len(other) > 1 and one != other and first == again,
         alike=ended
         and complete
         and sum(counts) == whole <= _KEPT
@@ -129,10 +130,7 @@ def in_main(
         second, _, _ = _pass(subject, LOOKED)
         return (first, second), count, ended
 
-    with suppress(forks.NoAnswer):
-        found: tuple[tuple[list[str], list[str]], int, bool] = forks.in_fork(work, 2 * PASS + 2)
-        return found
-    return ([], []), 0, False
+    return forks.attempt(work, 2 * PASS + 2) or (([], []), 0, False)
 
 
 def _pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
@@ -145,15 +143,6 @@ def _pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
         if time.monotonic() > until or count >= most:
             return found, count, False
     return found, count, True
-
-
-def _by_workers(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
-    with suppress(forks.NoAnswer):
-        found: tuple[list[int], bool, list[list[str]]] = forks.in_fork(
-            partial(_delivered, subject, held=held), PASS + 3
-        )
-        return found
-    return [], False, []
 
 
 def _delivered(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:

@@ -114,10 +114,7 @@ def _sorted(passes: tuple[tuple[str, ...], ...]) -> list[list[str]]:
 
 
 def _run(subject: Subject, *, workers: bool) -> Outcome:
-    with suppress(forks.NoAnswer):
-        outcome: Outcome = forks.in_fork(partial(_ran, subject, workers), 2 * _RUN + 1)
-        return outcome
-    return "", (), {}
+    return forks.attempt(partial(_ran, subject, workers), 2 * _RUN + 1) or ("", (), {})
 
 
 def _ran(subject: Subject, workers: bool) -> Outcome:

@@ -27,10 +27,7 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
         first one leaves out, how many the second one does, the size of the largest batch]. Each of
         the two results is empty if it isn't known.
     """
-    with suppress(forks.NoAnswer):
-        counts, left_out = forks.in_fork(partial(_two_epochs, subject), 4 * _QUICKLY)
-        return counts, left_out
-    return (), ()
+    return forks.attempt(partial(_two_epochs, subject), 4 * _QUICKLY) or ((), ())
 
 
 def seconds_between_batches(subject: Subject, most: int) -> float:

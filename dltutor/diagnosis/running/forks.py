@@ -11,19 +11,21 @@ import selectors
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import own_files
 from dltutor.observation.foreign import said
 from dltutor.system.processes import end, known
 
+_Answer = TypeVar("_Answer")
+
 
 class NoAnswer(Unanswered):
     """Raised if a fork died, hung, or raised an exception."""
 
 
-def in_fork(work: Callable[[], Any], seconds: float) -> Any:
+def in_fork(work: Callable[[], _Answer], seconds: float) -> _Answer:
     """Return what a function returns in a fork of this process, and kill the fork and its children.
 
     Args:
@@ -36,7 +38,14 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
     return in_forks([work], seconds)[0]
 
 
-def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
+def attempt(work: Callable[[], _Answer], seconds: float) -> _Answer | None:
+    """Return what `in_fork` returns, or None instead of raising NoAnswer."""
+    with suppress(NoAnswer):
+        return in_fork(work, seconds)
+    return None
+
+
+def in_forks(works: Sequence[Callable[[], _Answer]], seconds: float) -> list[_Answer]:
     """Call several functions at once, each in its own fork, and return their results in order.
 
     Args:
@@ -67,7 +76,7 @@ def _begin(work: Callable[[], Any]) -> tuple[int, int]:
     if pid == 0:
         try:
             os.close(read)
-            answer = pickle.dumps(_attempt(work))
+            answer = pickle.dumps(_call(work))
             with os.fdopen(write, "wb") as pipe:
                 pipe.write(answer)
             time.sleep(60)  # the parent finds a fork's children only while the fork is alive
@@ -86,7 +95,7 @@ def _answer(received: bytes) -> Any:
     return answer
 
 
-def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
+def _call(work: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return work(), ""
     except BaseException as error:  # even SystemExit, so that the fork can answer

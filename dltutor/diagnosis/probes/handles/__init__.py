@@ -118,9 +118,7 @@ def _used(subject: Subject, inherited: dict[int, str]) -> dict[int, str]:
         after = standing(inherited)
         return listener.used | {each for each in inherited if before.get(each) != after.get(each)}
 
-    with suppress(forks.NoAnswer):
-        return {each: inherited[each] for each in forks.in_fork(look, 3.0)}
-    return {}
+    return {each: inherited[each] for each in forks.attempt(look, 3.0) or ()}
 
 
 EXPERIMENT: Final = probe("handles", 20.0, needed, ask)

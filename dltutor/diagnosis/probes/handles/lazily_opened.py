@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from dltutor.diagnosis.objects.digests import digest
@@ -20,14 +20,9 @@ def lazily_opened(subject: Subject, held: list[Found]) -> str:
         subject: The loader whose dataset to test, in a fork for each attempt.
         held: The files and connections in the dataset, with their paths.
     """
-    for path in _holders_of(subject.dataset, held):
-
-        def forget(path: Found = path) -> bool:
-            return _opens_again(subject, path)
-
-        with suppress(forks.NoAnswer):
-            if forks.in_fork(forget, 2.0):
-                return path.path
+    for each in _holders_of(subject.dataset, held):
+        if forks.attempt(partial(_opens_again, subject, each), 2.0):
+            return each.path
     return ""
 
 
@@ -50,31 +45,19 @@ def _opens_again(subject: Subject, found: Found) -> bool:
         return digest(sample)
 
     wanted = drawn() if not subject.stream else ""
-    for forget in (_set_none, _delete):
+    for forget in (partial(put, found, None), partial(_delete, found)):
         with suppress(Exception):
-            put_back_by = forget(found)
+            forget()
             try:
                 if drawn() == wanted or subject.stream:
                     return True
             finally:
-                put_back_by()
+                put(found)
     return False
 
 
-def _set_none(found: Found) -> Callable[[], None]:
-    return _replace(found, lambda: put(found, None))
-
-
-def _delete(found: Found) -> Callable[[], None]:
-    def delete() -> None:
-        if is_a(found.holder, (dict, list)):
-            del found.holder[found.key]
-        else:
-            delattr(found.holder, found.key)
-
-    return _replace(found, delete)
-
-
-def _replace(found: Found, change: Callable[[], None]) -> Callable[[], None]:
-    change()
-    return lambda: put(found)
+def _delete(found: Found) -> None:
+    if is_a(found.holder, (dict, list)):
+        del found.holder[found.key]
+    else:
+        delattr(found.holder, found.key)

@@ -43,26 +43,20 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
     order = order[: max(_DRAWN, int(_NATURAL / max(typical, 1e-4)))]
     if len(order) < 2:
         return 0, 0, ""
-    one = _attempt(partial(_drawn, subject, order, inherited, workers=1, at_once=False))
-    turns = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=False))
+    drawn = partial(_drawn, subject, order, inherited)
+    one = forks.attempt(partial(drawn, workers=1, at_once=False), _RUN) or {}
+    turns = forks.attempt(partial(drawn, workers=2, at_once=False), _RUN) or {}
     right = {
         index
         for index in order
         if expected[index] == one.get(index) == turns.get(index, expected[index])
     }
-    both = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=True))
+    both = forks.attempt(partial(drawn, workers=2, at_once=True), _RUN) or {}
     differ = [index for index in order if index in right and both.get(index) != expected[index]]
     # Only samples that arrived count as wrong, because a missing sample may only be late.
     raised = [each for index in differ if (each := both.get(index, "")).startswith("!")]
     came = [index for index in differ if index in both]
     return len(right & set(both)), len(came), raised[0][1:] if raised else ""
-
-
-def _attempt(draw: Callable[[], Content]) -> Content:
-    with suppress(forks.NoAnswer):
-        found: Content = forks.in_fork(draw, _RUN)
-        return found
-    return {}
 
 
 def _in_main(subject: Subject, order: list[Any]) -> Content:
@@ -136,12 +130,7 @@ def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     """
 
     def run(only: int | None) -> dict[int, list[str]]:
-        with suppress(forks.NoAnswer):
-            found: dict[int, list[str]] = forks.in_fork(
-                partial(_by_two, subject, inherited, only), _RUN
-            )
-            return found
-        return {}
+        return forks.attempt(partial(_by_two, subject, inherited, only), _RUN) or {}
 
     apart = {worker: run(worker).get(worker, []) for worker in (0, 1)}
     again = {worker: run(worker).get(worker, []) for worker in (0, 1)}
