@@ -23,6 +23,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject
@@ -118,13 +119,10 @@ def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
         vars(inner)["collate_fn"] = lambda samples: copy.deepcopy(collate(samples))
     where_samples_are_drawn(subject, prepare)
     found = []
-    until = time.monotonic() + seconds - 1.0
-    for batch in islice(inner, _LOOKED):
+    for batch in in_time(islice(inner, _LOOKED), seconds - 1.0):
         if inner.num_workers:
             time.sleep(_LATE)
         found.append(digest(batch))
-        if time.monotonic() > until:
-            break
     return found
 
 

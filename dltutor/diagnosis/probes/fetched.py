@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
@@ -106,15 +106,13 @@ def ask(subject: Subject) -> Fetched:
     (batches, reused), (again, _) = _dealt(subject), _dealt(subject)
     once = batches != again
     seeds, stuck = _reseeded(subject) if subject.inner.batch_sampler is not None else (False, "")
-    looked, differ, until = 0, 0, time.monotonic() + _FOR
+    looked = differ = 0
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
     crossed: dict[str, str] = {}
     lost: dict[tuple[str, str], None] = {}
     together = overwritten = False
-    for keys in batches:
-        if time.monotonic() > until:
-            break
+    for keys in in_time(batches, _FOR):
         with suppress(Exception):  # other experiments look for samples that fail
             first = digest(_by_hand(subject, pins, keys)[1])
             samples, held = _by_hand(subject, pins, keys)

@@ -26,6 +26,7 @@ import torch
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered, dataset_of
 from dltutor.observation import own_mappings
@@ -163,12 +164,7 @@ def _pickled(dataset: Any) -> bytes:
 
 def _drawn(dataset: Any, keys: list[Any] | None) -> list[str]:
     # Return a digest of each of the first samples, drawn with the same random numbers.
-    found, until = [], time.monotonic() + _FOR
-    for sample in _samples(dataset, keys):
-        found.append(digest(sample))
-        if time.monotonic() > until:
-            break
-    return found
+    return [digest(sample) for sample in in_time(_samples(dataset, keys), _FOR)]
 
 
 def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:

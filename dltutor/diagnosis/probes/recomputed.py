@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor import tables
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.errors import frame as shown
@@ -77,13 +78,11 @@ def ask(subject: Subject) -> Recomputed:
     """Draw samples with a profiler, and compare what the calls return."""
     # Keep [seconds in the calls, digest of what they return, its size] for each site and sample.
     calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)
-    contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
+    contents, total = set(), 0.0
     drawn, keys = 0, subject.keys()[:_SAMPLES]
     with suppress(Exception):
         subject.dataset[keys[0]]  # the first sample may import modules
-    for key in keys:
-        if time.monotonic() > until:
-            break
+    for key in in_time(keys, _SECONDS):
         results: dict[_Site, list[tuple[float, Any]]] = defaultdict(list)
         began = time.perf_counter()
         sys.setprofile(partial(_note, {}, results))

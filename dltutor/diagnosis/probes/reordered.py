@@ -18,6 +18,7 @@ from dltutor.diagnosis.objects.containers import size
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
@@ -134,15 +135,13 @@ def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: boo
         dataset[next(iter(seeds))]
     pins = Pins(dataset)
     found: dict[Any, str] = {}
-    seconds, until = 0.0, time.monotonic() + _LONGEST
-    for key in keys:
+    seconds = 0.0
+    for key in in_time(keys, _LONGEST):
         with pins.held(seed=seeds[key]):
             began = time.perf_counter()
             sample = dataset[key]
             seconds += time.perf_counter() - began
             found[key] = digest(sample)
-        if time.monotonic() > until:
-            break
     after = _sizes(dataset) if look else {}
     changed = [path for path, each in after.items() if before.get(path, each) != each]
     return _Drawn(found, seconds, changed[:3])

@@ -21,6 +21,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.busiest import Busiest
 from dltutor.diagnosis.running.dealing import count_epochs, seconds_between_batches
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
 from dltutor.diagnosis.running.subject import Mark, Subject, described
@@ -156,10 +157,7 @@ def ask(subject: Subject) -> Samples:
     dealing, reading = time.monotonic() - began, Reading()
     drawn_by_sampler, busiest = len(by_sampler), Busiest()
     busiest.start()
-    until = time.monotonic() + _LOOKED
-    for place, key in enumerate(indices):
-        if time.monotonic() > until:
-            break
+    for place, key in enumerate(in_time(indices, _LOOKED)):
         # If a dataset takes keys that aren't numbers, use the position in the sampler's order.
         index = key if isinstance(key, int) else place
         subject.mark.set(index)
@@ -314,10 +312,8 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
     # state can make samples differ.
     pins = Pins(dataset)
     differ = unlike = draws = 0
-    until = time.monotonic() + _AGAIN_FOR
-    for seed, key in enumerate(keys):  # vary the seed, in case only some seeds show a difference
-        if time.monotonic() > until:
-            break
+    # Vary the seed, in case only some seeds show a difference.
+    for seed, key in enumerate(in_time(keys, _AGAIN_FOR)):
         draws += _TIMES
         with suppress(Exception):
             with pins.held(seed=seed):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +22,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.observation.foreign import is_a, said
@@ -105,7 +105,9 @@ def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | N
     if not _join(rank, meeting):
         return None
     try:
-        return _first(dataset), ""
+        seed_all()
+        first = in_time(islice(iter(dataset), _DRAWN), _LONGEST)
+        return [digest(sample) for sample in first], ""
     except Exception as error:
         return [], said(error)
 
@@ -130,16 +132,6 @@ def _join(rank: int, meeting: int) -> bool:
     except Exception:
         return False
     return True
-
-
-def _first(dataset: Any) -> list[str]:
-    seed_all()
-    until, found = time.monotonic() + _LONGEST, []
-    for sample in islice(iter(dataset), _DRAWN):
-        found.append(digest(sample))
-        if time.monotonic() > until:
-            break
-    return found
 
 
 EXPERIMENT: Final = probe("two_ranks", 5.0, needed, ask)

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.subject import Subject
 
 _QUICKLY: Final = 0.3  # seconds for an epoch; don't count the batches of a slower sampler
@@ -39,11 +40,8 @@ def seconds_between_batches(subject: Subject, most: int) -> float:
         subject: The loader.
         most: The most batches to ask the sampler for.
     """
-    moments, until = [], time.monotonic() + 2 * _QUICKLY
-    for _ in islice(subject.dealer, most):
-        moments.append(time.monotonic())
-        if moments[-1] > until:
-            break
+    dealt = in_time(islice(subject.dealer, most), 2 * _QUICKLY)
+    moments = [time.monotonic() for _ in dealt]
     return (moments[-1] - moments[0]) / (len(moments) - 1) if len(moments) > 2 else 0.0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any, Final
 from torch.utils.data import DataLoader, get_worker_info
 
 from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 
@@ -104,9 +104,8 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
         seconds: After how many seconds to stop.
         most: How many answers to yield, at most.
     """
-    until = time.monotonic() + seconds
     iterator = iter(loader)
-    for _ in range(most):
+    for _ in in_time(range(most), seconds):
         try:
             yield next(iterator)
         except StopIteration:
@@ -116,5 +115,3 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
             if "timed out" in str(error) or "exited unexpectedly" in str(error):
                 _hung.append(iterator)
                 return
-        if time.monotonic() > until:
-            return

@@ -12,6 +12,7 @@ from typing import Any, Final
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.handles.descriptors import Listener
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
@@ -62,12 +63,9 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
 def _in_main(subject: Subject, order: list[Any]) -> Content:
     pins = Pins(subject.dataset)
     found: Content = {}
-    until = time.monotonic() + 1.5
-    for index in order:
+    for index in in_time(order, 1.5):
         with pins.held(), suppress(Exception):
             found[index] = digest([subject.dataset[index]])
-        if time.monotonic() > until:
-            break
     return found
 
 

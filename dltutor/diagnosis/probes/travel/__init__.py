@@ -20,6 +20,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.probes.travel import packing
+from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.failures.tools.gauge import as_for_spawned
@@ -142,10 +143,8 @@ def _copied(subject: Subject) -> tuple[str, int]:
         copy = pickle.loads(packed) if len(packed) < _HEAVY else subject.dataset
     except Exception:  # for example, a part that can be unpickled only while a worker starts
         return "", 0
-    unlike, until = 0, time.monotonic() + 1.0
-    for index in subject.indices()[:_DRAWN]:
-        if time.monotonic() > until:
-            break
+    unlike = 0
+    for index in in_time(subject.indices()[:_DRAWN], 1.0):
         try:
             own = _drawn(subject.dataset, index)
         except Exception:  # drawing from the original also fails, so skip this sample
