@@ -122,6 +122,24 @@ def walk(
         yield from search(_globals(names), held, deep=3, most=most, **limits)
 
 
+def snapshot(dataset: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return what `read` returns for each thing in `walk(dataset)`, by path.
+
+    Leave out a thing if `read` returns None or raises an exception.
+    """
+    found = {}
+    for each in walk(dataset):
+        with suppress(Exception):
+            if (value := read(each.thing)) is not None:
+                found[each.path] = value
+    return found
+
+
+def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the paths that are in both snapshots, but with different values."""
+    return [path for path, value in after.items() if before.get(path, value) != value]
+
+
 def held(found: Found) -> list[Found]:
     """Return what an object holds, such as elements, attributes, or variables of a closure."""
     path, thing = found.path, found.thing

@@ -7,7 +7,6 @@ all random numbers are the same in each run, so any difference comes from what m
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,7 @@ import torch
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.objects.walking import changed, snapshot
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
@@ -77,7 +76,7 @@ def ask(subject: Subject) -> Epochs:
         {"persistent_workers": False},
         {"num_workers": 0},
     )
-    (kept, _), (fresh, changed), (alone, _) = (
+    (kept, _), (fresh, paths), (alone, _) = (
         forks.in_fork(partial(_run, subject, each), 2 * _RUN + 1) for each in settings
     )
     count = min(len(kept), len(fresh), len(alone))
@@ -93,28 +92,21 @@ def ask(subject: Subject) -> Epochs:
         moved=sum(unlike(fresh[each], fresh[0]) for each in later),
         first=count > 0 and not unlike(kept[0], fresh[0]),
         by="set_epoch" if subject.loop is None else "the loop",
-        paths=tuple(changed[:3]),
+        paths=tuple(paths[:3]),
     )
 
 
 def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]:
     subject.change(**settings)
     where_samples_are_drawn(subject, lambda worker: hold_draws(subject.dataset))
-    before = _state(subject.dataset)
+    before = snapshot(subject.dataset, _content)
     ran = runner.run(subject, seconds=_RUN, epochs=subject.epochs_to_run, set_epochs=True)
-    after = _state(subject.dataset)
-    changed = [path for path, content in after.items() if before.get(path, content) != content]
-    return ran.whole, changed
+    return ran.whole, changed(before, snapshot(subject.dataset, _content))
 
 
-def _state(dataset: Any) -> dict[str, str]:
+def _content(thing: Any) -> str | None:
     # Look only at plain values and tensors, because a loop hardly ever sets anything else.
-    found = {}
-    for each in walk(dataset):
-        if is_a(each.thing, (int, float, str, bool, torch.Tensor)):
-            with suppress(Exception):
-                found[each.path] = digest(each.thing)
-    return found
+    return digest(thing) if is_a(thing, (int, float, str, bool, torch.Tensor)) else None
 
 
 def _unlike(one: tuple[str, ...], other: tuple[str, ...]) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.containers import size
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.objects.walking import changed, snapshot
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.in_time import in_time
 from dltutor.diagnosis.running.random_states import Pins
@@ -129,7 +129,7 @@ class _Drawn:
 
 
 def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: bool) -> _Drawn:
-    before = _sizes(dataset) if look else {}
+    before = snapshot(dataset, _size) if look else {}
     # Draw one sample before `Pins`, because a dataset may make its generators in its first draw.
     with suppress(Exception):
         dataset[next(iter(seeds))]
@@ -142,9 +142,8 @@ def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: boo
             sample = dataset[key]
             seconds += time.perf_counter() - began
             found[key] = digest(sample)
-    after = _sizes(dataset) if look else {}
-    changed = [path for path, each in after.items() if before.get(path, each) != each]
-    return _Drawn(found, seconds, changed[:3])
+    paths = changed(before, snapshot(dataset, _size)) if look else []
+    return _Drawn(found, seconds, paths[:3])
 
 
 def _ascending(keys: list[Any]) -> list[Any]:
@@ -160,13 +159,8 @@ def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reord
     return replace(found, seconds=least, ascending=least_ascending)
 
 
-def _sizes(dataset: Any) -> dict[str, Any]:
-    found = {}
-    for each in walk(dataset):
-        of = number(each.thing) if is_a(each.thing, (int, float)) else size(each.thing)
-        if of is not None:
-            found[each.path] = of
-    return found
+def _size(thing: Any) -> float | None:
+    return number(thing) if is_a(thing, (int, float)) else size(thing)
 
 
 EXPERIMENT: Final = probe("reordered", 12.0, needed, ask)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.objects.walking import snapshot
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
@@ -138,19 +137,21 @@ def _outcome(ran: Measures, said: str) -> str:
 
 
 def _values(subject: Subject) -> dict[str, tuple[str, str]]:
-    found = {}
-    for each in walk(subject.dataset):
-        with suppress(Exception):
-            if is_a(each.thing, (int, float, str, bool, torch.Tensor)):
-                found[each.path] = (digest(each.thing), repr(each.thing)[:40])
-            elif is_a(each.thing, (list, dict, set)):
-                size = f"{len(each.thing)} elements"
-                found[each.path] = (f"{size} {digest(each.thing)}", size)
+    found = snapshot(subject.dataset, _value)
     for name, value in attributes_of(type(subject.dataset)).items():
         if is_a(value, (int, float, str)) and not name.startswith("__"):
             path = f"{type(subject.dataset).__name__}.{name}"
             found[path] = (digest(value), repr(value)[:40])
     return found
+
+
+def _value(thing: Any) -> tuple[str, str] | None:
+    if is_a(thing, (int, float, str, bool, torch.Tensor)):
+        return digest(thing), repr(thing)[:40]
+    if is_a(thing, (list, dict, set)):
+        size = f"{len(thing)} elements"
+        return f"{size} {digest(thing)}", size
+    return None
 
 
 EXPERIMENT: Final = probe("state", 16.0, needed, ask)

@@ -17,7 +17,7 @@ import torch
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.objects.walking import Found, put, walk
+from dltutor.diagnosis.objects.walking import changed, put, snapshot, walk
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
@@ -86,69 +86,52 @@ def _counter(subject: Subject, order: list[Any]) -> str:
     """Return the path of a number that a draw changes and that samples depend on, or ""."""
     index, others = order[0], order[1 : _TRIED + 2]
 
-    def numbers() -> dict[str, Found]:
-        kinds = (int, float)
-        return {each.path: each for each in walk(subject.dataset) if is_a(each.thing, kinds)}
-
-    def changed() -> tuple[str, list[str]]:
-        pins, before = Pins(subject.dataset), numbers()
+    def after_others(path: str = "") -> tuple[str, list[str]]:
+        # Draw the sample after the others and, if there's a path, after its number is put back.
+        # Also return the paths of the numbers that the others changed.
+        pins = Pins(subject.dataset)
+        before = snapshot(subject.dataset, number)
+        number_at = next((each for each in walk(subject.dataset) if each.path == path), None)
         for each in others:
             with pins.held():
                 subject.dataset[each]
-        after = numbers()
-        paths = [
-            path
-            for path, each in before.items()
-            if number(after.get(path, each).thing) != number(each.thing)
-        ]
+        paths = changed(before, snapshot(subject.dataset, number))
+        if number_at is not None:
+            put(number_at)
         with pins.held():
             return digest(subject.dataset[index]), paths
 
-    def put_back(path: str) -> str:
-        pins, before = Pins(subject.dataset), numbers()
-        for each in others:
-            with pins.held():
-                subject.dataset[each]
-        put(before[path])
-        with pins.held():
-            return digest(subject.dataset[index])
-
     with suppress(forks.NoAnswer):
         new, _ = forks.in_fork(partial(_last, subject, [index]), 1.5)
-        later, paths = forks.in_fork(changed, 1.5)
+        later, paths = forks.in_fork(after_others, 1.5)
         for path in paths[:3] if later != new else []:
-            if forks.in_fork(partial(put_back, path), 1.5) == new:
-                return str(path)
+            if forks.in_fork(partial(after_others, path), 1.5)[0] == new:
+                return path
     return ""
 
 
 def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str]]:
     pins = Pins(subject.dataset)
     *others, last = order
-    before = [_content(subject.dataset, last)]
+    content_of = partial(_content, index=last)
+    before = [snapshot(subject.dataset, content_of)]
     for index in others:
         with pins.held(seed=seed + 1):  # other random numbers may change other parts of the data
             subject.dataset[index]
-    before.append(_content(subject.dataset, last))
+    before.append(snapshot(subject.dataset, content_of))
     with pins.held(seed=seed):
         content = digest(subject.dataset[last])
-    after = _content(subject.dataset, last).items()
+    after = snapshot(subject.dataset, content_of).items()
     return content, [
         path for path, each in after if any(then.get(path, each) != each for then in before)
     ]
 
 
-def _content(dataset: Any, index: Any) -> dict[str, str]:
-    """Return digests of a dataset's arrays, and of what its containers hold for an index."""
-    found = {}
-    for each in walk(dataset):
-        with suppress(Exception):
-            if is_a(each.thing, (np.ndarray, torch.Tensor)):
-                small = each.thing.nbytes < 1 << 26
-                found[each.path] = digest(each.thing if small else each.thing[index])
-            elif is_a(each.thing, (list, tuple, dict)):
-                found[each.path] = digest(each.thing[index])
-    return found
+def _content(thing: Any, index: Any) -> str | None:
+    """Return a digest of an array, or of what a container or a large array holds for an index."""
+    if is_a(thing, (np.ndarray, torch.Tensor)):
+        return digest(thing if thing.nbytes < 1 << 26 else thing[index])
+    return digest(thing[index]) if is_a(thing, (list, tuple, dict)) else None
 
 
 EXPERIMENT: Final = probe("twice", 8.0, needed, ask)
