@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from dltutor.diagnosis.running.limits import Limited
 from dltutor.observation import foreign
 from dltutor.observation.foreign import attribute, attributes_of, is_a
 from dltutor.tables import MB
@@ -206,7 +206,7 @@ def _name(key: Any) -> str:
 
 def _pickled(thing: Any) -> bytes:
     """Return the pickle of a thing, or only its beginning if it's large."""
-    file = _Beginning()
+    file = Limited(_Enough(), size=_PICKLED)
     with suppress(_Enough):
         pickle.dump(thing, file)
     return file.getvalue()
@@ -214,14 +214,6 @@ def _pickled(thing: Any) -> bytes:
 
 class _Enough(Exception):
     """Raised to end a pickle that's too long."""
-
-
-class _Beginning(io.BytesIO):
-    def write(self, data: Any) -> int:
-        written = super().write(data)
-        if self.tell() > _PICKLED:
-            raise _Enough
-        return written
 
 
 def _feed_tensor(content: Any, tensor: torch.Tensor) -> None:

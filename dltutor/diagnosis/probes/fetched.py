@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of

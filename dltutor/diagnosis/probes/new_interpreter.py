@@ -7,7 +7,6 @@ function, call it there too. Samples that differ may depend on a global that mai
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import sys
@@ -26,7 +25,7 @@ import torch
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import Limited, in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered, dataset_of
 from dltutor.observation import own_mappings
@@ -143,16 +142,9 @@ def _unlike(ours: list[str], theirs: list[str]) -> int:
     return sum(one != other for one, other in zip(ours, theirs, strict=False))
 
 
-class _Limited(io.BytesIO):
-    def write(self, data: Any) -> int:
-        written = super().write(data)
-        if self.tell() > _HEAVY:
-            raise Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
-        return written
-
-
 def _pickled(dataset: Any) -> bytes:
-    file = _Limited()
+    too_large = Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
+    file = Limited(too_large, size=_HEAVY)
     try:
         cloudpickle.dump(dataset, file)
     except Unanswered:

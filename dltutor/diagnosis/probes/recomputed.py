@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor import tables
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.errors import frame as shown

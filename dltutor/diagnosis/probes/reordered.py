@@ -18,7 +18,7 @@ from dltutor.diagnosis.objects.containers import size
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import changed, snapshot
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.subject import Subject
 
 _QUICKLY: Final = 0.3  # seconds for an epoch; don't count the batches of a slower sampler

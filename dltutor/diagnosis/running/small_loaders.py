@@ -11,7 +11,7 @@ from typing import Any, Final
 from torch.utils.data import DataLoader, get_worker_info
 
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.handles.descriptors import Listener
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.in_time import in_time
+from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject

@@ -14,20 +14,23 @@ import sys
 import time
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from dltutor.diagnosis.running.limits import Limited
 from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import foreign
 from dltutor.observation.foreign import first_line, is_a, module_of
+
+_Ill = TypeVar("_Ill")
 
 _DEEP: Final = 6
 _STANDARD: Final = sys.stdlib_module_names - {"__main__", "builtins"}
@@ -61,21 +64,6 @@ class _Weightless(ForkingPickler):
         return NotImplemented
 
 
-class _InTime(io.BytesIO):
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds = seconds
-        self._until = time.monotonic() + seconds
-
-    def write(self, data: Any) -> int:
-        # The pickler calls this for every 64 kB.
-        if time.monotonic() > self._until:
-            raise Unanswered(
-                f"it holds so many objects that pickling takes over {self._seconds:.0f} s"
-            )
-        return super().write(data)
-
-
 def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
     """Pickle a thing without its arrays, and count the tensors made only for the pickle.
 
@@ -90,7 +78,8 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
         Unanswered: Pickling takes longer than `seconds`.
         Exception: The thing can't be pickled.
     """
-    file = _InTime(seconds)
+    too_long = f"it holds so many objects that pickling takes over {seconds:.0f} s"
+    file = Limited(Unanswered(too_long), seconds=seconds)
     pickler = _Weightless(file)
     pickler.dump(thing)
     storages = pickler.storages
@@ -102,41 +91,44 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
 def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
     """Return the smallest parts of a thing that can't be pickled, each as [path, class, error]."""
-    return _refused(path, thing, _DEEP, time.monotonic() + _LONGEST)
+    return _smallest(path, thing, _why_refused, _DEEP, time.monotonic() + _LONGEST)
 
 
-def _refused(path: str, thing: Any, depth: int, until: float) -> list[tuple[str, str, str]]:
+def _why_refused(thing: Any) -> str:
     try:
         pack(thing)
     except Unanswered:
-        return []
+        return ""
     except Exception as error:
-        found = [
-            each
-            for name, part in _parts(path, thing, depth)
-            if time.monotonic() < until
-            for each in _refused(name, part, depth - 1, until)
-        ]
-        return found or [(path, _class(thing), first_line(error))]
-    return []
+        return first_line(error)
+    return ""
 
 
 def fleeting(path: str, thing: Any) -> list[tuple[str, str]]:
     """Return the smallest parts whose pickle refers to a freed tensor, each as [path, class]."""
-    return _fleeting(path, thing, _DEEP, time.monotonic() + _LONGEST)
+    found = _smallest(path, thing, _count_fleeting, _DEEP, time.monotonic() + _LONGEST)
+    return [(where, cls) for where, cls, _ in found]
 
 
-def _fleeting(path: str, thing: Any, depth: int, until: float) -> list[tuple[str, str]]:
+def _count_fleeting(thing: Any) -> int:
     with suppress(Exception):
-        if pack(thing)[1]:
-            found = [
-                each
-                for name, part in _parts(path, thing, depth)
-                if time.monotonic() < until
-                for each in _fleeting(name, part, depth - 1, until)
-            ]
-            return found or [(path, _class(thing))]
-    return []
+        return pack(thing)[1]
+    return 0
+
+
+def _smallest(
+    path: str, thing: Any, ill: Callable[[Any], _Ill], depth: int, until: float
+) -> list[tuple[str, str, _Ill]]:
+    # Return the smallest parts for which `ill` is true, each as [path, class, what `ill` returns].
+    if not (what := ill(thing)):
+        return []
+    found = [
+        each
+        for name, part in _parts(path, thing, depth)
+        if time.monotonic() < until
+        for each in _smallest(name, part, ill, depth - 1, until)
+    ]
+    return found or [(path, _class(thing), what)]
 
 
 def names_of_main(packed: bytes) -> list[str]:
