@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -20,8 +20,6 @@ from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation import torch_internals
-from dltutor.observation.time_limits import DeadlinePassed
-from dltutor.observation.time_limits import deadline as time_limit
 from dltutor.system.this_machine import machine
 
 if TYPE_CHECKING:
@@ -75,27 +73,29 @@ def ask(subject: Subject) -> Threads:
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
     found = Threads(cores)
-    pairs: list[tuple[float, float]] = []
-    alone: tuple[int, ...] = ()
-    with suppress(DeadlinePassed), time_limit(pace.left(subject.seconds)):
-        first = _look(loader)
-        found = Threads(cores, first[0])
-        if not found.too_many:
-            return found
-        for turn in range(_TURNS):
-            subject.in_workers(keep_to_one_thread)
-            kept = _look(loader)
-            subject.in_workers()
-            as_is = first if turn == 0 else _look(loader)
-            if not kept[1] or not as_is[1]:
-                break
-            alone = kept[0]
-            pairs.append((as_is[1], kept[1]))
-    return Threads(cores, found.computing, alone, tuple(pairs))
+
+    def as_is() -> float | None:
+        nonlocal found
+        subject.in_workers()
+        computing, seconds = _look(loader)
+        if not found.computing:
+            found = replace(found, computing=computing)
+        return seconds if found.too_many else None
+
+    def kept() -> float | None:
+        nonlocal found
+        subject.in_workers(keep_to_one_thread)
+        computing, seconds = _look(loader)
+        found = replace(found, alone=computing)
+        return seconds
+
+    paces = pace.in_turns(as_is, kept, seconds=subject.seconds, turns=_TURNS)
+    return replace(found, paces=tuple(zip(paces.as_is, paces.changed, strict=True)))
 
 
-def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
-    # Return how many threads compute in each worker, and the seconds per batch.
+def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float | None]:
+    # Return how many threads compute in each worker, and the seconds per batch, or None if no batch
+    # arrived.
     began = time.perf_counter()
     number = 0
     with pace.left_at_once(loader) as iterator:
@@ -107,7 +107,7 @@ def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
             if number >= len(workers) and time.perf_counter() - began > _LOOKED:
                 break
         took = time.perf_counter() - began
-    return tuple(map(_computing, spent)), took / max(number, 1)
+    return tuple(map(_computing, spent)), took / number if number else None
 
 
 def _seconds(pid: int | None) -> dict[int, float]:

@@ -76,11 +76,12 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
     Args:
         as_is: A function that times the unchanged loader and returns seconds, or None if it can't.
         changed: A function that times the changed loader and returns seconds, or None if it can't.
-        seconds: Seconds for the experiment. If time runs out, there are fewer turns.
+        seconds: Seconds for the experiment, of which 1.5 aren't for timing. If time runs out, there
+            are fewer turns.
         turns: How many turns to time.
     """
     pairs: list[tuple[float, float]] = []
-    with suppress(DeadlinePassed), time_limit(left(seconds)):
+    with suppress(DeadlinePassed), time_limit(max(seconds - 1.5, 0.5)):
         for turn in range(turns):
             if turn % 2:
                 second, first = changed(), as_is()
@@ -90,11 +91,6 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
                 break
             pairs.append((first, second))
     return Paces(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
-
-
-def left(seconds: float) -> float:
-    """Return how many of an experiment's seconds are left for timing."""
-    return max(seconds - 1.5, 0.5)
 
 
 def of_a_batch(
