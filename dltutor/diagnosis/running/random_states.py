@@ -18,7 +18,13 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.observation.foreign import is_a
 
-SOURCES: Final = ("torch", "numpy", "random", "own")
+#: For each global generator: get its state, set its state, seed it.
+_GLOBAL: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]]] = {
+    "torch": (torch.get_rng_state, torch.set_rng_state, torch.default_generator.manual_seed),
+    "numpy": (np.random.get_state, np.random.set_state, np.random.seed),
+    "random": (random.getstate, random.setstate, random.seed),
+}
+SOURCES: Final = (*_GLOBAL, "own")
 #: What findings call these sources.
 SAID: Final = {
     "torch": "torch's global generator",
@@ -35,8 +41,7 @@ class Pins:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.own = _own_generators(dataset)
-        self._states = [(each, _state(each)) for _, each in self.own]
+        self._states = [(each, _state(each)) for _, each in _own_generators(dataset)]
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
@@ -46,15 +51,10 @@ class Pins:
         that they were in when this object was made.
         """
         with ExitStack() as undo:
-            if free != "torch":
-                undo.callback(torch.set_rng_state, torch.get_rng_state())
-                torch.default_generator.manual_seed(seed)
-            if free != "numpy":
-                undo.callback(np.random.set_state, np.random.get_state())
-                np.random.seed(seed)
-            if free != "random":
-                undo.callback(random.setstate, random.getstate())
-                random.seed(seed)
+            for name, (state_now, put_state, seed_with) in _GLOBAL.items():
+                if free != name:
+                    undo.callback(put_state, state_now())
+                    seed_with(seed)
             if free != "own":
                 for generator, state in self._states:
                     undo.callback(_put_back, generator, _state(generator))
@@ -159,12 +159,7 @@ def seed_all(seed: int = 0) -> None:
 
 def global_states() -> dict[str, str]:
     """Return a digest of the state of each global generator, by name."""
-    states = {
-        "torch": torch.get_rng_state(),
-        "numpy": np.random.get_state(),
-        "random": random.getstate(),
-    }
-    return {name: digest(state) for name, state in states.items()}
+    return {name: digest(state_now()) for name, (state_now, _, _) in _GLOBAL.items()}
 
 
 def _state(generator: Any) -> Any:
