@@ -7,9 +7,7 @@ asks this if a worker failed, but no sample fails without workers.
 from __future__ import annotations
 
 import json
-import mmap
 import os
-import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +18,7 @@ from torch.utils.data import get_worker_info
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import runner
-from dltutor.diagnosis.running.subject import Subject, described
+from dltutor.diagnosis.running.subject import Mark, Subject, described
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
@@ -86,15 +84,13 @@ def ask(subject: Subject) -> InWorkers:
 @contextmanager
 def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]]:
     # Change the class, not the object, so that code that inspects the object sees no difference.
-    memory = mmap.mmap(-1, 8 * _WORKERS)
-    memory[:] = struct.pack("q", -1) * _WORKERS
+    marks = [Mark() for _ in range(_WORKERS)]
     main = os.getpid()
 
     def note(index: Any) -> None:
         info = get_worker_info()
         if info is not None and info.id < _WORKERS:
-            number = index if isinstance(index, int) else -1
-            memory[8 * info.id : 8 * info.id + 8] = struct.pack("q", number)
+            marks[info.id].set(index if isinstance(index, int) else -1)
 
     def tell(index: Any, error: BaseException) -> None:
         if os.getpid() != main and isinstance(index, int):
@@ -131,7 +127,7 @@ def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]
         delattr(cls, "__getitems__")
     with suppress(TypeError):  # a class from an extension can't be changed
         setattr(cls, name, __iter__ if subject.stream else __getitem__)
-    yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
+    yield lambda worker: marks[worker].get() if worker < _WORKERS else -1
 
 
 EXPERIMENT: Final = probe("in_workers", 10.0, needed, ask)
