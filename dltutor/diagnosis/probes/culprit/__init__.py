@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -216,18 +216,11 @@ class _Search:
         mode = unreadable.mode_of(paths)
         usual = self.modes[0] if len(self.modes) > 1 and len({*self.modes}) == 1 else mode
         strange = mode != usual and self._drawn_as(usual, index)
-        return Culprit(
-            "sample",
-            which,
-            *described(error),
-            arrives=unsendable.arrives(error),
-            unsent=unsendable.why_not(type(error)),
-            decoder=unreadable.decoder_of(error) or empty,
-            image=unreadable.image_in(error, paths),
+        found = self._failed("sample", which, error, paths)
+        return replace(
+            found,
+            decoder=found.decoder or empty,
             mode=f"{mode}, the others {usual}" if strange else "",
-            readable=self.readable,
-            made=self.made,
-            empty=self.empty,
         )
 
     def failed_batch(
@@ -242,17 +235,19 @@ class _Search:
         if not self.single:
             with suppress(BaseException):
                 blame, told = uncollatable.blame(self.collate, samples, indices, self.whole)
+        found = self._failed("collate", f"batch {number}", error, list(paths))
+        return replace(found, blame=blame, told=told)
+
+    def _failed(self, stage: str, which: str, error: BaseException, paths: list[str]) -> Culprit:
         return Culprit(
-            "collate",
-            f"batch {number}",
+            stage,
+            which,
             *described(error),
             arrives=unsendable.arrives(error),
             unsent=unsendable.why_not(type(error)),
             decoder=unreadable.decoder_of(error),
-            image=unreadable.image_in(error, list(paths)),
+            image=unreadable.image_in(error, paths),
             readable=self.readable,
-            blame=blame,
-            told=told,
             made=self.made,
             empty=self.empty,
         )
