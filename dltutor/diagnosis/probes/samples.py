@@ -147,7 +147,6 @@ def ask(subject: Subject) -> Samples:
         return _stream(subject)
     dataset = subject.dataset
     record = _Record()
-    previous: tuple[Any, str] | None = None
     joined: list[Any] = []
     by_sampler = _counted(dataset)
     dealt, left_out = count_epochs(subject)
@@ -162,10 +161,7 @@ def ask(subject: Subject) -> Samples:
         index = key if isinstance(key, int) else place
         subject.mark.set(index)
         sample = record.draw(partial(dataset.__getitem__, key), index, key)
-        if previous and digest(previous[0]) != previous[1]:
-            record.overwritten += 1
-        previous = None if sample is _NOTHING else (sample, digest(sample))
-        if previous and len(joined) < (subject.inner.batch_size or 1):
+        if sample is not _NOTHING and len(joined) < (subject.inner.batch_size or 1):
             joined.append(sample)
     subject.mark.set(-1)
     read, (line, share, _) = reading.counts(), busiest.stop()
@@ -238,6 +234,7 @@ class _Record:
         self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""
+        self._last: tuple[Any, str] | None = None  # the last sample, with its digest at that time
 
     def draw(self, make: Callable[[], Any], index: int, key: Any) -> Any:
         began = time.perf_counter()
@@ -246,6 +243,7 @@ class _Record:
         except BaseException as error:  # even SystemExit, because it would end a worker
             if len(self.failed) < _FAILED:
                 self.failed.append((index, *described(error)))
+            self._compare_last(None)
             return _NOTHING
         finally:
             self.seconds.append((time.perf_counter() - began, index))
@@ -253,9 +251,16 @@ class _Record:
         return sample
 
     def take(self, sample: Any, index: int, key: Any) -> None:
+        content = digest(sample)
         self.drawn.append((index, key))
-        self.contents.setdefault(digest(sample), []).append(key)
+        self.contents.setdefault(content, []).append(key)
         self.sizes.append(size(sample))
+        self._compare_last((sample, content))
+
+    def _compare_last(self, new: tuple[Any, str] | None) -> None:
+        if self._last is not None and digest(self._last[0]) != self._last[1]:
+            self.overwritten += 1
+        self._last = new
 
     def typical(self) -> float:
         return median(each for each, _ in self.seconds) if self.seconds else 0.0
@@ -280,9 +285,7 @@ class _Record:
 
 
 def _stream(subject: Subject) -> Samples:
-    record = _Record()
-    previous: tuple[Any, str] | None = None
-    reading = Reading()
+    record, reading = _Record(), Reading()
     until = time.monotonic() + _LOOKED
     source = iter(subject.dataset)
     for number in range(_DRAWN):
@@ -300,9 +303,6 @@ def _stream(subject: Subject) -> Samples:
             break
         record.seconds.append((time.perf_counter() - began, number))
         record.take(sample, number, number)
-        if previous and digest(previous[0]) != previous[1]:
-            record.overwritten += 1
-        previous = (sample, digest(sample))
     return record.samples(**reading.counts())
 
 
