@@ -159,7 +159,7 @@ class Examination:
         for experiment in experiments():
             if evidence is not None and not experiment.needed(evidence):
                 continue
-            if experiment.held and not (locks and when_to_fork.ever_held(locks)):
+            if experiment.held and not (locks and when_to_fork.wait(locks, held=True)):
                 continue
             answer = self._ask(
                 experiment, evidence, partial(when_to_fork.wait, locks, held=experiment.held)

@@ -78,8 +78,7 @@ def ask(subject: Subject) -> Leftover:
 
     def noted(loader: Any, make: torch_internals.MakeIterator) -> Any:
         iterator = make()
-        pids = {worker.pid for worker in torch_internals.workers_of(iterator)}
-        iterators.append((weakref.ref(iterator), pids))
+        iterators.append((weakref.ref(iterator), _pids(iterator)))
         return iterator
 
     def alive() -> list[Any]:

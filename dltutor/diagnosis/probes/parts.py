@@ -5,7 +5,6 @@ Read the loader's settings and the names of its parts. Call no dataset method ex
 
 from __future__ import annotations
 
-import os
 import resource
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject, own_line
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
+from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def ask(subject: Subject) -> Parts:
         init=_name(inner.worker_init_fn) if inner.worker_init_fn else "",
         loop=subject.loop is not None,
         generator=inner.generator is not None,
-        shm=_shm(),
+        shm=(shared_memory()[1] or 0) / MB,
         files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         pinned=bool(inner.pin_memory),
         hooks=tuple(
@@ -155,13 +155,6 @@ def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
 def _sampler(inner: DataLoader[Any]) -> Any:
     batches = inner.batch_sampler
     return inner.sampler if batches is None or type(batches) is BatchSampler else batches
-
-
-def _shm() -> float:
-    with suppress(OSError):
-        system = os.statvfs("/dev/shm")
-        return system.f_blocks * system.f_frsize / MB
-    return 0.0
 
 
 def _length(thing: Any) -> int | None:

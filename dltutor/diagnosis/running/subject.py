@@ -110,7 +110,12 @@ class Subject:
     @property
     def method(self) -> str:
         """The start method of the workers, or "" if there are none."""
-        return _method_of(self.inner)
+        inner = self.inner
+        if not inner.num_workers:
+            return ""
+        context = inner.multiprocessing_context
+        name = context.get_start_method() if context is not None else None
+        return str(name or multiprocessing.get_start_method())
 
     def change(self, **settings: Any) -> None:
         """Change settings of every DataLoader in the loader, even settings that torch protects.
@@ -204,14 +209,6 @@ def dataset_of(loader: Any) -> Any:
 
 def _inner(loader: Any) -> DataLoader[Any]:
     return next(iter(inner_loaders(loader).values()))
-
-
-def _method_of(loader: DataLoader[Any]) -> str:
-    if not loader.num_workers:
-        return ""
-    context = loader.multiprocessing_context
-    name = context.get_start_method() if context is not None else None
-    return str(name or multiprocessing.get_start_method())
 
 
 def own_line(function: Any) -> str:

@@ -17,11 +17,6 @@ WAITS: Final = 0.3  # the most seconds to wait
 _LOOKS: Final = 0.0005  # seconds between two looks
 
 
-def ever_held(locks: list[Any]) -> bool:
-    """Wait up to 0.3 s, and return whether another thread held one of the locks in that time."""
-    return wait(locks, held=True)
-
-
 def others() -> tuple[threading.Thread, ...]:
     """Return the other threads of this process, except dltutor's own."""
     mine = threading.current_thread()

@@ -21,6 +21,7 @@ from torch.utils.data._utils import fetch
 from dltutor.diagnosis.objects import containers
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.failures.heap_growth import return_freed_memory
+from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
 
 #: What to change in the workers: "" changes nothing, "frozen" turns off garbage collection,
@@ -174,13 +175,9 @@ def _anonymous() -> tuple[float, float]:
     # Return this worker's private memory in MB, and its anonymous memory, which includes pages that
     # the worker shares with main. Batches in shared memory don't count. Neither do most mapped
     # pages, which are clean.
-    sizes: dict[str, int] = {}
-    with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
-        for line in figures.read(4096).splitlines()[1:]:
-            name, _, rest = line.partition(b":")
-            sizes[name.decode()] = int(rest.split()[0])
+    sizes = mapped(os.getpid())
     private = sizes["Private_Dirty"] - sizes.get("Pss_Shmem", 0)
-    return private * 1024 / MB, sizes["Anonymous"] * 1024 / MB
+    return private / MB, sizes["Anonymous"] / MB
 
 
 def _fill(thing: Any) -> None:
