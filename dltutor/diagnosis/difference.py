@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isclose
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects import ngrams
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 
 @dataclass(frozen=True)

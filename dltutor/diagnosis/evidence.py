@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dltutor.diagnosis.measures import Measures
-from dltutor.diagnosis.probes.ahead import Ahead
-from dltutor.diagnosis.probes.copies import Copies
-from dltutor.diagnosis.probes.culprit import Culprit
-from dltutor.diagnosis.probes.ending import Ending
-from dltutor.diagnosis.probes.epochs import Epochs
-from dltutor.diagnosis.probes.fetched import Fetched
-from dltutor.diagnosis.probes.handles import Handles
-from dltutor.diagnosis.probes.imported import Imported
-from dltutor.diagnosis.probes.in_workers import InWorkers
-from dltutor.diagnosis.probes.leftovers import Leftover
-from dltutor.diagnosis.probes.memory import Memory
-from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
-from dltutor.diagnosis.probes.order import Order
-from dltutor.diagnosis.probes.parts import Parts
-from dltutor.diagnosis.probes.recomputed import Recomputed
-from dltutor.diagnosis.probes.reordered import Reordered
-from dltutor.diagnosis.probes.repeats import Repeats
-from dltutor.diagnosis.probes.samples import Samples
-from dltutor.diagnosis.probes.segments import Segments
-from dltutor.diagnosis.probes.shares import Shares
-from dltutor.diagnosis.probes.state import State
-from dltutor.diagnosis.probes.threads import Threads
-from dltutor.diagnosis.probes.travel import Travel
-from dltutor.diagnosis.probes.twice import Twice
-from dltutor.diagnosis.probes.two_ranks import TwoRanks
-from dltutor.diagnosis.probes.views import Views
-from dltutor.diagnosis.probes.waits import Waits
-from dltutor.diagnosis.running.pace import Paces
+if TYPE_CHECKING:  # the probes import this module
+    from dltutor.diagnosis.measures import Measures
+    from dltutor.diagnosis.probes.ahead import Ahead
+    from dltutor.diagnosis.probes.copies import Copies
+    from dltutor.diagnosis.probes.culprit import Culprit
+    from dltutor.diagnosis.probes.ending import Ending
+    from dltutor.diagnosis.probes.epochs import Epochs
+    from dltutor.diagnosis.probes.fetched import Fetched
+    from dltutor.diagnosis.probes.handles import Handles
+    from dltutor.diagnosis.probes.imported import Imported
+    from dltutor.diagnosis.probes.in_workers import InWorkers
+    from dltutor.diagnosis.probes.leftovers import Leftover
+    from dltutor.diagnosis.probes.memory import Memory
+    from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
+    from dltutor.diagnosis.probes.order import Order
+    from dltutor.diagnosis.probes.parts import Parts
+    from dltutor.diagnosis.probes.recomputed import Recomputed
+    from dltutor.diagnosis.probes.reordered import Reordered
+    from dltutor.diagnosis.probes.repeats import Repeats
+    from dltutor.diagnosis.probes.samples import Samples
+    from dltutor.diagnosis.probes.segments import Segments
+    from dltutor.diagnosis.probes.shares import Shares
+    from dltutor.diagnosis.probes.state import State
+    from dltutor.diagnosis.probes.threads import Threads
+    from dltutor.diagnosis.probes.travel import Travel
+    from dltutor.diagnosis.probes.twice import Twice
+    from dltutor.diagnosis.probes.two_ranks import TwoRanks
+    from dltutor.diagnosis.probes.views import Views
+    from dltutor.diagnosis.probes.waits import Waits
+    from dltutor.diagnosis.running.pace import Paces
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
-    from dltutor.diagnosis.running.subject import Mark, Subject
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.running.subject import Mark, Subject
 
-Needed = Callable[["Evidence"], bool]
-CutShort = Callable[[str, int | None, "Mark"], Any]
+Needed = Callable[[Evidence], bool]
+CutShort = Callable[[str, int | None, Mark], Any]
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,11 @@ class Experiment:
         Raises:
             TypeError: Evidence has no such field, or the field has a different type.
         """
-        from dltutor.diagnosis.evidence import Evidence
-
-        if self.field not in {each.name for each in fields(Evidence)}:
+        types = {each.name: str(each.type) for each in fields(Evidence)}  # as Evidence names them
+        if self.field not in types:
             raise TypeError(f"{self.ask.__module__}: Evidence has no field {self.field!r}")
-        wanted = typing.get_type_hints(Evidence)[self.field]
-        if self.record not in (typing.get_args(wanted) or (wanted,)):
+        wanted = types[self.field]
+        if self.record.__name__ not in wanted.split(" | "):
             raise TypeError(f"{self.ask.__module__}: Evidence.{self.field} must be {wanted}")
 
 

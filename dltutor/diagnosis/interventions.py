@@ -6,9 +6,10 @@ import resource
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dltutor.diagnosis.difference import EXACT, between, close, results_differ, with_workers
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import Experiment, Needed
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.probes.waits import SHORT
@@ -17,9 +18,6 @@ from dltutor.diagnosis.running.changed_batches import with_tensors
 from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.system.heap import fill_holes
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _LONGEST: Final = 11.0  # the most seconds for a run without workers
 _TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if it can

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.failures.tools.gauge import Gauge
 from dltutor.tables import MB
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _DEFAULT: Final = 2
 _MUCH: Final = 16 * MB

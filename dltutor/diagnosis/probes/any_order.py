@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.running import pace
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 SLOW: Final = 0.25  # a slow sample takes at least this many seconds
 TIMES: Final = 8  # a slow sample takes at least this many times as long as a typical one

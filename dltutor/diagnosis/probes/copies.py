@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.objects.walking import walk
@@ -29,9 +30,6 @@ from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _LOOKED: Final = 16  # the most batches to compare
 _LATE: Final = 0.03  # seconds to delay each batch, both in its worker and in main

@@ -11,16 +11,14 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import shape
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running.subject import Subject, described
 from dltutor.observation.foreign import attribute, attributes_of, is_a, number
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _ENDS: Final = ("IndexError", "KeyError")
 _FEW: Final = 2  # a mistake leaves out at most this many samples, or one in 50 if that's more

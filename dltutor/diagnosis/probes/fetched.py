@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
 from dltutor.diagnosis.running.limits import in_time
@@ -29,9 +30,6 @@ from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import attribute, attributes_of, elements, is_a, kind_of
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # the most seconds to spend on comparing batches

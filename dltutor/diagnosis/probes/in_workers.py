@@ -12,16 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.subject import Mark, Subject, described
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _WORKERS: Final = 256
 

@@ -13,10 +13,11 @@ import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import active_children
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import psutil
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
@@ -24,9 +25,6 @@ from dltutor.observation import errors, torch_internals
 from dltutor.observation.foreign import is_a
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.time_limits import deadline
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _CALLS: Final = 4  # calls to the loop, to see whether threads pile up in workers that stay
 _LOOK: Final = 0.05  # seconds between two looks at the workers

@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import cloudpickle
 import torch
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
@@ -34,9 +35,6 @@ from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import first_line, said
 from dltutor.tables import MB
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 16
 _FOR: Final = 0.5  # the most seconds to draw samples in each process

@@ -9,16 +9,14 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.running import pace
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 FEW: Final = 2  # an iterator counts as left early after at most this many batches
 TIMES: Final = 3  # the fewest iterators that the loop has to leave early

@@ -9,15 +9,13 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _MOST: Final = 100_000  # the most indices to take from one order
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 import resource
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch.utils.data import BatchSampler, DataLoader, default_collate
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject, own_line
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
 from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
-
 
 _DEEP: Final = 5  # the most wrappers around the dataset to look into
 

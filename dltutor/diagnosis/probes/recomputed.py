@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dltutor import tables
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.limits import in_time
@@ -23,9 +24,6 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.errors import frame as shown
 from dltutor.observation.errors import is_yours
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _COSTLY: Final = 0.001  # seconds per sample; a cheaper sample isn't worth a change
 _SAMPLES: Final = 12

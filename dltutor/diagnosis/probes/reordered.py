@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.containers import size
 from dltutor.diagnosis.objects.digests import digest
@@ -23,9 +24,6 @@ from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a, number
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 128  # the most samples to draw
 _FOR: Final = 1.2  # seconds to draw the samples, if all take the typical time

@@ -12,16 +12,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import SAID, SOURCES, Pins, used_generators, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader, tagged
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _INDICES: Final = 12
 _EPOCH: Final = 3.5  # the most seconds for each epoch

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.repeats import Repeats
@@ -21,9 +22,6 @@ from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import used_generators
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _EPOCHS: Final = 3
 

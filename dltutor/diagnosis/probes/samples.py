@@ -14,9 +14,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dltutor import tables
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.busiest import Busiest
@@ -27,9 +28,6 @@ from dltutor.diagnosis.running.side_effects import Reading, caught_while, things
 from dltutor.diagnosis.running.subject import Mark, Subject, described
 from dltutor.diagnosis.words import count_of, duration
 from dltutor.observation.foreign import is_a
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _MOSTLY: Final = 0.5  # report a line only if it takes more than this share of the time
 _DRAWN: Final = 256  # the most samples to draw

@@ -13,17 +13,15 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import torch.multiprocessing
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.system import processes
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _BATCHES: Final = 4
 _READY: Final = 5.0  # the most seconds for the run to get its batches

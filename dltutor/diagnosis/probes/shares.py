@@ -11,19 +11,17 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 LOOKED: Final = 48  # the most samples per worker to compare one by one
 _KEPT: Final = 4096  # the most samples of a pass to look for among the workers' samples

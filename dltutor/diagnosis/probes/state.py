@@ -11,10 +11,11 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects.digests import digest
@@ -24,9 +25,6 @@ from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import attributes_of, is_a
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _RUN: Final = 2.5  # the most seconds for each run
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import psutil
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import pace
 from dltutor.diagnosis.running.one_thread import keep_to_one_thread
@@ -21,9 +22,6 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation import torch_internals
 from dltutor.system.this_machine import machine
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 COSTLY: Final = 0.001  # seconds per sample; torch rarely splits shorter work among threads
 _LOOKED: Final = 1.2  # the fewest seconds to watch the workers

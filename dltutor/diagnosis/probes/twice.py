@@ -10,11 +10,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import changed, put, snapshot, walk
@@ -23,9 +24,6 @@ from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a, number
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _TRIED: Final = 4  # the most samples to try
 

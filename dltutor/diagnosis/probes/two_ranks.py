@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch import distributed
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
@@ -26,9 +27,6 @@ from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.observation.foreign import is_a, said
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _RANKS: Final = 2
 _DRAWN: Final = 32

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.changed_batches import with_tensors
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.failures.tools.gauge import Gauge
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _KEPT: Final = 6  # the most batches to keep
 _TIMES: Final = 3

@@ -14,16 +14,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import pace
 from dltutor.diagnosis.running.busiest import Busiest
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
 LONG: Final = 3000  # the fewest samples in a long epoch

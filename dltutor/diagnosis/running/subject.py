@@ -14,11 +14,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.own_locks import OwnLocks
 from dltutor.diagnosis.running.random_states import seed_all
@@ -27,9 +28,6 @@ from dltutor.observation.foreign import attribute, has, is_a, message_of
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.texts import tidy
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 Loop = Callable[[Any], object]
 

@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch.utils.data import Dataset
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.probes.culprit import uncollatable, unreadable, unsendable
 from dltutor.diagnosis.running.subject import Mark, Subject, described
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _SEARCH: Final = 5.0  # the most seconds to search
 _BATCHES: Final = 2000

@@ -10,8 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.probes.handles.descriptors import (
     Listener,
@@ -25,9 +26,6 @@ from dltutor.diagnosis.probes.handles.lazily_opened import lazily_opened
 from dltutor.diagnosis.probes.handles.two_at_once import samples, shares
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 
 @dataclass(frozen=True)

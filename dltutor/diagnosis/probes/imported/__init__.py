@@ -9,15 +9,13 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.probes.imported import globals_of_main
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.subject import Subject
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 
 @dataclass(frozen=True)

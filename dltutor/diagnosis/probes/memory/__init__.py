@@ -12,8 +12,9 @@ import gc
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects import containers
 from dltutor.diagnosis.objects.walking import Found
@@ -21,9 +22,6 @@ from dltutor.diagnosis.probes.memory.worker_memory import Change, Probe
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.system.heap import fill_holes
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _LONG: Final = 2.0  # the most seconds for each run
 _SOME: Final = 6.0  # about how many MB of growth justify another run

@@ -12,10 +12,11 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
@@ -26,9 +27,6 @@ from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.failures.tools.gauge import as_for_spawned
 from dltutor.observation.foreign import first_line, is_a
 from dltutor.tables import MB
-
-if TYPE_CHECKING:
-    from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 16
 _LARGE: Final = 16 * MB  # bytes; a smaller array isn't worth mapping
