@@ -81,12 +81,13 @@ def ask(subject: Subject) -> TwoRanks:
         raise Unanswered("drawing as rank 0 and as rank 1 of 2 didn't finish") from None
     finally:
         os.close(meeting)
-    if None in found:
+    joined = [each for each in found if each is not None]
+    if len(joined) < _RANKS:
         return TwoRanks(made_for=made_for)
-    failed = next((error for _, error in found if error), "")
+    failed = next((error for _, error in joined if error), "")
     if failed:
         return TwoRanks(made_for=made_for, failed=failed[:120])
-    drawn = [samples for samples, _ in found]
+    drawn = [samples for samples, _ in joined]
     both = min(map(len, drawn))
     alike = sum(a == b for a, b in zip(*drawn, strict=False))
     return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=made_for)
