@@ -12,6 +12,8 @@ from torch.utils.data._utils import fetch
 
 from dltutor.diagnosis.running.subject import Subject
 
+Fetch = Callable[[Any, Any], Any]
+
 
 def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> None:
     """Change each tensor of a batch in the worker, and fork all workers from now on.
@@ -24,23 +26,28 @@ def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> Non
     def changed(leaf: Any) -> Any:
         return change(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-    def begin(worker: int) -> None:
-        for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-            _wrap(cls, changed)
-
-    subject.change(method="fork")
-    subject.in_workers(begin)
-
-
-def _wrap(cls: Any, changed: Callable[[Any], Any]) -> None:
-    own = cls.fetch
-
-    def fetched(fetcher: Any, index: Any) -> Any:
+    def fetched(own: Fetch, fetcher: Any, index: Any) -> Any:
         if not isinstance(fetcher.collate_fn, _InOrdinaryMemory):
             fetcher.collate_fn = _InOrdinaryMemory(fetcher.collate_fn)
         return tree_map(changed, own(fetcher, index))
 
-    cls.fetch = fetched
+    subject.change(method="fork")
+    subject.in_workers(lambda worker: wrap_fetches(fetched))
+
+
+def wrap_fetches(fetched: Callable[[Fetch, Any, Any], Any]) -> None:
+    """Have `fetched` make each batch in this worker from now on.
+
+    Args:
+        fetched: A function that takes torch's own method, the fetcher, and the index or indices.
+    """
+
+    def wrapped(own: Fetch) -> Fetch:
+        return lambda fetcher, index: fetched(own, fetcher, index)
+
+    classes: tuple[Any, ...] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
+    for cls in classes:
+        cls.fetch = wrapped(cls.fetch)
 
 
 class _InOrdinaryMemory:

@@ -16,10 +16,9 @@ from array import array
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from torch.utils.data._utils import fetch
-
 from dltutor.diagnosis.objects import containers
 from dltutor.diagnosis.objects.walking import Found
+from dltutor.diagnosis.running.changed_batches import Fetch, wrap_fetches
 from dltutor.failures.heap_growth import return_freed_memory
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
@@ -95,29 +94,23 @@ class _Inside:
         if probe.change == "returned":
             return_freed_memory(0)
         gc.callbacks.append(self._collected)
-        for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-            self._wrap(cls)
+        wrap_fetches(self._fetched)
         self.note()
         self.start = _anonymous()[1]
 
-    def _wrap(self, cls: Any) -> None:
-        own = cls.fetch
-
-        def fetched(fetcher: Any, index: Any) -> Any:
-            if self.probe.change == "repeated" and not hasattr(fetcher, "dataset_iter"):
-                self.first = index = index if self.first is None else self.first
-            data = own(fetcher, index)
-            self.batches += 1
-            self.samples += len(index) if isinstance(index, (list, tuple)) else 1
-            if self.probe.change == "collected":
-                gc.collect()
-            if self.probe.named:
-                self._name(fetcher)
-            if self.batches <= 12 or time.monotonic() > self.next:
-                self.note()
-            return data
-
-        cls.fetch = fetched
+    def _fetched(self, own: Fetch, fetcher: Any, index: Any) -> Any:
+        if self.probe.change == "repeated" and not hasattr(fetcher, "dataset_iter"):
+            self.first = index = index if self.first is None else self.first
+        data = own(fetcher, index)
+        self.batches += 1
+        self.samples += len(index) if isinstance(index, (list, tuple)) else 1
+        if self.probe.change == "collected":
+            gc.collect()
+        if self.probe.named:
+            self._name(fetcher)
+        if self.batches <= 12 or time.monotonic() > self.next:
+            self.note()
+        return data
 
     def note(self) -> None:
         """Record how much memory the worker uses."""
