@@ -128,7 +128,7 @@ def _drawn(
     )
     epochs = []
     for epoch in range(2):
-        subject.tell_dataset(epoch)
+        subject.tell(epoch)
         found: Drawn = [[] for _ in range(workers)]
         for position, answer in enumerate(answers(loader, _EPOCH)):
             text = f"!{position}" if isinstance(answer, Exception) else answer[1]

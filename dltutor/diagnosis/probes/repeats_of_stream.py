@@ -75,7 +75,7 @@ def _epochs(subject: Subject, *, forced: bool) -> list[list[str]]:
         )
         epochs = []
         for epoch in range(1 if forced else _EPOCHS):
-            subject.tell_dataset(epoch)
+            subject.tell(epoch)
             found: dict[int, list[str]] = {}
             for answer in answers(loader, PASS, most=LOOKED * workers):
                 if not isinstance(answer, Exception):

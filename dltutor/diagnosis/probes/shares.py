@@ -153,7 +153,7 @@ def _delivered(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[l
     loader = small_loader(
         subject, prepare, workers=workers, collate=partial(_counted, [0]), prefetch=4
     )
-    subject.tell_dataset(0)
+    subject.tell(0)
     counts = [0] * workers
     found: list[list[str]] = [[] for _ in range(workers)]
     began = time.monotonic()

@@ -73,7 +73,7 @@ def run(
 
     def plainly(loader: Any, epoch: int) -> None:
         if set_epochs:
-            _tell(subject, epoch)
+            subject.tell(epoch)
         for _ in loader:
             pass
 
@@ -118,12 +118,6 @@ def _patience(subject: Subject, patience: float) -> float:
             "for this. A longer deadline gives it more"
         )
     return max(patience, min(2.5 * expected + samples.slowest, subject.seconds - 2.0))
-
-
-def _tell(subject: Subject, epoch: int) -> None:
-    for each in (subject.dataset, subject.inner.sampler, subject.inner.batch_sampler):
-        if callable(set_epoch := attribute(each, "set_epoch")):
-            set_epoch(epoch)
 
 
 @contextmanager

@@ -175,10 +175,11 @@ class Subject:
         again = self.loop is None or self.inner.persistent_workers
         return max(self.epochs, 2) if again else self.epochs
 
-    def tell_dataset(self, epoch: int) -> None:
-        """Call the dataset's `set_epoch`, if it has one, as a training loop does."""
-        if callable(set_epoch := attribute(self.dataset, "set_epoch")):
-            set_epoch(epoch)
+    def tell(self, epoch: int) -> None:
+        """Call `set_epoch` on the dataset and samplers that have it, as a training loop does."""
+        for each in (self.dataset, self.inner.sampler, self.inner.batch_sampler):
+            if callable(set_epoch := attribute(each, "set_epoch")):
+                set_epoch(epoch)
 
     def keys(self) -> list[Any]:
         """Return `indices` without duplicates, because a sampler may deal out an index again."""
