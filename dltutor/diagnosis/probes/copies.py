@@ -93,7 +93,7 @@ def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
     def prepare(_: int) -> None:
         pins = Pins(subject.dataset)
 
-        def around(draw: Any) -> Any:
+        def around(draw: Any, index: Any) -> Any:
             with pins.held():
                 sample = draw()
             return copy.deepcopy(sample) if copied else sample

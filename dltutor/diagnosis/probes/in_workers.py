@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.random_states import wrap_draws
 from dltutor.diagnosis.running.subject import Mark, Subject, described
 
 _WORKERS: Final = 256
@@ -63,69 +64,46 @@ def _dies(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> InWorkers:
     """Run the loader, and read what its workers recorded."""
     subject.change(method="fork")
-    with (
-        tempfile.TemporaryFile("w+b", buffering=0) as heard,
-        _written_down(subject, heard) as places,
-    ):
+    with tempfile.TemporaryFile("w+b", buffering=0) as heard:
+        marks = _write_down(subject, heard)
         seen = runner.run(subject, seconds=4.0, patience=4.0, content=False)
         heard.seek(0)
         failed = [json.loads(line) for line in heard.read().splitlines()]
     return InWorkers(
         end=seen.end,
         died=tuple(
-            (number, code, places(number)) for number, code in enumerate(seen.codes) if code
+            (number, code, marks[number].get() if number < _WORKERS else -1)
+            for number, code in enumerate(seen.codes)
+            if code
         ),
         failed=tuple((each[0], each[1], each[2], each[3]) for each in failed[:20]),
     )
 
 
-@contextmanager
-def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]]:
-    # Change the class, not the object, so that code that inspects the object sees no difference.
+def _write_down(subject: Subject, heard: Any) -> list[Mark]:
+    # Have each worker write its index to its mark, and what it raises to the file.
     marks = [Mark() for _ in range(_WORKERS)]
-    main = os.getpid()
 
-    def note(index: Any) -> None:
-        info = get_worker_info()
-        if info is not None and info.id < _WORKERS:
-            marks[info.id].set(index if isinstance(index, int) else -1)
-
-    def tell(index: Any, error: BaseException) -> None:
-        if os.getpid() != main and isinstance(index, int):
-            line = json.dumps([index, *described(error)]) + "\n"
-            os.write(heard.fileno(), line.encode())
-
-    cls: Any = type(subject.dataset)
-    name = "__iter__" if subject.stream else "__getitem__"
-    own = getattr(cls, name)
-
-    def __getitem__(self: Any, index: Any) -> Any:
-        note(index)
+    def around(draw: Callable[[], Any], index: Any) -> Any:
+        info, number = get_worker_info(), index if isinstance(index, int) else -1
+        if info is None or info.id >= _WORKERS:
+            return draw()
+        marks[info.id].set(number)
         try:
-            return own(self, index)
+            return draw()
+        except StopIteration:
+            raise
         except BaseException as error:  # even SystemExit, which ends a worker
-            tell(index, error)
+            if number >= 0:
+                line = json.dumps([number, *described(error)]) + "\n"
+                os.write(heard.fileno(), line.encode())
             raise
 
-    def __iter__(self: Any) -> Any:
-        number, source = 0, iter(own(self))
-        while True:
-            note(number)
-            try:
-                sample = next(source)
-            except StopIteration:
-                return
-            except BaseException as error:
-                tell(number, error)
-                raise
-            yield sample
-            number += 1
-
+    cls: Any = type(subject.dataset)
     with suppress(AttributeError, TypeError):  # without __getitems__, torch calls __getitem__
         delattr(cls, "__getitems__")
-    with suppress(TypeError):  # a class from an extension can't be changed
-        setattr(cls, name, __iter__ if subject.stream else __getitem__)
-    yield lambda worker: marks[worker].get() if worker < _WORKERS else -1
+    wrap_draws(subject.dataset, around)
+    return marks
 
 
 EXPERIMENT: Final = probe("in_workers", 10.0, needed, ask)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence
@@ -86,12 +87,11 @@ def _asked(sampler: Any, dataset: Any) -> tuple[bool, int, int, bool]:
 
 
 def _dealt(sampler: Any) -> list[Any]:
-    found = []
-    for index in sampler:
-        found.append(tuple(index) if isinstance(index, list) else index)
-        if len(found) >= _MOST:
-            break
-    return found
+    return [_hashable(index) for index in islice(sampler, _MOST)]
+
+
+def _hashable(index: Any) -> Any:
+    return tuple(index) if isinstance(index, list) else index
 
 
 def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
@@ -110,7 +110,7 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
             kept = orders[-1]
             for index in own(self):
                 if len(kept) < _MOST:
-                    kept.append(tuple(index) if isinstance(index, list) else index)
+                    kept.append(_hashable(index))
                 yield index
 
         cls.__iter__ = __iter__

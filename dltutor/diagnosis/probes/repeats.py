@@ -111,7 +111,7 @@ def _drawn(
         pins = Pins(subject.dataset)
         count = [0]
 
-        def around(draw: Any) -> Any:
+        def around(draw: Any, index: Any) -> Any:
             mode[0] = modes[count[0] // (2 * len(indices)) % len(modes)]
             count[0] += 1
             if not mode[0]:

@@ -208,7 +208,7 @@ def _counted(dataset: Any) -> list[None]:
     # Return a list that gets a new element whenever anything draws a sample.
     draws: list[None] = []
 
-    def around(draw: Callable[[], Any]) -> Any:
+    def around(draw: Callable[[], Any], index: Any) -> Any:
         draws.append(None)
         return draw()
 

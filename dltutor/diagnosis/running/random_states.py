@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +27,8 @@ _GLOBAL: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable
     "random": (random.getstate, random.setstate, random.seed),
 }
 SOURCES: Final = (*_GLOBAL, "own")
+Around = Callable[[Callable[[], Any], Any], Any]
+
 #: What findings call these sources.
 SAID: Final = {
     "torch": "torch's global generator",
@@ -91,28 +95,29 @@ def hold_draws(dataset: Any) -> None:
     """Start every draw from a dataset in the same random state, in this process from now on."""
     pins = Pins(dataset)
 
-    def around(draw: Callable[[], Any]) -> Any:
+    def around(draw: Callable[[], Any], index: Any) -> Any:
         with pins.held():
             return draw()
 
     wrap_draws(dataset, around)
 
 
-def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None:
+def wrap_draws(dataset: Any, around: Around) -> None:
     """Call `around` for each draw from a dataset, in this process from now on.
 
     Args:
         dataset: A map-style dataset or a stream. Other objects of its class aren't affected. If the
             class can't be changed, such as `list`, nothing happens.
-        around: A function that takes `draw`. `draw` takes no arguments and returns a sample, or a
-            list of samples if torch calls `__getitems__`. `around` returns what `draw` returns, or
-            raises what it raises.
+        around: A function that takes `draw` and what it draws: an index, a list of indices if torch
+            calls `__getitems__`, or a position in the stream. `draw` takes no arguments and returns
+            a sample or a list of samples. `around` returns what `draw` returns, or raises what it
+            raises.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
         inside = [False]  # if __getitems__ calls __getitem__, that's still one draw
         for name in ("__getitem__", "__getitems__"):
-            if hasattr(cls, name):
+            if getattr(cls, name, None):
                 with suppress(TypeError):  # the class is built in or comes from an extension
                     setattr(cls, name, _around_calls(dataset, getattr(cls, name), around, inside))
     if is_a(dataset, torch.utils.data.IterableDataset):
@@ -125,26 +130,24 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
         cls.__iter__ = __iter__
 
 
-def _around_calls(
-    dataset: Any, own: Any, around: Callable[[Callable[[], Any]], Any], inside: list[bool]
-) -> Any:
+def _around_calls(dataset: Any, own: Any, around: Around, inside: list[bool]) -> Any:
     def method(self: Any, index: Any) -> Any:
         if self is not dataset or inside[0]:
             return own(self, index)
         inside[0] = True
         try:
-            return around(lambda: own(self, index))
+            return around(partial(own, self, index), index)
         finally:
             inside[0] = False
 
     return method
 
 
-def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Iterator[Any]:
+def _drawing(iterator: Any, around: Around) -> Iterator[Any]:
     iterator = iter(iterator)
-    while True:
+    for position in count():
         try:
-            sample = around(lambda: next(iterator))
+            sample = around(partial(next, iterator), position)
         except StopIteration:
             return
         yield sample

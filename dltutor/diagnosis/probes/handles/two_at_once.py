@@ -78,32 +78,48 @@ def _drawn(
     firsts = (len(order) + 1) // 2  # how many samples W0 draws
 
     def prepare(worker: int) -> None:
-        pins = Pins(subject.dataset)
-        listener = Listener(inherited, budget=_PAUSES if at_once else 0.0)
-        started = [False]
+        def begin() -> None:
+            if at_once:
+                both.wait(2.0)
+            elif worker:
+                _wait_for(done, firsts)
 
-        def around(draw: Callable[[], Any]) -> Any:
-            if workers == 2 and not started[0]:
-                started[0] = True
-                if at_once:
-                    with suppress(Exception):
-                        both.wait(2.0)
-                elif worker:
-                    _wait_for(done, firsts)
-            try:
-                with pins.held(), listener.listening():
-                    return draw()
-            finally:
-                if not worker:
-                    done.value += 1
+        def end() -> None:
+            if not worker:
+                done.value += 1
 
-        wrap_draws(subject.dataset, around)
+        _listen(subject.dataset, inherited, _PAUSES if at_once else 0.0, begin, end)
 
     loader = small_loader(subject, prepare, workers=workers, indices=order, prefetch=len(order))
     found: Content = {}
     for index, answer in zip(order, answers(loader, _RUN - 4.0), strict=False):
         found[index] = _said(answer)
     return found
+
+
+def _listen(
+    dataset: Any,
+    inherited: dict[int, str],
+    pauses: float,
+    begin: Callable[[], object],
+    end: Callable[[], object] = lambda: None,
+) -> None:
+    # Hold and slow down each draw, call `begin` before the first one, and `end` after each.
+    pins, listener = Pins(dataset), Listener(inherited, budget=pauses)
+    started = [False]
+
+    def around(draw: Callable[[], Any], index: Any) -> Any:
+        if not started[0]:
+            started[0] = True
+            with suppress(Exception):  # the other worker may not come
+                begin()
+        try:
+            with pins.held(), listener.listening():
+                return draw()
+        finally:
+            end()
+
+    wrap_draws(dataset, around)
 
 
 def _wait_for(done: Any, count: int) -> None:
@@ -154,20 +170,9 @@ def _by_two(subject: Subject, inherited: dict[int, str], only: int | None) -> di
         if only is not None and worker != only:
             cls: Any = type(subject.dataset)
             cls.__iter__ = lambda self: iter(())
-            return
-        pins = Pins(subject.dataset)
-        listener = Listener(inherited, budget=_PAUSES)
-        started = [only is not None]
-
-        def around(draw: Callable[[], Any]) -> Any:
-            if not started[0]:
-                started[0] = True
-                with suppress(Exception):
-                    both.wait(2.0)
-            with pins.held(), listener.listening():
-                return draw()
-
-        wrap_draws(subject.dataset, around)
+        else:
+            begin = partial(both.wait, 2.0) if only is None else lambda: None
+            _listen(subject.dataset, inherited, _PAUSES, begin)
 
     loader = small_loader(subject, prepare, workers=2, prefetch=_DRAWN)
     found: dict[int, list[str]] = {0: [], 1: []}
