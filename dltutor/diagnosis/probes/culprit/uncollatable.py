@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.objects.digests import leaves, parts_of
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.counting import counting
 from dltutor.observation.foreign import attribute, is_a
 from dltutor.observation.time_limits import deadline
 
@@ -117,28 +118,16 @@ def _shape(thing: Any) -> list[int] | None:
     return [*map(int, size)] if is_a(size, tuple) else None
 
 
-class _WithoutNone:
-    """A wrapper around a loader that leaves out the batches that are None."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __iter__(self) -> Iterator[Any]:
-        return (batch for batch in self._loader if batch is not None)
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
 def loop_without_nones(subject: Subject) -> bool:
     """Return whether the loop finishes, without workers, if it gets no batch that is None."""
     if subject.loop is None:
         return False
     subject.change(num_workers=0)
-    with suppress(BaseException), deadline(2.0):
-        subject.loop(_WithoutNone(subject.loader))
+    with suppress(BaseException), deadline(2.0), counting(subject.loader, _without_nones):
+        subject.loop(subject.loader)
         return True
     return False
+
+
+def _without_nones(batches: Iterator[Any]) -> Iterator[Any]:
+    return (batch for batch in batches if batch is not None)
