@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -69,7 +69,9 @@ def ask(subject: Subject) -> Ending:
     length = len(dataset)
     kind, said, line = _missing(dataset, length - 1)
     if kind in _ENDS:
-        end = _first(lambda index: _missing(dataset, index)[0] in _ENDS, 0, length - 1)
+        end = bisect_left(
+            range(length - 1), True, key=lambda index: _missing(dataset, index)[0] in _ENDS
+        )
         step = max((length - end) // 12, 1)
         whole = all(_missing(dataset, index)[0] in _ENDS for index in range(end, length, step))
         before = range(max(end - 12, 0), end)
@@ -89,19 +91,6 @@ def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _first(test: Callable[[int], bool], false: int, true: int) -> int:
-    """Return the first index from `false` on that passes a test, if all later indices also do."""
-    if test(false):
-        return false
-    while true - false > 1:
-        middle = (false + true) // 2
-        if test(middle):
-            true = middle
-        else:
-            false = middle
-    return true
-
-
 def _beyond(dataset: Any, length: int) -> int:
     # Return the first index past `length` without a sample, or -1 if it wasn't found. At such an
     # index, the dataset raises or, close to `length`, returns a sample with another shape.
@@ -112,7 +101,10 @@ def _beyond(dataset: Any, length: int) -> int:
     while step < 1 << 40:
         kind = _missing(dataset, length + step)[0]
         if kind:
-            end = _first(lambda index: bool(_missing(dataset, index)[0]), last, length + step)
+            later = range(last, length + step)
+            end = last + bisect_left(
+                later, True, key=lambda index: bool(_missing(dataset, index)[0])
+            )
             like = all(shape(dataset[index]) in usual for index in range(max(end - 3, length), end))
             return end if like else -1
         if len(usual) == 1 and step <= 2 and shape(dataset[length + step]) not in usual:
