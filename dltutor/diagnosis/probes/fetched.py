@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -194,10 +195,7 @@ def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:
     # where `__getitem__` returns a batch of one.
     if digest(fetched) == digest(batch):
         return True
-    parts = split(fetched, len(samples))
-    return parts is not None and parts == [
-        part for each in samples for part in split(each, 1) or ()
-    ]
+    return split(fetched, len(samples)) == _split_alone(samples)
 
 
 def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> Any:
@@ -227,10 +225,7 @@ def _fields(
     # Record what happened to the fields that only some of the samples have.
     if not is_a(batch, Mapping) or not all(is_a(each, Mapping) for each in samples):
         return
-    have: dict[str, int] = {}
-    for sample in samples:
-        for name, _ in elements(sample):
-            have[str(name)] = have.get(str(name), 0) + 1
+    have = Counter(str(name) for sample in samples for name, _ in elements(sample))
     came = {str(name): each for name, each in elements(batch)}
     for name, count in have.items():
         if count == len(samples):
@@ -257,9 +252,11 @@ def _lost(batch: Any) -> Iterator[tuple[str, str]]:
 
 def _together(alone: list[Any], batch: Any) -> bool:
     parts = split(batch, len(alone))
-    return parts is None or sorted(parts) != sorted(
-        part for each in alone for part in split(each, 1) or ()
-    )
+    return parts is None or sorted(parts) != sorted(_split_alone(alone))
+
+
+def _split_alone(batches: list[Any]) -> list[str]:
+    return [part for each in batches for part in split(each, 1) or ()]
 
 
 def _crossed(batches: list[Any], batch: Any) -> dict[str, str]:
