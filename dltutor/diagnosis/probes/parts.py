@@ -6,7 +6,6 @@ Read the loader's settings and the names of its parts. Call no dataset method ex
 from __future__ import annotations
 
 import resource
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, default_collate
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.running.subject import Subject, own_line
+from dltutor.diagnosis.running.subject import Subject, length_of, own_line
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
 from dltutor.system.process_memory import shared_memory
@@ -111,8 +110,8 @@ def ask(subject: Subject) -> Parts:
         workers=inner.num_workers,
         method=subject.method,
         batch_size=inner.batch_size,
-        length=_length(dataset),
-        batches=_length(inner),
+        length=length_of(dataset),
+        batches=length_of(inner),
         persistent=bool(inner.persistent_workers),
         prefetch=inner.prefetch_factor or 0,
         drop_last=bool(inner.drop_last),
@@ -152,12 +151,6 @@ def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
 def _sampler(inner: DataLoader[Any]) -> Any:
     batches = inner.batch_sampler
     return inner.sampler if batches is None or type(batches) is BatchSampler else batches
-
-
-def _length(thing: Any) -> int | None:
-    with suppress(Exception):  # a stream may have no length, and your `__len__` may raise anything
-        return len(thing)
-    return None
 
 
 def _name(function: Any) -> str:

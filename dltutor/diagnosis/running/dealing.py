@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.limits import in_time
-from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.subject import Subject, length_of
 
 _QUICKLY: Final = 0.3  # seconds for an epoch; don't count the batches of a slower sampler
 
@@ -50,14 +50,12 @@ def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
     counts, never, largest = [], [], 1
     until = time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
-        said, batches = -1, []
-        with suppress(Exception):
-            said = len(subject.inner)
+        said, batches = length_of(subject.inner), []
         for batch in subject.dealer:
             batches.append(subject.indices_in(batch))
             if time.monotonic() > until:
                 return (), ()
-        counts.append((said, len(batches)))
+        counts.append((-1 if said is None else said, len(batches)))
         largest = max(largest, *map(len, batches), 1)
         never.append(_never_dealt(subject.dataset, list(chain.from_iterable(batches))))
     first, second = never

@@ -210,6 +210,13 @@ def _inner(loader: Any) -> DataLoader[Any]:
     return next(iter(inner_loaders(loader).values()))
 
 
+def length_of(thing: Any) -> int | None:
+    """Return the length of a dataset or a loader, or None if it isn't known."""
+    with suppress(Exception):  # a stream may have no length, and your `__len__` may raise anything
+        return len(thing)
+    return None
+
+
 def own_line(function: Any) -> str:
     """Return the file and line that define a function, or "" if they aren't known."""
     code = attribute(attribute(function, "__func__", function), "__code__")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from dltutor.diagnosis.objects import containers
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes.memory.worker_memory import Change, Probe
 from dltutor.diagnosis.running import runner
-from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.subject import Subject, length_of
 from dltutor.system.heap import fill_holes
 
 _LONG: Final = 2.0  # the most seconds for each run
@@ -136,7 +136,7 @@ def ask(subject: Subject) -> Memory:
 
 def _growth(subject: Subject, run: _Runs, plain: list[Curve], most: int) -> dict[str, Any]:
     late, samples = _late(plain, most)
-    whole = late / max(samples, 1) * (length_of(subject) or 0)
+    whole = late / max(samples, 1) * (length_of(subject.dataset) or 0)
     if _peak(plain, most) < 2 * _SOME and (late < _SOME / 2 or whole < 2 * _SOME):
         return {}
     runs = {"": plain}
@@ -213,15 +213,8 @@ class _Runs:
 def _first_pass(subject: Subject) -> int:
     # Return how many samples a worker draws before any of them repeats. For a stream, that isn't
     # known, so return a large number.
-    length = length_of(subject)
+    length = length_of(subject.dataset)
     return max(length // subject.inner.num_workers, 1) if length else 1_000_000_000
-
-
-def length_of(subject: Subject) -> int | None:
-    """Return the number of samples in an epoch, or None if it isn't known."""
-    with suppress(Exception):
-        return len(subject.dataset)
-    return None
 
 
 def _samples(curves: list[Curve]) -> int:
@@ -231,13 +224,16 @@ def _samples(curves: list[Curve]) -> int:
 
 def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
     # Where private memory grows more than anonymous memory, the worker copied main's pages.
-    most = 0.0
-    for curve in curves:
-        start = curve[0]["private"] - curve[0]["anonymous"]
-        for each in curve:
-            if each["samples"] <= until:
-                most = max(most, each["private"] - each["anonymous"] - start)
-    return most
+    mine = [
+        (first["private"] - first["anonymous"], each["private"] - each["anonymous"])
+        for first, each in _within(curves, until)
+    ]
+    return max((now - start for start, now in mine), default=0.0)
+
+
+def _within(curves: list[Curve], most: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    # Yield each measurement after at most that many samples, with its worker's first one.
+    return ((curve[0], each) for curve in curves for each in curve if each["samples"] <= most)
 
 
 def _read(
@@ -246,29 +242,14 @@ def _read(
     found = []
     for number, (path, kind, length, _) in enumerate(large):
         started = max((curve[0]["shares"][number] for curve in curves), default=-1.0)
-        ended = max(
-            (
-                each["shares"][number]
-                for curve in curves
-                for each in curve
-                if each["samples"] <= most
-            ),
-            default=-1.0,
-        )
+        ended = max((each["shares"][number] for _, each in _within(curves, most)), default=-1.0)
         found.append((path, kind, length, started, ended))
     return tuple(sorted(found, key=lambda each: each[3] - each[4]))[:3]
 
 
 def _peak(curves: list[Curve], most: int) -> float:
-    return max(
-        (
-            each["anonymous"] - curve[0]["anonymous"]
-            for curve in curves
-            for each in curve
-            if each["samples"] <= most
-        ),
-        default=0.0,
-    )
+    grown = (each["anonymous"] - first["anonymous"] for first, each in _within(curves, most))
+    return max(grown, default=0.0)
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
