@@ -18,6 +18,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from copy import deepcopy
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -187,69 +188,56 @@ def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
     assert ask(fetched, Lines(), collate_fn=sorted_together).crossed == ()
 
 
-class Decides(Rows):
-    """A dataset that negates random rows in place: the rows that it keeps, or copies of them."""
+class Keeps(Rows):
+    """A dataset that keeps 32 rows, and calls `change` with the row itself, or with a copy."""
 
-    def __init__(self, copies: bool) -> None:
-        self.rows = [torch.arange(8.0) + 8 * index for index in range(32)]
+    def __init__(self, rows: Any, change: Callable[[Any], Any], copies: bool) -> None:
+        self.rows = rows
+        self.change = change
         self.copies = copies
 
     def __getitem__(self, index: int) -> Any:
-        row = self.rows[index].clone() if self.copies else self.rows[index]
-        return row.neg_() if random.random() < 0.5 else row
+        row = self.rows[index]
+        return self.change(deepcopy(row) if self.copies else row)
 
 
-def test_what_only_some_random_numbers_do_is_seen_too() -> None:
-    assert ask(samples, Decides(copies=False)).again > 4
-    assert ask(samples, Decides(copies=True)).again == 0
+def negates(copies: bool) -> Keeps:
+    rows = [torch.arange(8.0) + 8 * index for index in range(32)]
+    return Keeps(rows, lambda row: row.neg_() if random.random() < 0.5 else row, copies)
 
 
-class Masks(Dataset[torch.Tensor]):
-    """A dataset that hides random parts of each row, in a copy or in its own table."""
-
-    def __init__(self, copies: bool) -> None:
-        self.table = torch.ones(32, 16)
-        self.copies = copies
-
-    def __len__(self) -> int:
-        return 32
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        row = self.table[index].clone() if self.copies else self.table[index]
-        return row.masked_fill_(torch.rand(16) < 0.2, 0)
+def masks(copies: bool) -> Keeps:
+    return Keeps(torch.ones(32, 16), lambda row: row.masked_fill_(torch.rand(16) < 0.2, 0), copies)
 
 
-class Flips(Dataset[Any]):
-    """A dataset that randomly flips the sign of half of the rows, in a copy or in its own list."""
-
-    def __init__(self, copies: bool) -> None:
-        self.boxes = [np.full(4, index + 1.0) for index in range(32)]
-        self.copies = copies
-
-    def __len__(self) -> int:
-        return 32
-
-    def __getitem__(self, index: int) -> Any:
-        boxes = self.boxes[index].copy() if self.copies else self.boxes[index]
+def flips(copies: bool) -> Keeps:
+    def flip(boxes: Any) -> Any:
         if torch.rand(()) < 0.5:
             boxes *= -1
         return boxes.copy()
 
+    return Keeps([np.full(4, index + 1.0) for index in range(32)], flip, copies)
+
+
+def test_what_only_some_random_numbers_do_is_seen_too() -> None:
+    assert ask(samples, negates(copies=False)).again > 4
+    assert ask(samples, negates(copies=True)).again == 0
+
 
 def test_a_change_that_the_next_draw_leaves_alone_has_a_name() -> None:
-    found = ask(twice, Flips(copies=False))
-    assert found.own and found.paths[0] == "dataset.boxes"
-    assert ask(twice, Flips(copies=True)).own == 0
+    found = ask(twice, flips(copies=False))
+    assert found.own and found.paths[0] == "dataset.rows"
+    assert ask(twice, flips(copies=True)).own == 0
 
 
 def test_a_random_change_of_the_data_itself_is_seen_though_its_repetition_changes_nothing() -> None:
-    found = ask(samples, Masks(copies=False))
+    found = ask(samples, masks(copies=False))
     assert found.again and found.random
-    again = ask(twice, Masks(copies=False))
-    assert again.own == again.looked and again.paths == ("dataset.table",)
-    found = ask(samples, Masks(copies=True))
+    again = ask(twice, masks(copies=False))
+    assert again.own == again.looked and again.paths == ("dataset.rows",)
+    found = ask(samples, masks(copies=True))
     assert not found.again and found.random
-    assert ask(twice, Masks(copies=True)).own == 0
+    assert ask(twice, masks(copies=True)).own == 0
 
 
 class Extends(Rows):
@@ -286,10 +274,9 @@ class OneEpoch(Sampler[list[int]]):
 
 
 def test_a_sampler_that_uses_itself_up_is_counted_from_its_first_epoch() -> None:
-    rows = Masks(copies=True)
-    found = ask(samples, rows, batch_size=1, batch_sampler=OneEpoch())
+    found = ask(samples, Rows(), batch_size=1, batch_sampler=OneEpoch())
     assert found.dealt == ((8, 8), (8, 0)) and found.looked == 32
-    found = ask(samples, rows, batch_size=1, batch_sampler=[*OneEpoch()])
+    found = ask(samples, Rows(), batch_size=1, batch_sampler=[*OneEpoch()])
     assert found.dealt == ((8, 8), (8, 8))
 
 
