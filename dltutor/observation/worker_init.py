@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 InWorker = Callable[[int], object]
 
 
+@dataclass(frozen=True)
 class WorkerInit:
     """A `worker_init_fn` that wraps the user's own.
 
@@ -17,15 +19,12 @@ class WorkerInit:
         after: A function to call with the worker's number after the user's own, or None.
     """
 
-    def __init__(
-        self, own: Any, *, before: InWorker | None = None, after: InWorker | None = None
-    ) -> None:
-        self.own: Final = own
-        self._before = before
-        self._after = after
+    own: Any
+    before: InWorker | None = None
+    after: InWorker | None = None
 
     def __call__(self, worker: int) -> None:
-        for each in (self._before, self.own, self._after):
+        for each in (self.before, self.own, self.after):
             if each is not None:
                 each(worker)
 

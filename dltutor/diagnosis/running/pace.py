@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from statistics import median_high
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, dataloader
@@ -53,17 +54,13 @@ class Paces:
     @property
     def both(self) -> tuple[float, float]:
         """The median seconds for the unchanged loader, and for the changed one."""
-        return _middle(self.as_is), _middle(self.changed)
+        return median_high(self.as_is or (0.0,)), median_high(self.changed or (0.0,))
 
     def __str__(self) -> str:
         if not self.as_is:
             return "Can't tell, because too few batches arrived."
         ours, changed = self.both
         return f"It takes {duration(ours)} as it is, and {duration(changed)} with that change."
-
-
-def _middle(seconds: tuple[float, ...]) -> float:
-    return sorted(seconds)[len(seconds) // 2] if seconds else 0.0
 
 
 TURNS: Final = 3

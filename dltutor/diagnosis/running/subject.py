@@ -8,7 +8,6 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
-import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,23 +39,22 @@ class Mark:
     """A number that outlives the process that writes it, to say what a dead process was doing."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 16)
-        self._memory[:] = struct.pack("qq", -1, 0)
+        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the number, and how many so far
+        self._numbers[0] = -1
 
     def set(self, number: int) -> None:
         """Write a number, such as the index of the next sample."""
-        self._memory[:] = struct.pack("qq", number, self.times + 1)
+        self._numbers[0] = number
+        self._numbers[1] += 1
 
     @property
     def times(self) -> int:
         """How many numbers were written."""
-        times: int = struct.unpack("q", self._memory[8:])[0]
-        return times
+        return self._numbers[1]
 
     def get(self) -> int:
         """Return the number that was written last, or -1 if there's none."""
-        number: int = struct.unpack("q", self._memory[:8])[0]
-        return number
+        return self._numbers[0]
 
 
 @dataclass

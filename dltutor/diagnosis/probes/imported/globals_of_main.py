@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ _CODE: Final = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType,
 Key = tuple[str, str, str]
 
 
+@dataclass(frozen=True)
 class Given:
     """A function that a worker calls when it starts, to replace values that differ from main's.
 
@@ -35,9 +37,8 @@ class Given:
         folder: The folder where each worker writes the names of values that differed.
     """
 
-    def __init__(self, packed: dict[Key, bytes], folder: str) -> None:
-        self.packed = packed
-        self.folder = folder
+    packed: dict[Key, bytes]
+    folder: str
 
     def __call__(self, worker_id: int) -> None:
         names = []

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -35,6 +36,7 @@ _ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py
 _MOST: Final = 6  # the most causes to remove in one worker
 
 
+@dataclass(frozen=True)
 class Witness:
     """A function that starts a witness in a worker, before the user's own `worker_init_fn` runs.
 
@@ -44,12 +46,9 @@ class Witness:
         others: The parent process's threads at the time of the fork.
     """
 
-    def __init__(
-        self, folder: str, roots: Sequence[Found], others: Sequence[threading.Thread]
-    ) -> None:
-        self.folder = folder
-        self.roots = roots
-        self.others = others
+    folder: str
+    roots: Sequence[Found]
+    others: Sequence[threading.Thread]
 
     def __call__(self, worker: int) -> None:
         main, held = threading.get_ident(), causes.held_in(self.roots)
