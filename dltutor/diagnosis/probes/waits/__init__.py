@@ -77,21 +77,11 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
     runner.run(subject, own_loop=own_loop, **SHORT)
     notes = witness.read(folder)
-    stuck = [each for each in notes if "at" in each]
+    stuck: Any = tuple(tuple(each["stuck"]) for each in notes if "stuck" in each)
     return Waits(
-        stuck=tuple(
-            (
-                each["worker"],
-                each["at"],
-                each.get("kind", ""),
-                each.get("path", ""),
-                each.get("by", ""),
-                bool(each.get("freed")),
-            )
-            for each in stuck
-        ),
+        stuck=stuck,
         held=tuple(sorted({name for each in notes for name in each.get("held", ())})),
-        threads=max((each["threads"] for each in stuck), default=0),
+        threads=max((each.get("threads", 0) for each in notes), default=0),
     )
 
 

@@ -42,10 +42,6 @@ class Cause:
     by: str
     remove: Callable[[], object]
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the fields that can be written as JSON."""
-        return {"kind": self.kind, "path": self.path, "by": self.by}
-
 
 def causes(
     frames: Sequence[FrameType],

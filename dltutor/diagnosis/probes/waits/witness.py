@@ -58,18 +58,20 @@ class Witness:
     def _watch(self, worker: int, main: int) -> None:
         for _ in range(_MOST):
             frames = _stuck(main)
-            found = {"at": _line(frames), "threads": _threads()}
+            line, threads = _line(frames), _threads()
+            kind, path, by, freed = "", "", "", False
             with suppress(Exception):  # the frames may hold objects that raise when inspected
-                found |= self._free(main, frames)
-            self._note(worker, found)
-            if not found.get("freed"):
+                kind, path, by, freed = self._free(main, frames)
+            stuck = (worker, line, kind, path, by, freed)  # as in Waits
+            self._note(worker, {"stuck": stuck, "threads": threads})
+            if not freed:
                 return
 
     def _note(self, worker: int, found: dict[str, Any]) -> None:
         with (Path(self.folder) / f"worker-{worker}").open("a") as file:
-            file.write(json.dumps({"worker": worker, **found}) + "\n")
+            file.write(json.dumps(found) + "\n")
 
-    def _free(self, main: int, frames: list[FrameType]) -> dict[str, Any]:
+    def _free(self, main: int, frames: list[FrameType]) -> tuple[str, str, str, bool]:
         before = _place(main)
         for cause in causes.causes(frames, self.roots, self.others):
             with suppress(Exception):
@@ -77,9 +79,9 @@ class Witness:
             until = time.monotonic() + _GOES_ON
             while time.monotonic() < until:
                 if _place(main) != before:
-                    return {**cause.to_dict(), "freed": True}
+                    return cause.kind, cause.path, cause.by, True
                 time.sleep(0.01)
-        return {}
+        return "", "", "", False
 
 
 def read(folder: str) -> list[dict[str, Any]]:
