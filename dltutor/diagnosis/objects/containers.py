@@ -80,20 +80,13 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
 
 def own_share(pages: array[int]) -> float:
     """Return the share of these pages that no other process maps, or -1 if it isn't known."""
-    try:
-        entries = os.open("/proc/self/pagemap", os.O_RDONLY)
-    except OSError:
-        return -1.0
-    try:
+    with suppress(OSError), open("/proc/self/pagemap", "rb", buffering=0) as entries:
         own = 0
         for page in pages:
-            entry = int.from_bytes(os.pread(entries, 8, page * 8), "little")
+            entry = int.from_bytes(os.pread(entries.fileno(), 8, page * 8), "little")
             own += entry >> 56 & 1  # bit 56 is "page exclusively mapped"
         return own / len(pages)
-    except OSError:
-        return -1.0
-    finally:
-        os.close(entries)
+    return -1.0
 
 
 def _number(thing: Any, name: str) -> int | None:

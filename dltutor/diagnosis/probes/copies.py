@@ -73,7 +73,6 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Copies:
     """Compare the batches as they arrive with copied batches made from copied samples."""
-    order = [] if subject.stream else list(subject.indices())
     seconds = _SHARE * subject.seconds
     run = partial(_run, subject, seconds)
     as_it_is = forks.in_fork(partial(run, copied=False), seconds)
@@ -85,7 +84,7 @@ def ask(subject: Subject) -> Copies:
         looked=len(both),
         differ=sum(one != other for one, other in both),
         steady=copied[:count] == again[:count] and count > 0,
-        path=forks.attempt(partial(_buffer, subject, order), 2.0) or "",
+        path=forks.attempt(partial(_buffer, subject), 2.0) or "",
     )
 
 
@@ -124,16 +123,15 @@ def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
     return found
 
 
-def _buffer(subject: Subject, order: list[Any]) -> str:
+def _buffer(subject: Subject) -> str:
     # Return the path of an array in the dataset that shares memory with a sample, or of an array in
     # the collate function that shares memory with a batch.
     collate: Any = subject.inner.collate_fn
     if subject.stream:
-        iterator = iter(subject.dataset)
-        sample = next(iterator)
-        batch = None
+        iterator = iter(subject.dataset)  # keep it, because its end may release the buffer
+        sample, batch = next(iterator), None
     else:
-        sample = subject.dataset[order[0]]
+        sample = subject.dataset[subject.indices()[0]]
         batch = collate([sample])
     for made, maker, named in (
         (sample, subject.dataset, "dataset"),

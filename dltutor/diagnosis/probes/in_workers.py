@@ -51,14 +51,11 @@ def needed(evidence: Evidence) -> bool:
     """Return whether a worker died or raised, and no sample or batch fails without workers."""
     if not evidence.parts.workers:
         return False
-    run, culprit = evidence.run, evidence.culprit
+    run, culprit, samples = evidence.run, evidence.culprit, evidence.samples
+    dies = samples is not None and samples.ended == "died"
     died = run.end == "worker died" or bool(run.dead)
     raised = run.end == "raised" and run.raised is not None
-    return (died or raised) and (culprit is None or not culprit.stage) and not _dies(evidence)
-
-
-def _dies(evidence: Evidence) -> bool:
-    return evidence.samples is not None and evidence.samples.ended == "died"
+    return (died or raised) and (culprit is None or not culprit.stage) and not dies
 
 
 def ask(subject: Subject) -> InWorkers:

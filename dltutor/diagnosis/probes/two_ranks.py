@@ -68,9 +68,10 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> TwoRanks:
     """Draw the first samples on each rank, and compare them."""
-    made_for = tuple(
-        path for path in _numbers(subject.dataset) if path.endswith(("rank", "world_size"))
-    )
+    # Look in the dataset's attributes and in the globals that its code uses, because either may
+    # hold a rank or a world size.
+    numbers = [each.path.lower() for each in walk(subject.dataset) if is_a(each.thing, int)]
+    made_for = tuple(path for path in numbers if path.endswith(("rank", "world_size")))
     if not distributed.is_available() or distributed.is_initialized():
         return TwoRanks(made_for=made_for)
     meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
@@ -91,12 +92,6 @@ def ask(subject: Subject) -> TwoRanks:
     both = min(map(len, drawn))
     alike = sum(a == b for a, b in zip(*drawn, strict=False))
     return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=made_for)
-
-
-def _numbers(dataset: Any) -> list[str]:
-    # Look in the dataset's attributes and in the globals that its code uses, because either may
-    # hold a rank or a world size.
-    return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
 
 
 def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
