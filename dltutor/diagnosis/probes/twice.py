@@ -26,6 +26,7 @@ from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a, number
 
 _TRIED: Final = 4  # the most samples to try
+_FORK: Final = 1.5  # the most seconds for each fork
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ def ask(subject: Subject) -> Twice:
         others = [each for each in order[: _TRIED + 2] if each != index]
         with suppress(forks.NoAnswer):
             # Prefer what the first draw changes alone, because a second one may undo it.
-            new, paths = forks.in_fork(partial(draw, [index]), 1.5)
-            later, _ = forks.in_fork(partial(draw, [*others, index]), 1.5)
-            again, second = forks.in_fork(partial(draw, [index, index]), 1.5)
+            new, paths = forks.in_fork(partial(draw, [index]), _FORK)
+            later, _ = forks.in_fork(partial(draw, [*others, index]), _FORK)
+            again, second = forks.in_fork(partial(draw, [index, index]), _FORK)
             looked += 1
             if new == later != again:
                 own += 1
@@ -100,10 +101,10 @@ def _counter(subject: Subject, order: list[Any]) -> str:
             return digest(subject.dataset[index]), paths
 
     with suppress(forks.NoAnswer):
-        new, _ = forks.in_fork(partial(_last, subject, [index]), 1.5)
-        later, paths = forks.in_fork(after_others, 1.5)
+        new, _ = forks.in_fork(partial(_last, subject, [index]), _FORK)
+        later, paths = forks.in_fork(after_others, _FORK)
         for path in paths[:3] if later != new else []:
-            if forks.in_fork(partial(after_others, path), 1.5)[0] == new:
+            if forks.in_fork(partial(after_others, path), _FORK)[0] == new:
                 return path
     return ""
 
