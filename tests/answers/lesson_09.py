@@ -396,7 +396,7 @@ WRONG_FIXES: WrongFixes = {
         "a dict is no list": (lambda: {"A", "B"}, "wrong-E"),
         "every one": (lambda: set("ABCDE"), "wrong-C"),
         "what is there is copied": (lambda: "ABDE", "wrong-D"),
-        "another letter": (lambda: {"F"}, "no-dataset"),
+        "another letter": (lambda: {"F"}, "unknown-letter"),
         "a set of numbers": (lambda: {1, 2}, "not-letters"),
     },
     "09.fix": {

@@ -392,7 +392,7 @@ WRONG_FIXES: WrongFixes = {
         "kept and heap": (lambda: _swapped("B", "D"), "wrong-B"),
         "a word of one's own": (
             lambda: _swapped("A", "B") | {"A": "leak"},
-            "no-cause",
+            "no-word",
         ),
         "one word for all": (lambda: "heap", "other-keys"),
     },
@@ -471,7 +471,7 @@ OTHER_OUTCOMES: OtherOutcomes = {
     "10.predict": {"nothing yet": (lambda: ..., "Not attempted", "no-letter")},
     "10.diagnose": {
         "the dots": (lambda: _UNSET, "Not attempted", "dots"),
-        "None": (lambda: None, "Not attempted", "no-causes"),
+        "None": (lambda: None, "Not attempted", "no-words"),
     },
     "10.fix": {
         "the starter": (lambda: CachedRecordings, "Not attempted", "starter-class"),

@@ -551,7 +551,7 @@ WRONG_FIXES: WrongFixes = {
         "B and C are swapped": (lambda: _LIMITS | {"B": "training", "C": "waiting"}, "wrong-B"),
         "C waits": (lambda: _LIMITS | {"C": "waiting"}, "wrong-C"),
         "D sends": (lambda: _LIMITS | {"D": "sending"}, "wrong-D"),
-        "no such limit": (lambda: _LIMITS | {"B": "disk"}, "no-limit"),
+        "no such limit": (lambda: _LIMITS | {"B": "disk"}, "no-word"),
         "a list": (lambda: ["sending", "waiting"], "other-keys"),
     },
     "13.fix": {

@@ -22,8 +22,9 @@ from dltutor.failures.data.captions import CaptionTuple, shared_captions
 from dltutor.failures.tools.gauge import sent_to_spawned
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending, where
+from dltutor.lessons.engine.forms import letters
 from dltutor.lessons.engine.outcomes import Outcome, Result
-from dltutor.lessons.lesson_09 import diagnose, fix
+from dltutor.lessons.lesson_09 import fix
 from dltutor.lessons.lesson_09.fix import Rewritten, Run
 from dltutor.lessons.lesson_09.helpers import Memory, Reading, draw, memory_of
 from notebooks import NOTEBOOKS, read
@@ -77,7 +78,7 @@ def test_a_machine_that_shows_no_copying_cannot_check() -> None:
     "answer", [{"A", "B"}, "A,B", "a and b", "'A' b", " (A) b.", ["'A'", '"b" ']]
 )
 def test_letters_are_taken_in_any_form(answer: Any) -> None:
-    assert diagnose.letters(answer) == {"A", "B"}
+    assert letters(answer, "ABCDE") == {"A", "B"}
 
 
 def test_two_texts_that_begin_alike_are_cut_to_where_they_differ() -> None:

@@ -159,26 +159,67 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
     return Grader(gather, judge)
 
 
+def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
+    """Return a grader for a dict that maps each job's letter to a word, such as {"A": "cache"}.
+
+    "Cache" and "'cache'" are the same word. The codes are "no-words" for the starter, "dots" if a
+    job still has `...`, "other-keys" for other jobs, "no-word" for an unknown word, and "wrong-A"
+    if A is the first job with a wrong word.
+
+    Args:
+        right: The right word for each letter, in upper case.
+    """
+    words = [*right.values()]
+
+    def gather(answer: Any) -> dict[str, str]:
+        if blank(answer):
+            not_attempted("no-words")
+        given = answer if isinstance(answer, dict) else {}
+        named = {(letter(job) or "").upper(): word for job, word in given.items()}
+        if named.keys() != right.keys() or len(given) != len(right):
+            not_yet("other-keys")
+        if any(map(blank, named.values())):
+            not_attempted("dots")
+        meant = {job: str(word).strip(" \"'.`").lower() for job, word in named.items()}
+        for job, word in meant.items():
+            if word not in words:
+                not_yet("no-word", answer=shown(named[job]), words=", ".join(words))
+        return meant
+
+    def judge(meant: dict[str, str]) -> Result:
+        wrong = [job for job, word in right.items() if meant[job] != word]
+        if wrong:
+            first = wrong[0]
+            not_yet(f"wrong-{first}", right=len(right) - len(wrong), word=meant[first])
+        return correct()
+
+    return Grader(gather, judge)
+
+
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """Return a lesson's exercises, in the order in which its `exercises.toml` lists them.
 
-    If an exercise has `options` there, its grader compares the answer with those options.
+    If an exercise has its `answer` there, its grader compares the learner's answer with that one.
     Otherwise, its grader is the `GRADER` in the lesson's module with the exercise's name.
 
     Args:
         lesson: The lesson's number, such as "10".
 
     Raises:
-        ImportError: An exercise has no `options`, and no module of its own.
+        ImportError: An exercise has no `answer`, and no module of its own.
     """
     found = []
     for name, table in words.lesson(lesson).items():
         if name == "says":
             continue
         grader: Grader[Any]
-        if "options" in table:
-            question = number if isinstance(table["answer"], int) else choice
-            grader = question(table["answer"], table["options"])
+        right = table.get("answer")
+        if isinstance(right, dict):
+            grader = matched(right)
+        elif isinstance(right, int):
+            grader = number(right, table["options"])
+        elif isinstance(right, str):
+            grader = choice(right, table["options"])
         else:
             grader = import_module(f"dltutor.lessons.lesson_{lesson}.{name}").GRADER
         found.append(Exercise(f"{lesson}.{name}", grader))

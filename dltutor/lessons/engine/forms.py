@@ -15,11 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.engine.outcomes import (
-    error_in_your_code,
-    not_attempted,
-    not_yet,
-)
+from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
 from dltutor.lessons.engine.sources import same_class, same_function
 from dltutor.observation.texts import tidy
 
@@ -46,6 +42,29 @@ def letter(answer: Any) -> str | None:
         return None
     bare = _AROUND_A_LETTER.sub("", answer).lower()
     return bare if len(bare) == 1 else None
+
+
+def letters(answer: Any, known: str) -> frozenset[str]:
+    """Return the letters in an answer such as "aceg", "A, C and E", ["a", "c"], or {"a"}.
+
+    Args:
+        answer: The learner's answer, which can be any object.
+        known: All letters to choose from, as the result should have them, such as "ABCDE".
+
+    Raises:
+        Rejected: The answer is still the starter ("no-letters"), isn't a string or several strings
+            ("not-letters"), or has something else in it ("unknown-letter").
+    """
+    if blank(answer):
+        not_attempted("no-letters")
+    parts = [answer] if isinstance(answer, str) else answer
+    several = isinstance(parts, (list, tuple, set, frozenset))
+    if not several or not all(isinstance(each, str) for each in parts):
+        not_yet("not-letters", answer=shown(answer))
+    text = re.sub(r"\band\b|[\W_]", "", " ".join(parts).lower())
+    if unknown := sorted(set(text) - set(known.lower())):
+        not_yet("unknown-letter", answer=shown(answer), letter=repr(unknown[0]))
+    return frozenset(each for each in known if each.lower() in text)
 
 
 def whole_number(answer: Any) -> int | None:

@@ -11,9 +11,10 @@ Each lesson has an `exercises.toml` with a table for each exercise, in the lesso
 
 A question with options has `answer = "c"` and `[predict.options]` instead, with feedback for each
 option. If the answer is a number, the options are the right number and the likely wrong numbers,
-and `other-number` is for any other number. Messages that several exercises of a lesson share are in
-`[says]`, and messages that all lessons share are in `engine/says.toml`. `text` looks for a code in
-that order. In all these files, any run of spaces and newlines counts as one space.
+and `other-number` is for any other number. A question that asks for a word for each of several jobs
+has `answer = { A = "word", B = "another" }`. Messages that several exercises of a lesson share are
+in `[says]`, and messages that all lessons share are in `engine/says.toml`. `text` looks for a code
+in that order. In all these files, any run of spaces and newlines counts as one space.
 """
 
 from __future__ import annotations

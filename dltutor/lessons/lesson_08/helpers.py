@@ -20,6 +20,7 @@ from dltutor.failures import prefetch_budget, view_of_a_giant
 from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import Gauge, no_proc
+from dltutor.lessons.engine.promised import promised
 from dltutor.lessons.lesson_08.fix import weigh
 from dltutor.observation.time_limits import deadline
 from dltutor.system import cgroup_files
@@ -228,9 +229,3 @@ def _as_in_notebook(job: str, more: list[int], held: int, shapes: int) -> bool:
         "C": rss > 200 * MB and pss < 150 * MB and uss < 40 * MB,
         "D": held > 12 * MB and shapes < MB and uss < 40 * MB,
     }[job]
-
-
-def promised(holds: bool, found: object) -> None:
-    """Raise AssertionError in the course's own tests if a run isn't as the notebook says."""
-    if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
-        raise AssertionError(found)

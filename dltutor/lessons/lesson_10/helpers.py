@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.data.readings import shared_recordings
+from dltutor.lessons.engine.promised import promised
 from dltutor.observation import Observation
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.process_curves import Field, Floats
@@ -242,9 +242,3 @@ def what_stopped(
             promised((shown == "stops") == (job in _STOPPED.get(how, "")), found)
         rows.append((job, f"+{before:.0f} MB", f"+{after:.0f} MB", shown))
     return Table(f"Largest growth with {how}", tuple(rows), ("job", "before", "now", ""))
-
-
-def promised(holds: bool, found: object) -> None:
-    """Raise AssertionError in the course's own tests if a run isn't as the notebook says."""
-    if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
-        raise AssertionError(found)

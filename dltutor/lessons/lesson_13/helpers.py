@@ -21,7 +21,7 @@ from dltutor.display.figure import MemoryFigure
 from dltutor.display.style import MAIN, STYLE, WORKERS
 from dltutor.failures.data.sentences import Sentences, as_list
 from dltutor.failures.tools.contract import load
-from dltutor.lessons.lesson_10.helpers import promised
+from dltutor.lessons.engine.promised import promised
 from dltutor.observation import machine, observe
 from dltutor.observation.speeds import Throughput
 from dltutor.tables import Table
