@@ -60,7 +60,7 @@ def test_what_a_race_decides_is_judged_by_what_was_seen(
     with_two, *others = RIGHT
     with_two = replace(with_two, **delivered)
     runs = (exercise.Epochs(with_two, **differs), *map(exercise.Epochs, others))
-    assert verdict(lambda: exercise.judge(runs)).code == code
+    assert verdict(lambda: exercise.GRADER.judge(runs)).code == code
 
 
 def test_the_server_knows_who_speaks_over_which_connection() -> None:

@@ -13,10 +13,11 @@ from dltutor.failures.main_only_class import Squares
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
+from dltutor.lessons.engine.running import imported
 from dltutor.lessons.engine.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.helpers import MyRecords
-from dltutor.lessons.lesson_06.travel import Epoch, import_file
+from dltutor.lessons.lesson_06.travel import Epoch
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "06-unpicklable-handles.ipynb"
@@ -31,20 +32,19 @@ FREED = replace(FINISHED, run=replace(DIED.run, last_words="RuntimeError: unable
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [
-        (fix.Epoch(RAISED, moved=True), "moved-position"),
-        (fix.Epoch(HUNG), "hung"),
-        (fix.Epoch(DIED), "last-words"),
+        (fix.Epoch(RAISED, 100, moved=True), "moved-position"),
+        (fix.Epoch(HUNG, 100), "hung"),
+        (fix.Epoch(DIED, 100), "last-words"),
     ],
 )
 def test_how_a_run_of_records_ended_is_judged(epoch: fix.Epoch, code: str) -> None:
-    result = verdict(lambda: fix.judge(fix.Evidence(100, (epoch,))))
+    result = verdict(lambda: fix.GRADER.judge((epoch,)))
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
 def test_a_tensor_that_is_freed_too_early_explains_what_is_wrong_in_main() -> None:
-    assert (
-        verdict(lambda: transfer.judge(transfer.Evidence((1.0,), (FREED,)))).code == "freed-tensor"
-    )
+    result = verdict(lambda: transfer.GRADER.judge((([1.0], FREED),)))
+    assert result.code == "freed-tensor"
 
 
 # The notebook's starters and code, and how the checks read files
@@ -88,7 +88,8 @@ def test_a_file_is_imported_as_it_is_now(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "changing.py"
     for value in (1, 2):
         path.write_text(f"VALUE = {value}\n")
-        assert value == import_file(path).VALUE
+        [module] = imported(tmp_path, "changing")
+        assert value == module.VALUE
     del sys.modules["changing"]
 
 

@@ -46,7 +46,7 @@ DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
     ],
 )
 def test_how_a_run_of_pairs_ended_is_judged(epochs: Epochs, code: str) -> None:
-    result = verdict(lambda: fix.judge((epochs,)))
+    result = verdict(lambda: fix.GRADER.judge((epochs,)))
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
@@ -55,7 +55,7 @@ def test_how_a_run_of_pairs_ended_is_judged(epochs: Epochs, code: str) -> None:
     [(HUNG, "waits"), (replace(HUNG, stood=""), "hung"), (DIED, "worker-died")],
 )
 def test_how_a_run_of_clips_ended_is_judged(run: Ending, code: str) -> None:
-    result = verdict(lambda: transfer.judge((Epoch("with workers forked", run),)))
+    result = verdict(lambda: transfer.GRADER.judge((Epoch("with workers forked", run),)))
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 

@@ -39,14 +39,14 @@ def test_without_proc_the_tables_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_samples_that_do_not_arrive_are_missed() -> None:
     light = Sample(SECOND, 40_030, (("int16", SECOND, 40_000),))
-    runs = [Epochs(TWO, FINISHED, ((light,) * 24, (light,) * 23))]
-    assert verdict(lambda: fix.judge(runs)).code == "missing"
+    epochs = Epochs(TWO, FINISHED, ((light,) * 24, (light,) * 23))
+    assert verdict(lambda: fix.GRADER.judge((epochs,))).code == "missing"
 
 
 def test_batches_that_do_not_reach_the_loop_are_missed() -> None:
     right = Asked("before any batch is made", 0, "0", 0)
     counted = Counted(TWO, FINISHED, (right,), ((0, 2),))
-    assert verdict(lambda: transfer.judge([counted])).code == "other-batches"
+    assert verdict(lambda: transfer.GRADER.judge((counted,))).code == "other-batches"
 
 
 @dataclass

@@ -29,7 +29,7 @@ from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_10 import fix, helpers
-from dltutor.lessons.lesson_10.fix import Ran, Run
+from dltutor.lessons.lesson_10.fix import Run
 from notebooks import NOTEBOOKS, read
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
     ],
 )
 def test_what_no_answer_shows_for_sure_is_judged_by_what_was_seen(run: Run, code: str) -> None:
-    result = verdict(lambda: fix.judge(Ran((run,))))
+    result = verdict(lambda: fix.GRADER.judge((run,)))
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
     assert replace(result, exercise="10.fix").text
 

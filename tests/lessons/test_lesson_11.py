@@ -25,7 +25,7 @@ from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_11 import confined, diagnose, held, last_words, transfer
 from dltutor.lessons.lesson_11.helpers import Rows, read_after_close
-from dltutor.lessons.lesson_11.transfer import Epochs, Used
+from dltutor.lessons.lesson_11.transfer import Epochs
 from dltutor.observation import Observation, confine
 from dltutor.tables import Note
 from notebooks import NOTEBOOKS, read
@@ -39,7 +39,7 @@ LOOK, DOCKER, POD, COPY, LIMIT = (text for _, text in COPIED)
 
 def test_rows_that_are_lost_on_their_way_are_missing() -> None:
     epochs = Epochs("with 2 workers under fork", Ending("finished", 8), came=590)
-    result = verdict(lambda: transfer.judge(Used(runs=(epochs,))))
+    result = verdict(lambda: transfer.GRADER.judge((epochs,)))
     assert (result.outcome, result.code) == (Outcome.NOT_YET, "missing")
 
 

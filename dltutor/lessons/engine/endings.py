@@ -23,7 +23,7 @@ _LESSONS: Final = str(Path(__file__).parents[1])
 
 def run_loader(
     dataset: Any,
-    loop: Callable[[DataLoader[Any]], object] | None = None,
+    loop: Callable[[DataLoader[Any]], object],
     *,
     workers: int,
     within: float,
@@ -35,14 +35,13 @@ def run_loader(
 
     Args:
         dataset: The dataset that the answer made.
-        loop: A function to call with the loader in each epoch. If None (the default), the run takes
-            the batches and drops them.
+        loop: A function to call with the loader in each epoch.
         workers: Number of workers.
         within: Time limit in seconds for all epochs together.
         method: The workers' start method (default "fork"). A class from a cell needs "fork", unless
             the grader has called `running.send_cells`.
-        epochs: Number of epochs (default 1).
-        options: More arguments for the DataLoader.
+        epochs: Number of epochs (default 1). If there are several, the workers are persistent.
+        options: More arguments for the DataLoader, such as another `persistent_workers`.
 
     Raises:
         Rejected: torch can't make the loader, or `loop` rejected what arrived.
@@ -52,7 +51,7 @@ def run_loader(
 
     def guarded(loader: DataLoader[Any]) -> object:
         try:
-            return (loop or _take)(loader)
+            return loop(loader)
         except Exception as error:
             if takes_other_arguments(error):
                 raise
@@ -66,17 +65,12 @@ def run_loader(
             dataset,
             num_workers=workers,
             multiprocessing_context=method if workers else None,
-            **options,
+            **{"persistent_workers": workers > 0 and epochs > 1} | options,
         )
     seen = observe(loader, deadline=within, consume=guarded, epochs=epochs)
     if ours:
         raise ours[0]
     return ending(seen)
-
-
-def _take(loader: DataLoader[Any]) -> None:
-    for _ in loader:
-        pass
 
 
 def arrivals(

@@ -36,6 +36,13 @@ def shown(answer: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
+def form(thing: Any) -> str:
+    """Return a tensor's dtype and shape, such as "torch.int64, (8,)", or the object's type."""
+    if isinstance(thing, torch.Tensor):
+        return f"{thing.dtype}, {tuple(thing.shape)}"
+    return type(thing).__name__
+
+
 def letter(answer: Any) -> str | None:
     """Return the answer's letter in lowercase, or None if the answer isn't a letter."""
     if not isinstance(answer, str):

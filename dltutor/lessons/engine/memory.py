@@ -7,9 +7,8 @@ Python versions, and builds of torch. So a grader first measures an empty datase
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
@@ -18,8 +17,6 @@ from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import could_not_check
 from dltutor.observation import confine
 from dltutor.tables import MB
-
-What = TypeVar("What")
 
 _WITHOUT_PSS: Final = 200  # MB to assume without PSS, about what an interpreter with torch uses
 
@@ -35,16 +32,6 @@ class Empty(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self.samples[index]
-
-
-def beyond(empty: Mapping[What, float], taken: Mapping[What, float]) -> dict[What, float]:
-    """Return for each key how much more memory an answer took than the empty run, or 0 if less.
-
-    Args:
-        empty: The memory that the empty run took, in any unit. A missing key counts as 0.
-        taken: The memory that the answer took, in the same unit.
-    """
-    return {what: max(0, took - empty.get(what, 0)) for what, took in taken.items()}
 
 
 def finished(empty: Ending, place: str) -> None:

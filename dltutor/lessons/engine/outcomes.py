@@ -124,9 +124,9 @@ def not_yet(code: str, /, **fields: object) -> NoReturn:
     raise Rejected(fault(code, **fields))
 
 
-def reject(found: Fault) -> NoReturn:
-    """Reject an answer for a mistake that's recorded in the evidence."""
-    raise Rejected(found)
+def reject(found: Fault, **more: object) -> NoReturn:
+    """Reject an answer for a mistake that's recorded in the evidence, with `more` fields."""
+    raise Rejected(replace(found, fields={**more, **found.fields}))
 
 
 def not_attempted(code: str, /, **fields: object) -> NoReturn:

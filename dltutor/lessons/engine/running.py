@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import os
 import re
+import shutil
+import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import SemLock
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, Final
+from unittest.mock import patch
 
 import cloudpickle
 
@@ -29,6 +34,8 @@ from dltutor.system import processes
 _ENDING: Final = 1.0  # the most seconds to wait for an answer's processes to end
 _WRONG_CALL: Final = re.compile(r"\S+\(\) (?:takes|missing|got) ")
 _HELPERS: Final = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
+
+_on_path: set[str] = set()  # the folders that `imported` has put on sys.path
 
 
 @contextmanager
@@ -92,16 +99,27 @@ def started() -> int:
     return len(_forks())
 
 
-def still_running(spare: Collection[int] = ()) -> str:
-    """Wait up to 1 s, and say what an answer is still running: "a process", "3 processes", or "".
+@contextmanager
+def starts() -> Iterator[list[str]]:
+    """Yield a list that collects the name of each process that starts in the block."""
+    started: list[str] = []
+    process: Any = BaseProcess
+    own = process.start
 
-    Args:
-        spare: The pids of descendants that the grader itself started.
-    """
+    def start(self: Any) -> None:
+        own(self)
+        started.append(self.name)
+
+    with patch.object(process, "start", start):
+        yield started
+
+
+def still_running() -> str:
+    """Wait up to 1 s, and say what an answer still runs: "a process", "3 processes", or ""."""
     until = time.monotonic() + _ENDING
     while left := [
         pid
-        for pid in processes.descendants(os.getpid()).difference(spare)
+        for pid in processes.descendants(os.getpid())
         if processes.is_alive(pid) and not processes.has_name(pid, *_HELPERS)
     ]:
         if time.monotonic() > until:
@@ -123,6 +141,29 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
     """Return the sorted paths of whatever differs from `before`, a folder's old `contents`."""
     return sorted(dict(before.items() ^ contents(folder).items()))
+
+
+def imported(folder: Path, *names: str) -> list[ModuleType]:
+    """Import modules from a folder as they are now, instead of another folder's modules.
+
+    The folder goes to the front of `sys.path`, which spawned workers get from main.
+
+    Args:
+        folder: The folder with the learner's modules.
+        names: The names of the modules to import.
+    """
+    own = {path.stem for path in folder.glob("*.py")}
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None) or ""
+        if name in own or str(Path(file).parent) in _on_path:
+            del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path not in _on_path]
+    sys.path.insert(0, str(folder))
+    _on_path.add(str(folder))
+    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    importlib.invalidate_caches()
+    return [importlib.import_module(name) for name in names]
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no type hints

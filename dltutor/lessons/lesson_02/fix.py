@@ -143,7 +143,6 @@ def _run(located: Any, dataset: Readings, workers: int, count: int) -> Run:
         epochs=count,
         sampler=ORDER,
         collate_fn=list,
-        persistent_workers=workers > 0 and count > 1,
     )
     return Run(workers, ending, tuple(map(tuple, epochs)))
 

@@ -80,7 +80,6 @@ def _read(answer: type, how: How, film: Film, workers: int) -> Reading:
         workers=workers,
         within=_EPOCHS,
         epochs=2,
-        persistent_workers=workers > 0,
     )
     with theirs():
         kept = getattr(dataset, "quarantined", None)

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.data import get_worker_info
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
-from dltutor.lessons.engine.forms import whole_number
+from dltutor.lessons.engine.forms import form, whole_number
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, send_cells, theirs
 from dltutor.observation.errors import is_yours
@@ -109,9 +109,7 @@ def samples(run: Run, width: int) -> list[torch.Tensor]:
     for (_, draw), (batches, _) in zip(plan.epochs, run.epochs, strict=True):
         for batch in batches:
             if getattr(batch, "dtype", None) != torch.int64 or batch.shape[1:] != (width,):
-                tensor = isinstance(batch, torch.Tensor)
-                form = f"{batch.dtype}, {tuple(batch.shape)}" if tensor else type(batch).__name__
-                not_yet("other-batch", width=width, batch=form)
+                not_yet("other-batch", width=width, batch=form(batch))
         if (came := sum(map(len, batches))) != len(draw):
             not_yet("missing", where=plan.where, came=came, drawn=len(draw))
     return [torch.cat(batches) for batches, _ in run.epochs]

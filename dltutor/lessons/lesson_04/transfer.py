@@ -9,7 +9,7 @@ import torch
 
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, whole_number
-from dltutor.lessons.engine.outcomes import Fault, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, fault, not_yet, reject
 from dltutor.lessons.lesson_04.helpers import Headlines, make_headlines
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
@@ -46,7 +46,6 @@ def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fa
 def judge(run: Run) -> None:
     """Accept a run if each word has its own number in all processes, and main knows the number."""
     plan, where = run.plan, run.plan.where
-    alone = "" if plan.workers else "-in-main"
     rows = torch.cat(samples(run, 4)).tolist()
     if any(given != plan.given for _, (_, given) in run.epochs):
         not_yet("headlines-changed")
@@ -56,14 +55,14 @@ def judge(run: Run) -> None:
     for headline, row in zip(drawn, rows, strict=True):
         for word, number in zip(headline, row, strict=True):
             if (before := numbers.setdefault(word, number)) != number:
-                code = f"two-numbers{alone}"
+                code = "two-numbers" if plan.workers else "two-numbers-in-main"
                 not_yet(code, where=where, word=word, number=before, other=number)
             if (same := words.setdefault(number, word)) != word:
-                code = f"same-number{alone}"
+                code = "same-number" if plan.workers else "same-number-in-main"
                 not_yet(code, where=where, word=same, other=word, number=number)
     for _, (vocabulary, _) in run.epochs:
         if isinstance(vocabulary, Fault):
-            not_yet(vocabulary.code, **vocabulary.fields)
+            reject(vocabulary)
         for word, number in numbers.items():
             if word not in vocabulary:
                 not_yet("unknown-word", where=where, word=word, number=number)

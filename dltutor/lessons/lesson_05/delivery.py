@@ -38,18 +38,6 @@ class Delivered:
     wrong: int = 0
     others: int = 0
 
-    def is_right(self) -> bool:
-        """Return whether the run finished, and all samples arrived and are right."""
-        return self.run.end == "finished" and self.samples == self.asked and not self.wrong
-
-    @property
-    def code(self) -> str:
-        """The code for wrong samples: "mixed-up", or "wrong" if none belongs to another index.
-
-        If no sample is wrong, the code is "".
-        """
-        return "mixed-up" if self.others else "wrong" if self.wrong else ""
-
     @property
     def fields(self) -> dict[str, object]:
         """The run's settings, and how many samples arrived and differed, for a message."""
@@ -121,7 +109,6 @@ def deliver(
         epochs=epochs,
         batch_size=4,
         sampler=order,
-        persistent_workers=workers > 0 and epochs > 1,
         **options,
     )
     asked = order * epochs
@@ -130,18 +117,19 @@ def deliver(
     return Delivered(workers, run, len(asked), len(came), len(wrong), others)
 
 
-def all_right(delivered: Delivered, kind: str) -> None:
+def all_right(delivered: Delivered, *, wrong: str, mixed_up: str) -> None:
     """Reject an answer unless all samples arrived, and all are right.
 
     Args:
         delivered: The record of what arrived.
-        kind: The end of the codes for wrong samples, either "windows" or "rows".
+        wrong: The code for wrong samples if none of them belongs to another index.
+        mixed_up: The code for wrong samples if some of them do.
     """
     ended_well(delivered.run, where(delivered.workers))
     if delivered.samples < delivered.asked:
         not_yet("missing", **delivered.fields)
     if delivered.wrong:
-        not_yet(f"{delivered.code}-{kind}", **delivered.fields)
+        not_yet(mixed_up if delivered.others else wrong, **delivered.fields)
 
 
 def _is(sample: Any, expected: torch.Tensor) -> bool:

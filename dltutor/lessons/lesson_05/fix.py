@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,9 @@ import psutil
 import torch
 from torch.utils.data import ConcatDataset, default_collate
 
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.helpers import WIDTH, Windows
@@ -124,9 +124,9 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
     return written
 
 
-def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
-    written, datasets, runs = _write(), list[Any](), list[Epochs]()
+def run(answer: type) -> Iterator[Epochs]:
+    """Use the class in main, then with 2, 0, and 4 workers, with main between the runs."""
+    written, datasets = _write(), list[Any]()
     when = "in main, before any worker started"
     for path, windows in written.items():
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=LONG)
@@ -152,30 +152,29 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         watched.begin()
         how = {"collate_fn": watched.collate, "worker_init_fn": watched.watch}
         samples = deliver(all_three, expected, [*expected], workers, epochs, **how)
-        runs.append(Epochs(samples, watched.moved, watched.opened))
-        if not samples.is_right() or watched.moved or watched.opened > _MOST:
-            break
+        yield Epochs(samples, watched.moved, watched.opened)
         when = "in main, between two runs"
-    return tuple(runs)
 
 
-def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if all windows are right, no position moved, and few files were open."""
-    for epochs in runs:
-        samples = epochs.samples
-        if epochs.opened > _MOST:
-            not_yet("descriptors", opened=epochs.opened, most=_MOST, **samples.fields)
-        if epochs.moved:
-            how = "raised" if samples.run.error else samples.code
-            code = f"moved-and-{how}" if how else "moved"
-            not_yet(code, error=samples.run.error, **samples.fields)
-        all_right(samples, "windows")
-    return correct(windows=runs[-1].samples.samples)
+def judge(epochs: Epochs) -> None:
+    """Accept a run if all windows are right, no position moved, and few files were open."""
+    samples = epochs.samples
+    if epochs.opened > _MOST:
+        not_yet("descriptors", opened=epochs.opened, most=_MOST, **samples.fields)
+    if epochs.moved:
+        code = "moved"
+        if samples.run.error:
+            code = "moved-and-raised"
+        elif samples.wrong:
+            code = "moved-and-mixed-up" if samples.others else "moved-and-wrong"
+        not_yet(code, error=samples.run.error, **samples.fields)
+    all_right(samples, wrong="wrong-windows", mixed_up="mixed-up-windows")
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda runs: correct(windows=runs[-1].samples.samples),
     look=partial(a_fixed_class, starter=Windows),
     at_most=60,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,9 +17,9 @@ from typing import Final
 import torch
 
 from dltutor.failures.data.sessions import ROWS, Server
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.helpers import Rows
@@ -43,9 +44,9 @@ class Epochs:
     connected: int = 0
 
 
-def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
-    server, other, runs = Server(seed=5), Server(seed=50), list[Epochs]()
+def run(answer: type) -> Iterator[Epochs]:
+    """Use the class in main, then with 2, 0, and 4 workers, with main between the runs."""
+    server, other = Server(seed=5), Server(seed=50)
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)
     if (length := made(lambda: len(dataset), call="len(dataset)", within=LONG)) != ROWS:
@@ -63,31 +64,29 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         new = Counter(each.pid for each in server.sessions[known:] if each.pid != os.getpid())
         mains = [each for each in server.sessions if each.pid == os.getpid()]
         over_main, ended = sum(each.others for each in mains), any(each.ended for each in mains)
-        runs.append(Epochs(rows, over_main, ended, max(new.values(), default=0)))
-        if not rows.is_right() or over_main or ended or runs[-1].connected > 1:
-            break
+        yield Epochs(rows, over_main, ended, max(new.values(), default=0))
         where, code = "in main, between two runs", "other-sample-later"
-    return tuple(runs)
 
 
-def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if every row is right, and each worker used one connection of its own."""
-    for epochs in runs:
-        rows = epochs.rows
-        if epochs.ended:
-            not_yet("mains-session-ended", **rows.fields)
-        if times := epochs.over_main:
-            code = f"over-mains-and-{rows.code}" if rows.code else "over-mains"
-            not_yet(code, times=times, **rows.fields)
-        all_right(rows, "rows")
-        if epochs.connected > 1:
-            not_yet("connects-often", times=epochs.connected, **rows.fields)
-    return correct(rows=ROWS)
+def judge(epochs: Epochs) -> None:
+    """Accept a run if every row is right, and each worker used one connection of its own."""
+    rows = epochs.rows
+    if epochs.ended:
+        not_yet("mains-session-ended", **rows.fields)
+    if times := epochs.over_main:
+        code = "over-mains"
+        if rows.wrong:
+            code = "over-mains-and-mixed-up" if rows.others else "over-mains-and-wrong"
+        not_yet(code, times=times, **rows.fields)
+    all_right(rows, wrong="wrong-rows", mixed_up="mixed-up-rows")
+    if epochs.connected > 1:
+        not_yet("connects-often", times=epochs.connected, **rows.fields)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda runs: correct(rows=ROWS),
     look=partial(a_fixed_class, starter=Rows),
     at_most=60,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,8 @@ from typing import Final
 import torch
 from torch.utils.data import ConcatDataset
 
-from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.exercise import by_runs
+from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_05.fix import Positions
 from dltutor.lessons.lesson_06 import travel
@@ -41,24 +42,18 @@ class Epoch:
 
     Args:
         samples: How the run ended, and how many samples were wrong.
+        size: The bytes of a pickled dataset.
         renamed: Whether the check got as far as renaming the folder.
         moved: Whether a worker moved main's position in a file.
     """
 
     samples: travel.Epoch
+    size: int
     renamed: bool = False
     moved: bool = False
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """A record of a pickled dataset's size in bytes, and of epochs up to the first wrong epoch."""
-
-    size: int
-    epochs: tuple[Epoch, ...]
-
-
-def gather(path: Path) -> Evidence:
+def run(path: Path) -> Iterator[Epoch]:
     """Read and pickle two datasets in main, then run them in loaders with and without workers."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
@@ -85,7 +80,6 @@ def gather(path: Path) -> Evidence:
     if size > _RECORDS * SIZE * 3 // 4:
         not_yet("heavy-pickle", read=len(_FIRST), size=size, file=_RECORDS * SIZE)
     positions, elsewhere = Positions(paths), folder.with_name("elsewhere")
-    epochs: list[Epoch] = []
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
         for dataset in datasets if workers else ():
             travel.read(dataset, _FIRST[:1], _KIND)  # so that main has both files open
@@ -101,29 +95,25 @@ def gather(path: Path) -> Evidence:
         )
         if renamed := elsewhere.exists():
             elsewhere.rename(folder)
-        epochs.append(Epoch(samples, renamed, positions.moved))
-        if positions.moved or not samples.is_right():
-            break
-    return Evidence(size, tuple(epochs))
+        yield Epoch(samples, size, renamed, positions.moved)
 
 
-def judge(evidence: Evidence) -> Result:
-    """Accept the answer if all records are right, no position moved, and no file was reopened."""
-    for epoch in evidence.epochs:
-        where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
-        if epoch.moved:
-            not_yet("moved-position", where=where)
-        if epoch.renamed and run.end == "raised":
-            not_yet("raised-once-renamed", where=where, error=run.error)
-        travel.arrived(epoch.samples)
-        if wrong:
-            not_yet("wrong-records", where=where, wrong=wrong, records=len(_READ))
-    return correct(records=len(_READ), size=evidence.size)
+def judge(epoch: Epoch) -> None:
+    """Accept an epoch if all records are right, no position moved, and no file was reopened."""
+    where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
+    if epoch.moved:
+        not_yet("moved-position", where=where)
+    if epoch.renamed and run.end == "raised":
+        not_yet("raised-once-renamed", where=where, error=run.error)
+    travel.arrived(epoch.samples)
+    if wrong:
+        not_yet("wrong-records", where=where, wrong=wrong, records=len(_READ))
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda epochs: correct(records=len(_READ), size=epochs[-1].size),
     look=lambda answer: travel.a_fixed_file(answer, MyRecords),
     at_most=travel.AT_MOST,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import random
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Final
@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import torch
 
-from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.exercise import by_runs
+from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.helpers import MyClips
@@ -28,24 +28,14 @@ _SEED: Final = 11
 _READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # the indices that each loader reads
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """A record of the samples that an answer delivered.
-
-    Args:
-        wrong: The loudest value of each sample that's wrong in main.
-        epochs: The epochs with and without workers, up to the first wrong epoch.
-    """
-
-    wrong: tuple[float, ...]
-    epochs: tuple[travel.Epoch, ...]
+#: The loudest value of each sample that's wrong in main, and an epoch with or without workers.
+Seen = tuple[list[float], travel.Epoch]
 
 
-def gather(path: Path) -> Evidence:
+def run(path: Path) -> Iterator[Seen]:
     """Read samples from the learner's `MyClips` in main, and then by loaders.
 
-    The loaders have a spawned worker, no worker, and forked workers. The first one whose samples
-    are wrong is the last one.
+    The loaders have a spawned worker, no worker, and forked workers.
 
     Args:
         path: The file with the learner's class.
@@ -75,12 +65,8 @@ def gather(path: Path) -> Evidence:
     pairs = zip(samples, expected, strict=True)
     wrong = [float(one.abs().max()) for one, right in pairs if travel.wrong_of([one], [right])]
     expected = [expected[index] for index in _READ]
-    epochs: list[travel.Epoch] = []
     for method, workers in (("spawn", 1), ("fork", 0), ("fork", 2), ("fork", 4)):
-        epochs.append(travel.epoch(dataset, _READ, expected, method, workers))
-        if wrong or not epochs[-1].is_right():
-            break
-    return Evidence(tuple(wrong), tuple(epochs))
+        yield wrong, travel.epoch(dataset, _READ, expected, method, workers)
 
 
 def _global_numbers() -> dict[str, bytes]:
@@ -97,25 +83,24 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
     return noisy / noisy.abs().max()
 
 
-def judge(evidence: Evidence) -> Result:
-    """Accept the answer if the samples are right in every process."""
-    for epoch in evidence.epochs:
-        travel.arrived(epoch)
-    if evidence.wrong:
-        loudest = evidence.wrong[0]
+def judge(seen: Seen) -> None:
+    """Accept an epoch if the samples are right, in main and in the loader."""
+    wrong, epoch = seen
+    travel.arrived(epoch)
+    if wrong:
+        loudest = wrong[0]
         code = "wrong-scale" if isfinite(loudest) else "scaled-silence"
         if isclose(loudest, 1, abs_tol=1e-4):
             code = "wrong-noise"
-        not_yet(code, wrong=len(evidence.wrong), clips=CLIPS, loudest=f"{loudest:.4f}")
-    for epoch in evidence.epochs:
-        if epoch.wrong:
-            not_yet("wrong-later", where=epoch.where, wrong=epoch.wrong, read=len(_READ))
-    return correct(clips=CLIPS)
+        not_yet(code, wrong=len(wrong), clips=CLIPS, loudest=f"{loudest:.4f}")
+    if epoch.wrong:
+        not_yet("wrong-later", where=epoch.where, wrong=epoch.wrong, read=len(_READ))
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda _: correct(clips=CLIPS),
     look=lambda answer: travel.a_fixed_file(answer, MyClips),
     at_most=travel.AT_MOST,
 )

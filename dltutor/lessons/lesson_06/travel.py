@@ -5,23 +5,19 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import torch
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.forms import a_class, blank, is_a_loader, shown
+from dltutor.lessons.engine.forms import a_class, blank, form, is_a_loader, shown
 from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
-from dltutor.lessons.engine.running import theirs
+from dltutor.lessons.engine.running import imported, theirs
 from dltutor.lessons.engine.sources import only_holds
 from dltutor.observation.texts import said, tidy
 
@@ -39,25 +35,6 @@ class Epoch:
     where: str
     run: Ending
     wrong: int = 0
-
-    def is_right(self) -> bool:
-        """Return whether the run finished, and all samples arrived and are right."""
-        return self.run.end == "finished" and not self.wrong
-
-
-def import_file(path: str | Path) -> ModuleType:
-    """Import a Python file as it is now, even if it was imported before.
-
-    The file's folder goes to the front of `sys.path`, which spawned workers get from main.
-    """
-    path = Path(path).absolute()
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    # Otherwise, Python could use the old bytecode for a file that changed within the same second.
-    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
-    sys.modules.pop(path.stem, None)
-    importlib.invalidate_caches()
-    return importlib.import_module(path.stem)
 
 
 def a_fixed_file(answer: Any, starter: type) -> Path:
@@ -85,7 +62,8 @@ def class_in(path: Path, name: str) -> Any:
         Rejected: The import fails, or the file has no dataset class with this name.
     """
     with theirs():
-        found = getattr(import_file(path), name, None)
+        [module] = imported(path.parent, path.stem)
+        found = getattr(module, name, None)
     if found is None:
         error_in_your_code("not-in-the-file", name=name, file=path.name)
     if is_a_loader(found):
@@ -128,23 +106,17 @@ def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
     """Read samples in main, and reject any that isn't of `kind`, such as "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
-    for found in map(_kind, samples):
+    for found in map(form, samples):
         if found != kind:
             not_yet("other-sample", found=found, kind=kind)
     return samples
-
-
-def _kind(sample: Any) -> str:
-    if isinstance(sample, torch.Tensor):
-        return f"{sample.dtype}, {tuple(sample.shape)}"
-    return type(sample).__name__
 
 
 def wrong_of(samples: Samples, expected: Samples) -> int:
     """Return how many samples are wrong, missing, or extra."""
     pairs = zip(samples, expected, strict=False)
     differ = sum(  # ignores differences from rounding
-        _kind(one) != _kind(other) or not torch.allclose(one, other, atol=1e-6)
+        form(one) != form(other) or not torch.allclose(one, other, atol=1e-6)
         for one, other in pairs
     )
     return differ + abs(len(samples) - len(expected))

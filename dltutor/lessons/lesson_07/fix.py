@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -24,9 +25,9 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures.lost_thread import Pairs
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import made
 
 _PAIRS: Final = 14
@@ -63,8 +64,8 @@ class Epochs:
     main_started: bool = False
 
 
-def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
+def run(answer: type) -> Iterator[Epochs]:
+    """Use the class in main, then with 2, 0, and 4 workers."""
     folder, shift = Path(tempfile.mkdtemp()), count(1)
     expected = _write(folder, 0)
     threads = threading.active_count()
@@ -75,7 +76,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         not_yet("other-length", pairs=_PAIRS, length=length)
     if not torch.equal(first, expected[0]):
         not_yet("wrong-first")
-    reads, runs, came = _Reads(), list[Epochs](), list[bool]()
+    reads, came = _Reads(), list[bool]()
 
     def collect(loader: DataLoader[Any]) -> None:
         held, numbers = _write(folder, next(shift)), iter(_ORDER)
@@ -93,13 +94,8 @@ def gather(answer: type) -> tuple[Epochs, ...]:
             epochs=epochs,
             batch_size=4,
             sampler=_ORDER,
-            persistent_workers=workers > 0 and epochs > 1,
         )
-        wrong = came.count(False)
-        runs.append(Epochs(workers, run, len(came), wrong, *reads.taken(), started))
-        if run.end != "finished" or wrong or runs[-1].apart:
-            break
-    return tuple(runs)
+        yield Epochs(workers, run, len(came), came.count(False), *reads.taken(), started)
 
 
 def _tensor(delivered: Any) -> torch.Tensor:
@@ -162,37 +158,38 @@ class _Reads:
         return len(lines), sum(apart for _, apart, _ in lines), *most
 
 
-def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Accept the answer if every pair is right, and workers opened its two files together."""
-    for epochs in runs:
-        run, there = epochs.run, where(epochs.workers)
-        if run.end == "hung" or run.raised_in_worker == "TimeoutError":
-            _reject_hang(epochs, there)
-        ended_well(run, there)
-        if epochs.wrong:
-            not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
-        # In a single epoch, a worker may read so few pairs that it rightly has more threads.
-        if epochs.threads > epochs.pairs and _RUNS[epochs.workers] > 1:
-            not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
-        if epochs.workers and not epochs.opened:
-            not_yet("opened-none", where=there)
-        if epochs.apart:
-            not_yet("one-after-the-other", where=there, seconds=f"{_APART:g}")
-    return correct(pairs=_PAIRS)
+def judge(epochs: Epochs) -> None:
+    """Accept a run if every pair is right, and workers opened its two files together."""
+    run, there = epochs.run, where(epochs.workers)
+    if run.end == "hung" or run.raised_in_worker == "TimeoutError":
+        _reject_hang(epochs, there)
+    ended_well(run, there)
+    if epochs.wrong:
+        not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
+    # In a single epoch, a worker may read so few pairs that it rightly has more threads.
+    if epochs.threads > epochs.pairs and _RUNS[epochs.workers] > 1:
+        not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
+    if epochs.workers and not epochs.opened:
+        not_yet("opened-none", where=there)
+    if epochs.apart:
+        not_yet("one-after-the-other", where=there, seconds=f"{_APART:g}")
 
 
 def _reject_hang(epochs: Epochs, there: str) -> None:
     run, how = epochs.run, {"where": there, "seconds": f"{epochs.run.deadline:g}"}
     if run.end == "hung" and epochs.samples == _PAIRS * _RUNS[epochs.workers]:
         not_yet("never-ends", **how)
-    code = "timed-out" if run.error else "waits"
-    more = "-main-started" if epochs.main_started else ""
-    not_yet(f"{code}{more}", error=run.error, stood=run.stood, **how)
+    if run.error:
+        code = "timed-out-main-started" if epochs.main_started else "timed-out"
+    else:
+        code = "waits-main-started" if epochs.main_started else "waits"
+    not_yet(code, error=run.error, stood=run.stood, **how)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda _: correct(pairs=_PAIRS),
     look=partial(a_fixed_class, starter=Pairs),
     at_most=6 * _LONG + 4,
 )

@@ -11,7 +11,7 @@ import linecache
 import operator
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from types import CodeType, FrameType
@@ -21,9 +21,17 @@ from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Fault, Outcome, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    Outcome,
+    Result,
+    correct,
+    fault,
+    not_yet,
+    reject,
+)
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_07.helpers import CLIPS, Clips, Server
 from dltutor.observation import sandbox
@@ -65,7 +73,7 @@ def tried_half_way(answer: type) -> Result:
         begin()
         server = Server()
         dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
-        _judge_epoch(_epoch(dataset, server, 2))
+        judge(_epoch(dataset, server, 2))
         return correct("correct-half-way")
 
     ended = sandbox.run(lambda begin: verdict(lambda: grade(begin)).to_dict(), at_most=4 * _LONG)
@@ -74,8 +82,8 @@ def tried_half_way(answer: type) -> Result:
     return replace(Result.from_dict(ended.result) or stopped, exercise="07.transfer")
 
 
-def gather(answer: type) -> tuple[Epoch, ...]:
-    """Use the class in main, then run epochs up to the first wrong epoch."""
+def run(answer: type) -> Iterator[Epoch]:
+    """Use the class in main, then run epochs whose workers main forks at different moments."""
     server = Server(shift=4)  # so that the labels differ from the lesson's
     dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
     places: dict[Place, None] = {}  # a dict as an ordered set
@@ -84,12 +92,8 @@ def gather(answer: type) -> tuple[Epoch, ...]:
         refresh = partial(_refresh_traced, dataset, places.setdefault)
         made(refresh, call="dataset.refresh()", within=_LONG)
         _judge_in_main(dataset, server)
-    epochs: list[Epoch] = []
     for workers, place in ((2, None), (4, None), *((1, place) for place in places)):
-        epochs.append(_epoch(dataset, server, workers, place))
-        if epochs[-1].run.end != "finished" or epochs[-1].wrong:
-            break
-    return tuple(epochs)
+        yield _epoch(dataset, server, workers, place)
 
 
 def _judge_in_main(dataset: Any, server: Server) -> None:
@@ -177,14 +181,8 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
         sys.settrace(None)
 
 
-def judge(epochs: tuple[Epoch, ...]) -> Result:
-    """Accept the answer if each worker's labels belong together, in every epoch."""
-    for epoch in epochs:
-        _judge_epoch(epoch)
-    return correct(clips=CLIPS)
-
-
-def _judge_epoch(epoch: Epoch) -> None:
+def judge(epoch: Epoch) -> None:
+    """Accept an epoch if each worker's labels belong together."""
     there, run = epoch.where, epoch.run
     if run.end == "hung" and run.stood:
         not_yet("waits", where=there, seconds=f"{run.deadline:g}", stood=run.stood)
@@ -192,12 +190,13 @@ def _judge_epoch(epoch: Epoch) -> None:
         not_yet("missing-labels", where=there, worker=run.failed_worker, error=run.error)
     ended_well(run, there)
     if epoch.wrong:
-        not_yet(epoch.wrong.code, where=there, **epoch.wrong.fields)
+        reject(epoch.wrong, where=there)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda _: correct(clips=CLIPS),
     look=partial(
         a_fixed_class,
         starter=Clips,

@@ -10,7 +10,7 @@ import io
 import pickle
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Fault, Rejected, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made
 from dltutor.observation.texts import tidy
 from dltutor.tables import size
@@ -117,14 +117,14 @@ def _write(folder: Path) -> dict[str, torch.Tensor]:
     return held
 
 
-def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then with 2, 0, and 4 workers. Return runs up to the first mistake."""
+def run(answer: type) -> Iterator[Epochs]:
+    """Use the class in main, then with 2, 0, and 4 workers."""
     held, order = _write(Path(tempfile.mkdtemp())), [*range(_RECORDINGS)]
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
     _try(new())
     dataset = new()  # a new dataset, because `_try` may have changed the first
-    runs, came = list[Epochs](), list[tuple[Sample, ...]]()
+    came: list[tuple[Sample, ...]] = []
 
     def collect(loader: DataLoader[Any]) -> None:
         random.shuffle(order)
@@ -147,14 +147,8 @@ def gather(answer: type) -> tuple[Epochs, ...]:
             epochs=epochs,
             batch_size=None,
             sampler=order,
-            persistent_workers=epochs > 1,
         )
-        runs.append(Epochs(where(workers), run, tuple(came)))
-        try:
-            _judge_run(runs[-1])
-        except Rejected:
-            break
-    return tuple(runs)
+        yield Epochs(where(workers), run, tuple(came))
 
 
 def _try(dataset: Any) -> None:
@@ -184,22 +178,21 @@ def _wrong(got: Any, right: torch.Tensor) -> Fault | None:
     return fault("unpacks-other-numbers", wrong=count, numbers=len(right), most=f"{most:.2g}")
 
 
-def judge(runs: Sequence[Epochs]) -> Result:
-    """Accept the answer if every excerpt arrived, is small, and unpacks to the right numbers."""
-    for run in runs:
-        _judge_run(run)
+def result(runs: Sequence[Epochs]) -> Result:
+    """Return the result for an answer that `judge` accepts in every run."""
     most = max(each.carried for run in runs for epoch in run.samples for each in epoch)
     return correct(recordings=_RECORDINGS, most=size(most))
 
 
-def _judge_run(run: Epochs) -> None:
+def judge(run: Epochs) -> None:
+    """Accept a run if every excerpt arrived, is small, and unpacks to the right numbers."""
     ended_well(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:
             not_yet("missing", where=run.where, arrived=len(samples), recordings=_RECORDINGS)
         for number, each in enumerate(samples):
             if each.wrong:
-                not_yet(each.wrong.code, where=run.where, recording=number, **each.wrong.fields)
+                reject(each.wrong, where=run.where, recording=number)
             if each.carried < each.numbers:  # less than half of the numbers' bytes in the file
                 how = {"recording": number, "numbers": each.numbers, "carried": each.carried}
                 not_yet("not-in-the-sample", where=run.where, **how)
@@ -222,9 +215,10 @@ def _reject_heavy(where: str, samples: int, one: Sample) -> None:
     not_yet("heavy", **seen)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=result,
     look=partial(a_fixed_class, starter=Excerpts, methods=("__len__", "__getitem__", "unpack")),
     at_most=60,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_function, as_int, shown
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not_check, not_yet
+from dltutor.lessons.engine.outcomes import correct, could_not_check, not_yet
 from dltutor.lessons.lesson_08.helpers import ready
 
 BATCHES: Final = 24
@@ -114,13 +114,12 @@ _NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first b
 _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
-def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
-    """Call the function while workers wait for gates, up to the first run with a mistake."""
+def run(answer: Callable[[Any], Any]) -> Iterator[Counted]:
+    """Call the function while workers wait for gates."""
     try:
         multiprocessing.get_context("fork").Queue().qsize()
     except NotImplementedError:
         could_not_check("no-queue-size")
-    found: list[Counted] = []
     for workers, prefetch, epochs, moments in _RUNS:
         dataset, asked, came = Gated(workers), list[Asked](), list[tuple[int, ...]]()
         end = run_loader(
@@ -135,12 +134,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
         )
         # The workers wait for the check's gates, so only main's position matters.
         end = replace(end, stood=end.main or end.stood)
-        found.append(Counted(where(workers), end, tuple(asked), tuple(came)))
-        try:
-            _judge_run(found[-1])
-        except Rejected:
-            break
-    return tuple(found)
+        yield Counted(where(workers), end, tuple(asked), tuple(came))
 
 
 def _ask(
@@ -182,14 +176,8 @@ def _settle(batches: Any, right: int) -> None:
     time.sleep(_WRITING)
 
 
-def judge(found: Sequence[Counted]) -> Result:
-    """Accept the function if it was always right and took no batches."""
-    for each in found:
-        _judge_run(each)
-    return correct(asked=sum(len(each.asked) for each in found))
-
-
-def _judge_run(counted: Counted) -> None:
+def judge(counted: Counted) -> None:
+    """Accept a run if the function was always right and took no batches."""
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.took > 0:
@@ -207,9 +195,10 @@ def _judge_run(counted: Counted) -> None:
             not_yet("other-batches", where=counted.where, came=[*came], last=BATCHES - 1)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda runs: correct(asked=sum(len(each.asked) for each in runs)),
     look=partial(a_fixed_function, starter=ahead),
     at_most=70,
 )

@@ -245,18 +245,20 @@ def judge(seen: Rewritten) -> Result:
     broken, (broken_by, _) = seen.broken, seen.broken.grown
     if not broken_by > _LEAST:
         could_not_check("broken-stayed-small", broken=f"{broken_by:.0f}")
-    how = "" if seen.kept else "-elsewhere"
-    if seen.kept and seen.frozen:
-        how = "-frozen"
+    started_larger, grew = "started-larger", "grew"
+    if not seen.kept:
+        started_larger, grew = "started-larger-elsewhere", "grew-elsewhere"
+    elif seen.frozen:
+        started_larger, grew = "started-larger-frozen", "grew-frozen"
     worst = max(seen.runs, key=seen.grown)
     by, name = seen.grown(worst)
     grown = {"grown": f"{by:.1f}", "broken": f"{broken_by:.1f}"}
     more = max(mb for run in seen.runs for mb in run.first) - max(broken.first)
     if more > max(_MORE, by):
-        not_yet(f"started-larger{how}", few=_FEW, more=f"{more:.1f}", kept=seen.kept)
+        not_yet(started_larger, few=_FEW, more=f"{more:.1f}", kept=seen.kept)
     if by > _MOST:
         there = where(worst.workers)
-        not_yet(f"grew{how}", where=there, worker=name, most=_MOST, kept=seen.kept, **grown)
+        not_yet(grew, where=there, worker=name, most=_MOST, kept=seen.kept, **grown)
     return correct(samples=seen.samples, **grown)
 
 

@@ -6,8 +6,7 @@ import ctypes
 import gc
 import os
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,10 +20,10 @@ from torch.utils.data import DataLoader
 from dltutor.failures import heap_growth
 from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.memory import Empty, beyond, finished
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_yet
+from dltutor.lessons.engine.exercise import by_runs
+from dltutor.lessons.engine.forms import a_fixed_class, form, shown
+from dltutor.lessons.engine.memory import Empty, finished
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.observation import torch_internals
 from dltutor.system import processes
@@ -38,6 +37,12 @@ _SECOND: Final = 8  # recordings in a second archive
 _WITHIN: Final = 40  # time limit in seconds. A right class takes 2 s, or 15 s on a busy machine.
 _READ_EVERY: Final = 4  # batches between two readings of memory
 _MOST: Final = 24  # the most MB of growth beyond an empty run (about 20 recordings)
+_GREW: Final = {  # what grew -> the code
+    "main": "grew-main",
+    "shared": "grew-shared",
+    "worker": "grew-worker",
+    "others": "grew-others",
+}
 
 
 @dataclass(frozen=True)
@@ -64,20 +69,7 @@ class Run:
     grew: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A record of a dataset's runs.
-
-    Args:
-        runs: The runs with 2, 0, and 4 workers, up to the first wrong run.
-        mixed: How many samples were wrong when the check read two datasets alternately.
-    """
-
-    runs: tuple[Run, ...]
-    mixed: int = 0
-
-
-def gather(answer: Any) -> Ran:
+def run(answer: Any) -> Iterator[Run]:
     """Run three epochs with 2 workers, then one with 0 and one with 4 over a larger archive.
 
     The larger archive reveals a cache whose limit grows with the archive. Reading
@@ -88,17 +80,12 @@ def gather(answer: Any) -> Ran:
     paths, expected = _archive(folder, loudness[_SECOND:])
     others, expected_there = _archive(folder / "second", loudness[:_SECOND])
     call = f"{answer.__name__}(paths)"
-    runs: list[Run] = []
     for workers, files, epochs in _RUNS:
-        run = partial(_run, workers=workers, epochs=epochs, expected=expected[:files])
-        empty = run(partial(Empty, torch.zeros(files)))
+        read = partial(_run, workers=workers, epochs=epochs, expected=expected[:files])
+        empty = read(partial(Empty, torch.zeros(files)))
         finished(empty.end, where(workers))
         make = partial(made, answer, paths[:files], call=call, within=_WITHIN)
-        runs.append(run(make, empty=empty.grew))
-        with suppress(Rejected):
-            _judge_run(runs[-1])
-            continue
-        return Ran(tuple(runs))
+        yield read(make, empty=empty.grew)
 
     def by_turns() -> list[list[float]]:
         both = answer(paths[:_SECOND]), answer(others)
@@ -106,7 +93,8 @@ def gather(answer: Any) -> Ran:
 
     values = made(by_turns, call=f"{call}[index]", within=_WITHIN)
     right = [*zip(expected[:_SECOND], expected_there, strict=True)]
-    return Ran(tuple(runs), _differ(values, right))
+    if mixed := _differ(values, right):
+        not_yet("mixed", mixed=mixed, samples=2 * _SECOND)
 
 
 def _archive(folder: Path, loudness: Any) -> tuple[tuple[str, ...], list[float]]:
@@ -146,7 +134,7 @@ def _run(
         for number, batch in enumerate(iterator):
             tensor = torch.is_tensor(batch)
             if not tensor or (batch.dtype, batch.ndim) != (torch.float32, 1):
-                odd.append(f"{batch.dtype}, {tuple(batch.shape)}" if tensor else shown(batch))
+                odd.append(form(batch) if tensor else shown(batch))
                 return
             came.update((at, value) for value, at in zip(batch.tolist(), indices, strict=False))
             if number % _READ_EVERY == 0:
@@ -155,7 +143,8 @@ def _run(
     how: dict[str, Any] = {"workers": workers, "within": _WITHIN, "epochs": epochs}
     how |= {"persistent_workers": workers > 0, "worker_init_fn": growth.note_start}
     end = run_loader(dataset, epoch, batch_size=4, sampler=order, **how)
-    grew = beyond(empty or {}, growth.most)
+    spared = empty or {}
+    grew = {what: max(0, most - spared.get(what, 0)) for what, most in growth.most.items()}
     return Run(workers, end, epochs * len(expected), expected, brought, "".join(odd[:1]), grew)
 
 
@@ -206,16 +195,8 @@ def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
     return sum(mapped(pid).get(of, 0) for pid in pids) / MB
 
 
-def judge(ran: Ran) -> Result:
-    """Accept the answer if all samples are right, and nothing grew by more than `_MOST` MB."""
-    for run in ran.runs:
-        _judge_run(run)
-    if ran.mixed:
-        not_yet("mixed", mixed=ran.mixed, samples=2 * _SECOND)
-    return correct()
-
-
-def _judge_run(run: Run) -> None:
+def judge(run: Run) -> None:
+    """Accept a run if all samples are right, and nothing grew by more than `_MOST` MB."""
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)
@@ -227,14 +208,14 @@ def _judge_run(run: Run) -> None:
             not_yet("wrong-samples", where=there, wrong=wrong, files=files)
     for what, grown in run.grew.items():
         if grown > _MOST:
-            code = "alone" if what == "main" and not run.workers else what
+            code = "grew-alone" if what == "main" and not run.workers else _GREW[what]
             size = {"grown": f"{grown:.0f}", "recordings": f"{grown / _EACH:.0f}"}
-            not_yet(f"grew-{code}", where=there, files=files, **size)
+            not_yet(code, where=there, files=files, **size)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
     look=partial(a_fixed_class, starter=CachedRecordings),
     at_most=len(_RUNS) * _WITHIN + 15,
 )

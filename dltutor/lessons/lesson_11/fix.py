@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +13,9 @@ from typing import Any, Final
 import torch
 
 from dltutor.failures.data.sentences import Sentences
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
 from dltutor.lessons.engine.running import in_words, send_cells
 from dltutor.lessons.lesson_11.helpers import collect, held
 from dltutor.lessons.lesson_11.traces import (
@@ -79,19 +78,13 @@ class Called:
     strategy: str = ""
 
 
-def gather(answer: Any) -> list[Called]:
-    """Call the function for each number of workers, up to the first mistake."""
+def run(answer: Any) -> Iterator[Called]:
+    """Call the function for each number of workers."""
     send_cells()
     gc.freeze()  # makes the answer's own collections quick
     leave_few_descriptors(_SPARE + 3)  # the check itself uses three
-    found: list[Called] = []
-    for where, workers in _RUNS.items():
-        found.append(_called(answer, where, workers, seed=len(found) + 51))
-        with suppress(Rejected):
-            _judge_call(found[-1])
-            continue
-        break
-    return found
+    for seed, (where, workers) in enumerate(_RUNS.items(), start=51):
+        yield _called(answer, where, workers, seed)
 
 
 def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
@@ -145,14 +138,8 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
     return {"came": len(result), "wrong": wrong, "types": types}
 
 
-def judge(calls: list[Called]) -> Result:
-    """Accept an answer if each call returned all sentences, used workers, and left no file open."""
-    for call in calls:
-        _judge_call(call)
-    return correct()
-
-
-def _judge_call(call: Called) -> None:
+def judge(call: Called) -> None:
+    """Accept a call if it returned all sentences, used workers, and left no file open."""
     where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)
@@ -191,9 +178,9 @@ def _look(answer: Any) -> Callable[..., Any]:
     return a_fixed_function(answer, starter=collect)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
     look=_look,
     at_most=120,
 )

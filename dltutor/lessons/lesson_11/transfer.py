@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from random import shuffle
 from typing import Any, Final
@@ -14,18 +15,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import (
-    Fault,
-    Rejected,
-    Result,
-    correct,
-    error_in_your_code,
-    fault,
-    not_yet,
-    reject,
-)
+from dltutor.lessons.engine.outcomes import Rejected, error_in_your_code, not_yet
 from dltutor.lessons.engine.running import in_words, made, send_cells
 from dltutor.lessons.lesson_11.helpers import Rows
 from dltutor.lessons.lesson_11.traces import Blocks, errors_to, tracker_said, type_of
@@ -60,74 +52,51 @@ class Epochs:
     old: int = 0
 
 
-@dataclass(frozen=True)
-class Used:
-    """A record of how an answer's tables behaved.
-
-    Args:
-        alone: What's wrong with a table that only main uses, or None.
-        runs: The epochs, up to the first mistake.
-        error: What a `close()` raised, or None.
-        left: How many of the tables' files still have a name.
-        mapped: The MB of shared memory that main still maps.
-        tracker: What the resource tracker wrote, or "".
-    """
-
-    alone: Fault | None = None
-    runs: tuple[Epochs, ...] = ()
-    error: Fault | None = None
-    left: int = 0
-    mapped: float = 0.0
-    tracker: str = ""
-
-
-def gather(answer: Any) -> Used:
+def run(answer: Any) -> Iterator[Epochs]:
     """Use two tables as a training run would, then close them and look for leftovers."""
     send_cells()
-    folder = tempfile.mkdtemp()
-    said = f"{folder}/stderr"  # the resource tracker also writes there
+    said = f"{tempfile.mkdtemp()}/stderr"  # the resource tracker also writes there
     with errors_to(said):
-        used = _used(answer)
-    if used.error or len(used.runs) < len(_RUNS):
-        return used
-    return replace(used, tracker=tracker_said(said))
+        yield from _used(answer)
+    if tracker := tracker_said(said):
+        not_yet("tracker", tracker=tracker)
 
 
-def _used(answer: Any) -> Used:
+def _used(answer: Any) -> Iterator[Epochs]:
     blocks = Blocks()
     random = np.random.default_rng()
     one, two = random.random((LENGTH, _WIDTH), np.float32), random.random(_OTHER)
     call = f"{answer.__name__}(array)"
     table, other = (made(answer, each.copy(), call=call, within=_STEP) for each in (one, two))
     for each, array in ((table, one), (other, two)):
-        if alone := made(_alone, each, array, call=f"{call}[index]", within=_STEP):
-            return Used(alone)
-    runs: list[Epochs] = []
-    for run in _RUNS:
-        runs.append(_epochs(table, one, *run))
-        if runs[-1].run.end != "finished" or runs[-1].wrong or runs[-1].came != 2 * LENGTH:
-            return Used(runs=tuple(runs))
+        made(_alone, each, array, call=f"{call}[index]", within=_STEP)
+    for plan in _RUNS:
+        yield _epochs(table, one, *plan)
     blocks.look()
-    error: Fault | None = None
     for each, what in ((table, "`close()`"), (other, "`close()`"), (table, "a second `close()`")):
-        error = error or _closed(each, what)
+        _close(each, what)
     gc.collect()
-    return Used(runs=tuple(runs), error=error, left=len(blocks.left()), mapped=blocks.mapped())
+    if left := len(blocks.left()):
+        not_yet("left-files", left=left)
+    if (mapped := blocks.mapped()) > 0.5:
+        not_yet("left-mapped", mapped=f"{mapped:.0f}")
 
 
-def _alone(table: Any, array: Any) -> Fault | None:
+def _alone(table: Any, array: Any) -> None:
+    # Reject a table that's wrong although only main uses it.
     if len(table) != len(array):
-        return fault("length", length=f"{len(table):,}", rows=f"{len(array):,}")
+        not_yet("length", length=f"{len(table):,}", rows=f"{len(array):,}")
     row, right = table[3], torch.from_numpy(array[3])
     if type_of(row) != type_of(right):
-        return fault("other-type", kind=type_of(row), right=type_of(right))
+        not_yet("other-type", kind=type_of(row), right=type_of(right))
     if not torch.equal(row, right):
-        return fault("other-row")
+        not_yet("other-row")
     row.fill_(-1)
     if not torch.equal(table[3], right):
-        return fault("shares")
+        not_yet("shares")
     table.write(3, right.fill_(0.5).clone())  # `right` is a view, so this also changes the array
-    return None if torch.equal(table[3], right) else fault("lost")
+    if not torch.equal(table[3], right):
+        not_yet("lost")
 
 
 def _epochs(table: Any, array: Any, workers: int, method: str, persistent: bool) -> Epochs:
@@ -155,7 +124,7 @@ def _epochs(table: Any, array: Any, workers: int, method: str, persistent: bool)
     return Epochs(where(workers, method), run, came[0], wrong[0], old[0])
 
 
-def _closed(table: Any, call: str) -> Fault | None:
+def _close(table: Any, call: str) -> None:
     try:
         made(table.close, call="table.close()", within=_STEP)
     except Rejected as rejected:
@@ -163,37 +132,24 @@ def _closed(table: Any, call: str) -> Fault | None:
         if cause is None:
             raise
         code = "view-left" if isinstance(cause, BufferError) else "close-raised"
-        return fault(code, call=call, error=in_words(cause))
-    return None
+        error_in_your_code(code, call=call, error=in_words(cause))
 
 
-def judge(used: Used) -> Result:
-    """Accept the answer if every process saw the table as main wrote it, and nothing is left."""
-    if used.alone:
-        reject(used.alone)
-    for epochs in used.runs:
-        ended_well(epochs.run, epochs.where)
-        if epochs.came != 2 * LENGTH:
-            not_yet("missing", where=epochs.where, came=epochs.came, rows=2 * LENGTH)
-        if epochs.old and epochs.old == epochs.wrong:
-            written = 2 * len(_WRITTEN)
-            not_yet("old-rows", where=epochs.where, old=epochs.old, written=written)
-        if epochs.wrong:
-            not_yet("wrong-rows", where=epochs.where, wrong=epochs.wrong, came=epochs.came)
-    if used.error:
-        error_in_your_code(used.error.code, **used.error.fields)
-    if used.left:
-        not_yet("left-files", left=used.left)
-    if used.mapped > 0.5:
-        not_yet("left-mapped", mapped=f"{used.mapped:.0f}")
-    if used.tracker:
-        not_yet("tracker", tracker=used.tracker)
-    return correct()
+def judge(epochs: Epochs) -> None:
+    """Accept two epochs if every process saw the table as main wrote it."""
+    ended_well(epochs.run, epochs.where)
+    if epochs.came != 2 * LENGTH:
+        not_yet("missing", where=epochs.where, came=epochs.came, rows=2 * LENGTH)
+    if epochs.old and epochs.old == epochs.wrong:
+        written = 2 * len(_WRITTEN)
+        not_yet("old-rows", where=epochs.where, old=epochs.old, written=written)
+    if epochs.wrong:
+        not_yet("wrong-rows", where=epochs.where, wrong=epochs.wrong, came=epochs.came)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
     look=partial(a_fixed_class, starter=Rows, methods=_METHODS),
     at_most=sum(_WITHIN.values()) + 30,
 )

@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown, whole_number
-from dltutor.lessons.engine.outcomes import (
-    Fault,
-    Rejected,
-    Result,
-    correct,
-    error_in_your_code,
-    fault,
-    not_yet,
-)
+from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
@@ -81,16 +74,10 @@ def records_of(plan: Plan) -> list[int]:
     return [12 * (1000 * plan.records + 37 * number % 1009) for number in range(plan.records)]
 
 
-def gather(answer: type) -> tuple[Run, ...]:
-    """Run the class as each plan says, up to the first wrong run."""
-    runs: list[Run] = []
+def run(answer: type) -> Iterator[Run]:
+    """Run the class as each plan says."""
     for plan in PLANS:
-        runs.append(_run(answer, plan))
-        try:
-            judge(runs)
-        except Rejected:
-            break
-    return tuple(runs)
+        yield _run(answer, plan)
 
 
 def _run(answer: type, plan: Plan) -> Run:
@@ -116,7 +103,6 @@ def _run(answer: type, plan: Plan) -> Run:
             epochs=plan.epochs,
             batch_size=_BATCH,
             collate_fn=_collate,
-            persistent_workers=plan.workers > 0 and plan.epochs > 1,
         )
         ranks.append(Rank(end, tuple(epochs)))
         if end.end != "finished":
@@ -134,23 +120,21 @@ def _collate(records: list[Any]) -> Came:  # called in the worker
     )
 
 
-def judge(runs: Sequence[Run]) -> Result:
-    """Accept the answer if no record arrived twice and ranks got equal shares in every plan."""
-    for run in runs:
-        for number, rank in enumerate(run.ranks):
-            ended_well(rank.end, f"with {run.plan}, on rank {number}")
-        for epoch, ranks in enumerate(zip(*(rank.epochs for rank in run.ranks), strict=True)):
-            if wrong := _wrong(run.plan, epoch, ranks):
-                not_yet(wrong.code, plan=run.plan, epoch=epoch, **wrong.fields)
-    return correct()
+def judge(run: Run) -> None:
+    """Accept a run if no record arrived twice, and the ranks got equal shares."""
+    for number, rank in enumerate(run.ranks):
+        ended_well(rank.end, f"with {run.plan}, on rank {number}")
+    for epoch, ranks in enumerate(zip(*(rank.epochs for rank in run.ranks), strict=True)):
+        _judge_epoch(run.plan, epoch, ranks)
 
 
-def _wrong(plan: Plan, epoch: int, ranks: Sequence[tuple[Came, ...]]) -> Fault | None:
+def _judge_epoch(plan: Plan, epoch: int, ranks: Sequence[tuple[Came, ...]]) -> None:
+    wrong = partial(not_yet, plan=plan, epoch=epoch)
     gave = [[pair for batch in batches for pair in batch] for batches in ranks]
     came = Counter(record for rank in gave for _, record in rank)
     wanted = {str(record) for record in records_of(plan)}
     if strange := came.keys() - wanted:
-        return fault("no-such-record", record=min(strange))
+        wrong("no-such-record", record=min(strange))
     if twice := [record for record, times in came.items() if times > 1]:
         places = [
             f"W{worker} of rank {rank}" if plan.workers else f"main of rank {rank}"
@@ -158,7 +142,7 @@ def _wrong(plan: Plan, epoch: int, ranks: Sequence[tuple[Came, ...]]) -> Fault |
             for worker, record in pairs
             if record == twice[0]
         ]
-        return fault(
+        wrong(
             "repeated-records",
             repeated=len(twice),
             records=len(came),
@@ -174,15 +158,14 @@ def _wrong(plan: Plan, epoch: int, ranks: Sequence[tuple[Came, ...]]) -> Fault |
         elif max(counts) == min(counts) < share:
             code = "too-few-records"
         left_out = plan.records - share * plan.ranks
-        return fault(code, counts=_listed(counts), share=share, left_out=left_out)
+        wrong(code, counts=_listed(counts), share=share, left_out=left_out)
     steps = [len(batches) for batches in ranks]
     if len({*steps}) > 1:
-        return fault("uneven-batches", steps=_listed(steps), size=_BATCH)
+        wrong("uneven-batches", steps=_listed(steps), size=_BATCH)
     for rank, pairs in enumerate(gave):
         idle = {*range(plan.workers)} - {worker for worker, _ in pairs}
         if idle and len(pairs) >= _ENOUGH:
-            return fault("idle-worker", worker=min(idle), rank=rank, records=len(pairs))
-    return None
+            wrong("idle-worker", worker=min(idle), rank=rank, records=len(pairs))
 
 
 def _listed(counts: Sequence[int]) -> str:
@@ -197,4 +180,4 @@ def look(answer: Any) -> type:
     return fixed
 
 
-GRADER: Final = Grader(gather=gather, judge=judge, look=look, at_most=60)
+GRADER: Final = by_runs(run, judge, look=look, at_most=60)

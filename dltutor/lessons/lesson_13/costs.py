@@ -13,35 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
+from unittest.mock import patch
 
 import torch
 import torch.multiprocessing.reductions as reductions
 from torch.utils.data import DataLoader, TensorDataset
 
+from dltutor.lessons.engine.running import starts
+
 BATCHES: Final = 16  # batches to time
 _START: Final = 0.5  # seconds for the first batch of each worker
 _END: Final = 0.3  # seconds to end each worker
-
-
-@contextmanager
-def starts() -> Iterator[list[str]]:
-    """Yield a list that collects the name of each process that starts in the block."""
-    started: list[str] = []
-    process: Any = BaseProcess
-    own = process.start
-
-    def start(self: Any) -> None:
-        own(self)
-        started.append(self.name)
-
-    process.start = start
-    try:
-        yield started
-    finally:
-        process.start = own
 
 
 def processes_started(run: Callable[[], object]) -> int:
@@ -56,8 +40,7 @@ def messages() -> Iterator[list[int]]:
     """Yield a list that collects the number of tensors in each message that this process reads."""
     counts: list[int] = []
     inside = [0]
-    pickler: Any = ForkingPickler
-    rebuild, loads = reductions.rebuild_tensor, pickler.loads
+    rebuild, loads = reductions.rebuild_tensor, ForkingPickler.loads
 
     @wraps(rebuild)  # because workers send the function by its name
     def rebuilding(*arguments: Any) -> Any:
@@ -70,12 +53,11 @@ def messages() -> Iterator[list[int]]:
         counts.append(inside[0])
         return thing
 
-    reductions.rebuild_tensor = rebuilding
-    pickler.loads = staticmethod(loading)
-    try:
+    with (
+        patch.object(reductions, "rebuild_tensor", rebuilding),
+        patch.object(ForkingPickler, "loads", staticmethod(loading)),
+    ):
         yield counts
-    finally:
-        reductions.rebuild_tensor, pickler.loads = rebuild, staticmethod(loads)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, islice
 from math import ceil
 from typing import Any, Final
@@ -18,11 +19,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.data.sentences import as_list
-from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader, shown
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
-from dltutor.lessons.engine.running import made, still_running
-from dltutor.lessons.lesson_13.costs import messages, starts
+from dltutor.lessons.engine.exercise import by_runs
+from dltutor.lessons.engine.forms import a_fixed_function, form, is_a_loader, shown
+from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
+from dltutor.lessons.engine.running import made, starts, still_running
+from dltutor.lessons.lesson_13.costs import messages
 from dltutor.lessons.lesson_13.helpers import Reviews
 from dltutor.tables import Table
 
@@ -166,9 +167,7 @@ def _whole(thing: Any) -> bool:
 
 
 def _form(thing: Any) -> str:
-    if isinstance(thing, torch.Tensor):
-        return f"{thing.dtype}, {tuple(thing.shape)}"
-    return shown(thing)
+    return form(thing) if isinstance(thing, torch.Tensor) else shown(thing)
 
 
 def _order(batches: list[list[int]], size: int) -> Fault | None:
@@ -191,49 +190,38 @@ def _order(batches: list[list[int]], size: int) -> Fault | None:
     return None
 
 
-def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
-    """Run the answer with 2, 0, and 4 workers, then break off a run, up to the first mistake."""
+def run(answer: Callable[..., Any]) -> Iterator[Run]:
+    """Run the answer with 2, 0, and 4 workers, then break off a run."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
-    runs: list[Run] = []
     for workers, reviews, steps in _RUNS:
         take = _BROKEN_OFF if steps == _RUNS[-1][-1] else None
-        runs.append(_one_run(answer, workers, reviews, steps, take=take))
-        if _wrong(runs[-1]):
-            break
-    return tuple(runs)
+        yield _one_run(answer, workers, reviews, steps, take=take)
 
 
-def _wrong(run: Run) -> Fault | None:
+def judge(run: Run) -> None:
+    """Accept a run if it was right and cost no more than it had to."""
+    wrong = partial(not_yet, workers=run.workers)
     if run.odd:
-        return run.odd
+        reject(run.odd, workers=run.workers)
     if run.batches > run.steps:
-        return fault("too-many-batches", steps=run.steps)
+        wrong("too-many-batches", steps=run.steps)
     if run.batches < run.steps:
-        return fault("too-few-batches", steps=run.steps, came=run.batches, epoch=run.epoch)
+        wrong("too-few-batches", steps=run.steps, came=run.batches, epoch=run.epoch)
     if run.workers and run.started and run.in_main > _LOOKED_AT:
-        return fault("made-in-main", made=run.in_main)
+        wrong("made-in-main", made=run.in_main)
     if run.order:
-        return run.order
+        reject(run.order, workers=run.workers)
     if run.started != run.workers:
         code = "too-many-started" if run.started > run.workers else "too-few-started"
-        return fault(code, started=run.started, batches=run.batches)
+        wrong(code, started=run.started, batches=run.batches)
     if run.tensors > _MOST:
-        return fault("many-tensors", tensors=run.tensors, most=_MOST)
+        wrong("many-tensors", tensors=run.tensors, most=_MOST)
     if run.first > _AHEAD * _BATCH:
-        return fault("loaded-first", made=f"{run.first:,}", steps=run.steps)
+        wrong("loaded-first", made=f"{run.first:,}", steps=run.steps)
     if run.left:
         code = "left-when-broken-off" if run.broken_off else "left-at-the-end"
-        return fault(code, left=run.left)
-    return None
-
-
-def judge(runs: tuple[Run, ...]) -> Result:
-    """Accept the answer if every run was right and cost no more than it had to."""
-    for run in runs:
-        if wrong := _wrong(run):
-            not_yet(wrong.code, workers=run.workers, **wrong.fields)
-    return correct(tensors=max(run.tensors for run in runs), most=_MOST)
+        wrong(code, left=run.left)
 
 
 def counted(answer: Callable[..., Any]) -> Table:
@@ -254,4 +242,10 @@ def _look(answer: Any) -> Callable[..., Any]:
     return a_fixed_function(answer, starter)
 
 
-GRADER: Final = Grader(gather=gather, judge=judge, look=_look, at_most=4 * _LONG + 4)
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=lambda runs: correct(tensors=max(run.tensors for run in runs), most=_MOST),
+    look=_look,
+    at_most=4 * _LONG + 4,
+)

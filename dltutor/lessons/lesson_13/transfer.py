@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_function, shown
-from dltutor.lessons.engine.outcomes import (
-    Fault,
-    Result,
-    correct,
-    error_in_your_code,
-    fault,
-    not_yet,
-)
+from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
@@ -76,16 +69,12 @@ class Measured:
     crowded: int
 
 
-def gather(answer: Callable[..., Any]) -> tuple[Measured, ...]:
-    """Call the function with loaders of known speed, up to the first wrong call."""
+def run(answer: Callable[..., Any]) -> Iterator[Measured]:
+    """Call the function with loaders of known speed."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
-    calls: list[Measured] = []
     for counts in _CALLS:
-        calls.append(seen := _called(answer, counts))
-        if seen.answer is None or _wrong(seen, seen.answer):
-            break
-    return tuple(calls)
+        yield _called(answer, counts)
 
 
 def _called(answer: Callable[..., Any], counts: Sequence[int]) -> Measured:
@@ -111,48 +100,41 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
         return None
 
 
-def judge(calls: tuple[Measured, ...]) -> Result:
-    """Accept the answer if it measured correctly and alternated between the numbers of workers."""
-    for seen in calls:
-        counts = list(seen.counts)
-        if seen.answer is None:
-            error_in_your_code("other-result", counts=counts, returned=seen.returned, runs=RUNS)
-        if wrong := _wrong(seen, seen.answer):
-            not_yet(wrong.code, counts=counts, **wrong.fields)
-    return correct()
-
-
-def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> Fault | None:
-    numbers, size = set(seen.counts), len(seen.counts)
+def judge(seen: Measured) -> None:
+    """Accept a call if it measured correctly and alternated between the numbers of workers."""
+    answer, numbers, size = seen.answer, set(seen.counts), len(seen.counts)
+    wrong = partial(not_yet, counts=list(seen.counts))
+    if answer is None:
+        returned = {"counts": list(seen.counts), "returned": seen.returned, "runs": RUNS}
+        error_in_your_code("other-result", **returned)
     if answer.keys() != numbers:
-        return fault("other-counts", measured=sorted(answer))
+        wrong("other-counts", measured=sorted(answer))
     for workers, runs in answer.items():
         if len(runs) != RUNS:
-            return fault("other-number-of-runs", measured=len(runs), workers=workers, runs=RUNS)
+            wrong("other-number-of-runs", measured=len(runs), workers=workers, runs=RUNS)
     if len(seen.order) != RUNS * size:
-        return fault("other-epochs", epochs=len(seen.order), runs=RUNS, right=RUNS * size)
+        wrong("other-epochs", epochs=len(seen.order), runs=RUNS, right=RUNS * size)
     if any(set(seen.order[at : at + size]) != numbers for at in range(0, len(seen.order), size)):
-        return fault("not-in-turns", order=list(seen.order))
+        wrong("not-in-turns", order=list(seen.order))
     for workers, taken in zip(seen.order, seen.taken, strict=True):
         first = max(1, workers)
         if taken != first + BATCHES:
             right = {"first": first, "timed": BATCHES, "right": first + BATCHES}
-            return fault("other-batches", taken=taken, workers=workers, **right)
+            wrong("other-batches", taken=taken, workers=workers, **right)
     if seen.crowded:
-        return fault("crowded", crowded=seen.crowded, runs=len(seen.order))
+        wrong("crowded", crowded=seen.crowded, runs=len(seen.order))
     for workers in seen.counts:
         pairs = zip(seen.order, seen.right, strict=True)
         right_seconds = sorted(seconds for number, seconds in pairs if number == workers)
         for got, seconds in zip(answer[workers], right_seconds, strict=True):
             if abs(got - seconds) > _CLOSE:
                 code = "other-seconds" if seen.looked else "never-read-the-clock"
-                return fault(code, got=f"{got:.7g}", workers=workers, seconds=f"{seconds:.7g}")
-    return None
+                wrong(code, got=f"{got:.7g}", workers=workers, seconds=f"{seconds:.7g}")
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
     look=partial(a_fixed_function, starter=starter),
     at_most=2 * _LONG + 6,
 )
