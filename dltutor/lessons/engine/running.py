@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -85,18 +84,6 @@ def made(
             return make(*arguments)
     except DeadlinePassed:
         not_yet("not-ready", call=call, seconds=f"{within:g}")
-
-
-@cache
-def _forks() -> list[None]:
-    forks: list[None] = []
-    os.register_at_fork(after_in_parent=lambda: forks.append(None))
-    return forks
-
-
-def started() -> int:
-    """Return how many times this process has forked since the first call to this function."""
-    return len(_forks())
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Room:
         def way(scene: Scene) -> str:
             if outcomes.get(scene.exercise) is not Outcome.CORRECT:
                 return "not solved yet"
-            return "\n".join(scene.incident.shortest)
+            return "\n".join(cause.shortest for cause in scene.incident.causes)
 
         rows = [(each.incident.title, str(hints_given(each.exercise)), way(each)) for each in self]
         return Table(

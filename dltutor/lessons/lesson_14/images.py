@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from dltutor.lessons.engine.endings import where
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
-from dltutor.lessons.engine.running import made, started
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, reject
+from dltutor.lessons.engine.running import made, starts
 from dltutor.lessons.lesson_14.reports import grader
-from dltutor.lessons.lesson_14.scene import Cause, Incident
+from dltutor.lessons.lesson_14.scene import Incident
 
 _PHOTOS: Final = 96
 _SIDE, _SIZE, _RAMP = 32, 24, 4
@@ -43,52 +43,20 @@ def make_data(folder: Path, seed: int) -> None:
     np.save(folder / "labels.npy", tints * _KINDS // _PHOTOS)
 
 
-INCIDENT: Final = Incident(
-    name="images",
-    causes=(
-        Cause(
-            names=("repeated_randomness",),
-            places=(
-                "start_worker",
-                "for_training",
-                "Subset",
-                "worker_init_fn",
-                "Step",
-                "numbers",
-                "restart",
-                "Compose",
-                "transform",
-            ),
-        ),
-        Cause(
-            names=("stale_epoch", "global_state"),
-            places=(
-                "Ramp",
-                "ramp",
-                "strength",
-                "epoch",
-                "Brightness",
-                "batches",
-                "persistent_workers",
-                "make_loader",
-            ),
-        ),
-    ),
-    make_data=make_data,
-)
+INCIDENT: Final = Incident("images", make_data)
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
     """Check that augmentation doesn't repeat and follows the ramp, with and without workers."""
     for workers in _WORKERS:
-        before = started()
-        got = made(
-            lambda: [*map(_copied, train.batches(folder, workers, _EPOCHS))],  # noqa: B023
-            call=f"list(batches(folder, {workers}, {_EPOCHS}))",
-            within=_WITHIN,
-        )
-        if problem := _problem(folder, got) or _processes(started() - before, workers):
-            not_yet(problem.code, where=where(workers), **problem.fields)
+        with starts() as started:
+            got = made(
+                lambda: [*map(_copied, train.batches(folder, workers, _EPOCHS))],  # noqa: B023
+                call=f"list(batches(folder, {workers}, {_EPOCHS}))",
+                within=_WITHIN,
+            )
+        if problem := _problem(folder, got) or _processes(len(started), workers):
+            reject(problem, where=where(workers))
     return correct()
 
 

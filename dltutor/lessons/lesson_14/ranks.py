@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
-from dltutor.lessons.engine.running import made, started
+from dltutor.lessons.engine.running import made, starts
 from dltutor.lessons.lesson_14.reports import grader
-from dltutor.lessons.lesson_14.scene import Cause, Incident
+from dltutor.lessons.lesson_14.scene import Incident
 
 _RECORDINGS: Final = 141  # which make 19 batches, so 2 or 3 ranks can't share them evenly
 _BATCH, _WIDTH, _EPOCHS = 8, 96, 3
@@ -40,34 +40,25 @@ def make_data(folder: Path, seed: int) -> None:
     np.save(folder / "lengths.npy", np.array([32, 64, 64, 96, 32])[np.arange(_RECORDINGS) * 7 % 5])
 
 
-INCIDENT: Final = Incident(
-    name="ranks",
-    causes=(
-        Cause(
-            names=("ranks",),
-            places=("Batches", "Share", "__iter__", "make_loader", "batch_sampler", "sampler"),
-        ),
-    ),
-    make_data=make_data,
-)
+INCIDENT: Final = Incident("ranks", make_data)
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
     """Check the batches of each rank in one process, and then run the job with torchrun."""
-    started()
     lengths = np.load(folder / "lengths.npy").tolist()
     for ranks in _RANKS:
         for workers in (2, 0):
-            before, got = started(), []
-            for rank in range(ranks):
-                call = f"list(batches(folder, {rank}, {ranks}, {workers}, {_EPOCHS}))"
-                asked = (folder, rank, ranks, workers, _EPOCHS)
-                got.append(made(_indices, train.batches, asked, lengths, call=call, within=_WITHIN))
+            got = []
+            with starts() as started:
+                for rank in range(ranks):
+                    call = f"list(batches(folder, {rank}, {ranks}, {workers}, {_EPOCHS}))"
+                    asked = (train.batches, (folder, rank, ranks, workers, _EPOCHS), lengths)
+                    got.append(made(_indices, *asked, call=call, within=_WITHIN))
             lead = f"with `ranks={ranks}` and `workers={workers}`"
             if problem := _problem(got):
-                not_yet(problem.code, where=lead, **problem.fields)
-            if (count := started() - before) < workers * ranks:
-                not_yet("few-processes", where=lead, started=count)
+                reject(problem, where=lead)
+            if len(started) < workers * ranks:
+                not_yet("few-processes", where=lead, started=len(started))
     if failed := _with_torchrun(folder):
         reject(failed)
     return correct()

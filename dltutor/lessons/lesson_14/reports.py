@@ -16,8 +16,8 @@ from dltutor.failures import FACTS, NAMES
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, shown
 from dltutor.lessons.engine.outcomes import Result, error_in_your_code, not_attempted, not_yet
-from dltutor.lessons.engine.running import changed, contents, made, theirs
-from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene, imported
+from dltutor.lessons.engine.running import changed, contents, imported, made, theirs
+from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene
 
 _MOST: Final = 2  # the most causes that an incident can have
 _JOB: Final = 60  # time limit in seconds for the training script
@@ -149,7 +149,7 @@ def grader(
         incident.make_data(folder, _SEED)
         before = contents(folder)
         with theirs():
-            data, train = imported(folder)
+            data, train = imported(folder, "data", "train")
         fixed = run(folder, data, train)
         if job:
             made(train.train, folder, call="train.train(folder)", within=_JOB)
@@ -159,24 +159,26 @@ def grader(
         return Evidence(report, fixed)
 
     def judge(evidence: Evidence) -> Result:
-        _judge_report(incident, evidence.handed_in, "fixed-but-" if evidence.fixed else "")
+        _judge_report(incident, evidence.handed_in, fixed=evidence.fixed is not None)
         return evidence.fixed or not_yet("only-said")
 
     return Grader(gather, judge, partial(_handed_in, incident), at_most + _JOB * job)
 
 
-def _judge_report(incident: Incident, handed_in: HandedIn, prefix: str) -> None:
+def _judge_report(incident: Incident, handed_in: HandedIn, *, fixed: bool) -> None:
     right = [set(cause.names) & set(handed_in.causes) for cause in incident.causes]
     named = len(set(handed_in.causes).difference(*right)) + sum(map(bool, right))
     if named > _MOST:
-        not_yet(f"{prefix}too-many-causes", named=named)
+        not_yet("fixed-but-too-many-causes" if fixed else "too-many-causes", named=named)
     for name in handed_in.causes:
         if not any(name in names for names in right):
             facts = next(each for each in FACTS if each.name == name)
-            not_yet(f"{prefix}other-cause", cause=name, symptoms=" / ".join(facts.symptoms))
+            code = "fixed-but-other-cause" if fixed else "other-cause"
+            not_yet(code, cause=name, symptoms=" / ".join(facts.symptoms))
     if not all(right):
-        not_yet(f"{prefix}one-cause-of-two", cause=handed_in.causes[0])
+        code = "fixed-but-one-cause-of-two" if fixed else "one-cause-of-two"
+        not_yet(code, cause=handed_in.causes[0])
     for cause in incident.causes:
         if not handed_in.places & set(cause.places):
             said = next(name for name in cause.names if name in handed_in.causes)
-            not_yet(f"{prefix}other-place", cause=said)
+            not_yet("fixed-but-other-place" if fixed else "other-place", cause=said)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,39 +10,38 @@ from types import ModuleType
 from typing import Any, Final
 
 from dltutor.lessons.engine import words
+from dltutor.lessons.engine.running import imported
 
 REPOS: Final = Path(__file__).parent / "repos"
 _SEED: Final = 3  # the seed for the data that train.log and monitor.txt come from
 
-_on_path: set[str] = set()
-
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause of an incident.
+    """One cause of an incident, from `exercises.toml`.
 
     Args:
         names: The cause's names in the catalog. The first one fits best, and all are right.
         places: The functions, classes, and variables that a report may name as the place.
+        shortest: The instrument that would have shown the cause first.
     """
 
-    names: tuple[str, ...]
-    places: tuple[str, ...]
+    names: list[str]
+    places: list[str]
+    shortest: str
 
 
 @dataclass(frozen=True)
 class Incident:
-    """An incident, whose messages are in `exercises.toml` under its name.
+    """An incident, whose title, causes, and messages are in `exercises.toml` under its name.
 
     Args:
         name: The name of the exercise and the folder: "text" for "14.text" and `repos/text`.
-        causes: One or two causes.
         make_data: A function that writes the incident's data to a folder, from a seed.
         not_yours: Files of code that a fix must leave as they are.
     """
 
     name: str
-    causes: tuple[Cause, ...]
     make_data: Callable[[Path, int], None]
     not_yours: tuple[str, ...] = ()
 
@@ -54,9 +51,9 @@ class Incident:
         return str(words.lesson("14")[self.name]["title"])
 
     @property
-    def shortest(self) -> tuple[str, ...]:
-        """For each cause, the instrument that would have shown it first."""
-        return tuple(words.lesson("14")[self.name]["shortest"])
+    def causes(self) -> tuple[Cause, ...]:
+        """One or two causes."""
+        return tuple(Cause(**each) for each in words.lesson("14")[self.name]["causes"])
 
     def lay_out(self, folder: Path) -> None:
         """Make the incident's folder, with the data behind its train.log and monitor.txt."""
@@ -96,27 +93,11 @@ class Scene:
         kind = "python" if path.suffix == ".py" else "text"
         return Markdown(f"```{kind}\n{path.read_text().rstrip()}\n```")
 
-    def modules(self) -> tuple[ModuleType, ModuleType]:
+    def modules(self) -> list[ModuleType]:
         """Import `data` and `train` from the folder as the files are now."""
-        return imported(self.folder)
+        return imported(self.folder, "data", "train")
 
     def __repr__(self) -> str:
         return (self.folder / "TICKET.md").read_text()
 
     _repr_markdown_ = __repr__
-
-
-def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
-    """Import a folder's `data` and `train` as they are now, instead of another folder's modules."""
-    own = {path.stem for path in folder.glob("*.py")}
-    for name, module in [*sys.modules.items()]:
-        file = getattr(module, "__file__", None) or ""
-        if name in own or str(Path(file).parent) in _on_path:
-            del sys.modules[name]
-    sys.path[:] = [path for path in sys.path if path not in _on_path]
-    sys.path.insert(0, str(folder))
-    _on_path.add(str(folder))
-    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-    importlib.invalidate_caches()
-    return importlib.import_module("data"), importlib.import_module("train")

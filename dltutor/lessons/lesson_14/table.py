@@ -20,7 +20,7 @@ from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_14.reports import grader
-from dltutor.lessons.lesson_14.scene import Cause, Incident
+from dltutor.lessons.lesson_14.scene import Incident
 from dltutor.observation import observe
 
 _CUSTOMERS, _COLUMNS = 64, 8
@@ -39,27 +39,7 @@ def make_data(folder: Path, seed: int) -> None:
     np.save(folder / "rows.npy", rows)
 
 
-INCIDENT: Final = Incident(
-    name="table",
-    causes=(
-        Cause(
-            names=("lazy_but_touched", "shared_connection"),
-            places=(
-                "connection",
-                "connections",
-                "_own",
-                "local",
-                "Connection",
-                "read",
-                "scale",
-                "Scaler",
-                "Customers",
-            ),
-        ),
-    ),
-    make_data=make_data,
-    not_yours=("database.py",),
-)
+INCIDENT: Final = Incident("table", make_data, not_yours=("database.py",))
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import get_worker_info
 
 from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.lessons.lesson_14.reports import grader
-from dltutor.lessons.lesson_14.scene import Cause, Incident
+from dltutor.lessons.lesson_14.scene import Incident
 from dltutor.observation import observe
 
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
@@ -50,16 +50,7 @@ def make_data(folder: Path, seed: int) -> None:
             chain.astype(np.uint16).tofile(folder / part / f"{source}.bin")
 
 
-INCIDENT: Final = Incident(
-    name="text",
-    causes=(
-        Cause(
-            names=("repeated_stream",),
-            places=("share", "shuffled", "__iter__", "Blocks", "sample", "random"),
-        ),
-    ),
-    make_data=make_data,
-)
+INCIDENT: Final = Incident("text", make_data)
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
@@ -84,7 +75,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         lead = where(workers)
         ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
         if odd:
-            not_yet(odd[0].code, where=lead, **odd[0].fields)
+            reject(odd[0], where=lead)
         blocks = len(source_of)
         for epoch in came:
             missing = sum(not epoch[block] for block in source_of)

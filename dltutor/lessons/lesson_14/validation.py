@@ -16,11 +16,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from dltutor.lessons.engine.endings import where
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet
-from dltutor.lessons.engine.running import made, started
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet, reject
+from dltutor.lessons.engine.running import made, starts
 from dltutor.lessons.lesson_10.transfer import FEW, Kept, Watch, wrong_result
 from dltutor.lessons.lesson_14.reports import grader
-from dltutor.lessons.lesson_14.scene import Cause, Incident
+from dltutor.lessons.lesson_14.scene import Incident
 
 _SCANS, _SIDE, _BATCH = 1024, 32, 16
 _BATCHES: Final = _SCANS // 2 // _BATCH
@@ -38,20 +38,7 @@ def make_data(folder: Path, seed: int) -> None:
     np.save(folder / "scans.npy", scans)
 
 
-INCIDENT: Final = Incident(
-    name="validation",
-    causes=(
-        Cause(
-            names=("kept_batches", "too_many_open_files", "view_of_a_giant"),
-            places=("Hardest", "add", "scans", "hardest", "argmax", "detach", "Report", "validate"),
-        ),
-        Cause(
-            names=("loader_per_step",),
-            places=("Feed", "__next__", "__iter__", "next", "iter", "validate"),
-        ),
-    ),
-    make_data=make_data,
-)
+INCIDENT: Final = Incident("validation", make_data)
 
 
 def _model() -> nn.Module:
@@ -61,23 +48,23 @@ def _model() -> nn.Module:
 
 def run(folder: Path, data: Any, train: Any) -> Result:
     """Check that a validation is right and keeps nothing, with and without workers."""
-    started()
     for workers in _WORKERS:
         model = _model().train(workers > 0)
         for each in model.parameters():
             each.grad = torch.ones_like(each)  # gradients, as in the middle of a training step
-        kept, watch, before = Kept.of(model), Watch(model, _BYTES), started()
+        kept, watch = Kept.of(model), Watch(model, _BYTES)
         call = f"validate(model, folder, {workers})"
         validation = partial(train.validate, model, folder, workers)
-        result = made(watch.run, validation, call=call, within=_WITHIN)
-        count, lead = started() - before, where(workers)
+        with starts() as started:
+            result = made(watch.run, validation, call=call, within=_WITHIN)
+        count, lead = len(started), where(workers)
         *at_batches, left = watch.notes
         if count > workers:
             not_yet("many-processes", where=lead, started=count)
         if (steps := len(at_batches)) != _BATCHES:
             not_yet("other-batches", where=lead, steps=steps, scans=_SCANS // 2, batches=_BATCHES)
         if wrong := _wrong(result, folder):
-            not_yet(wrong.code, where=lead, **wrong.fields)
+            reject(wrong, where=lead)
         if count < workers:
             not_yet("few-processes", where=lead, started=count)
         if (alive := max(each.batches for each in at_batches)) > FEW + _AHEAD * workers:

@@ -17,7 +17,7 @@ from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
 from dltutor.lessons.engine.forms import shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_14.reports import grader
-from dltutor.lessons.lesson_14.scene import Cause, Incident
+from dltutor.lessons.lesson_14.scene import Incident
 from dltutor.observation import observe
 
 _CLIPS, _FRAMES, _SIDE, _KINDS = 24, 8, 16, 4
@@ -49,26 +49,7 @@ def make_data(folder: Path, seed: int) -> None:
         path.write_bytes(header + pixels)
 
 
-INCIDENT: Final = Incident(
-    name="video",
-    causes=(
-        Cause(
-            names=("dead_worker", "corrupt_images"),
-            places=(
-                "decode",
-                "memmove",
-                "frames_of",
-                "probe",
-                "playable",
-                "clips",
-                "Clips",
-                "__getitem__",
-            ),
-        ),
-    ),
-    make_data=make_data,
-    not_yours=("codec.py",),
-)
+INCIDENT: Final = Incident("video", make_data, not_yours=("codec.py",))
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
