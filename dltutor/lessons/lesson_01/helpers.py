@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from multiprocessing import current_process
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import DataLoader
 
 from dltutor.failures.corrupt_images import Images
 from dltutor.failures.data.images import SPOILERS, make_images
+from dltutor.failures.tools import load
 from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
@@ -149,11 +149,8 @@ class StartImages(Images):
     __getitem__ = Images.__getitem__
 
 
-def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """Return a loader with forked workers, and batches of 8 unless `options` set `batch_size`."""
-    context = "fork" if workers else None
-    options = {"batch_size": 8} | options
-    return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
+#: Return a loader with forked workers, and batches of 8 unless the options set `batch_size`.
+loader_of: Final = partial(load, start_method="fork", batch_size=8)
 
 
 def last_line(seen: Observation) -> str:
@@ -195,7 +192,8 @@ def side_by_side(*kinds: type) -> Table:
         # Make the dataset in a worker, from a copy of the folder, so that no class can do any harm.
         with TemporaryDirectory() as copy:
             shutil.copytree(lesson_images(), copy, dirs_exist_ok=True)
-            loader = loader_of([(kind, Path(copy))], 1, batch_size=None, collate_fn=_epoch)
+            only: Any = [(kind, Path(copy))]
+            loader = loader_of(only, 1, batch_size=None, collate_fn=_epoch)
             seen = observe(loader, deadline=10, consume=lambda loader: next(iter(loader)))
         came: Any = seen.result
         arrived = (

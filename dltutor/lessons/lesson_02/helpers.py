@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools import load, own_folder
 from dltutor.observation import Observation, observe
 from dltutor.observation.texts import tidy
 from dltutor.tables import Table
@@ -98,11 +98,8 @@ def without_articles(words: list[str]) -> list[str]:
     return [word for word in words if word not in ("a", "an", "the")]
 
 
-def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    """Return a loader with forked workers and batches of 4, unless `options` say otherwise."""
-    context = "fork" if workers else None
-    options = {"batch_size": 4} | options
-    return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
+#: Return a loader with forked workers and batches of 4, unless the options say otherwise.
+loader_of: Final = partial(load, start_method="fork")
 
 
 def end_of(seen: Observation, lines: int = 1) -> str:
@@ -156,7 +153,8 @@ def _fate(loader: DataLoader[Any]) -> str:
 def two_orders(*samples: torch.Tensor) -> Table:
     """Show the error from batching these samples in both orders, with 0 and with 2 workers."""
     rows = []
-    for order in (samples, samples[::-1]):
+    orders: Any = samples, samples[::-1]
+    for order in orders:
         lengths = ", ".join(str(len(sample)) for sample in order)
         for workers in (0, 2):
             text = end_of(observe(loader_of(order, workers))).replace("RuntimeError: ", "")

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data import scans
 from dltutor.failures.dead_worker import ACCIDENTS, How, exit_code_alone, film_paths
-from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools import load, own_folder
 from dltutor.lessons.engine.memory import room
 from dltutor.observation import Observation, confine, observe
 from dltutor.observation.texts import fate, tidy
@@ -47,9 +47,7 @@ def log_of(seen: Observation) -> str:
 
 
 def _loader(dataset: Dataset[Any]) -> DataLoader[Any]:
-    return DataLoader(
-        dataset, 2, num_workers=2, multiprocessing_context="fork", collate_fn=np.stack
-    )
+    return load(dataset, 2, "fork", batch_size=2, collate_fn=np.stack)
 
 
 def stack_of(seen: Observation) -> list[str]:
@@ -102,7 +100,7 @@ def loader_of(make: bytes) -> DataLoader[Any]:
         make: A pickled function that returns the dataset.
     """
     dataset: Dataset[Any] = cloudpickle.loads(make)()
-    return DataLoader(dataset, num_workers=2, multiprocessing_context="fork", collate_fn=list)
+    return load(dataset, 2, "fork", batch_size=1, collate_fn=list)
 
 
 class Film(NamedTuple):

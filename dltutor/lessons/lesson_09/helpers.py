@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.display.figure import MemoryFigure
 from dltutor.display.style import MAIN, STYLE, TEXT, color_of
 from dltutor.failures.data import captions
+from dltutor.failures.tools import load
 from dltutor.failures.tools.gauge import sent_to_spawned
 from dltutor.observation import observe
 from dltutor.system.process_memory import mapped
@@ -213,9 +214,7 @@ def growth_of_each() -> Table:
     rows = []
     for name, kind in KEPT.items():
         dataset: Dataset[Any] = kind(path)
-        loader = DataLoader(
-            dataset, batch_size=100, shuffle=True, num_workers=1, multiprocessing_context="fork"
-        )
+        loader = load(dataset, 1, "fork", batch_size=100, shuffle=True)
         grows = memory_of(loader, until=10_000).part_of(listed)
         sent = sent_to_spawned(dataset)
         rows.append((name, grows, size(sent) if sent > 1024 else "a descriptor"))

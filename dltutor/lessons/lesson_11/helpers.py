@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.sentences import as_list
+from dltutor.failures.tools import load
 from dltutor.lessons.lesson_11.traces import Blocks
 from dltutor.observation import CannotConfine, Observation, confine
 from dltutor.observation.texts import fate, said, tidy
@@ -89,9 +90,7 @@ def what_it_costs(batches: Mapping[str, tuple[Any, Any]]) -> Table:
     for name, (sample, collate_fn) in batches.items():
         before = held()
         dataset: Any = [deepcopy(sample) for _ in range(8)]
-        loader: DataLoader[Any] = DataLoader(
-            dataset, 8, num_workers=1, multiprocessing_context="fork", collate_fn=collate_fn
-        )
+        loader = load(dataset, 1, "fork", batch_size=8, collate_fn=collate_fn)
         [batch] = loader
         after = held()
         del batch

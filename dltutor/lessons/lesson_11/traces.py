@@ -18,6 +18,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import numpy as np
+import psutil
 import torch.multiprocessing
 from torch.utils.data import get_worker_info
 
@@ -171,11 +172,9 @@ class Blocks:
 def _mapped() -> Counter[str]:
     # Return file name -> bytes that this process maps as shared and writable.
     found: Counter[str] = Counter()
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        addresses, rights, _, _, _, *name = line.split(maxsplit=5)
-        if rights[1] == "w" and rights.endswith("s"):
-            start, _, end = addresses.partition("-")
-            found["".join(name).removesuffix(" (deleted)")] += int(end, 16) - int(start, 16)
+    for each in psutil.Process().memory_maps(grouped=False):
+        if each.perms[1] == "w" and each.perms.endswith("s"):
+            found[each.path] += each.size
     return found
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import re
 import sys
-from typing import Any, Final
+from typing import Final
 
 import cloudpickle
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
+from dltutor.failures.tools import load
 from dltutor.lessons.lesson_12 import job
 from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import Task
@@ -92,14 +93,7 @@ def generators() -> Table:
     """Show which generators draw the same numbers in two workers, and in two epochs."""
     columns: list[list[str]] = []
     for persistent in (False, True):
-        fork: Any = "fork"
-        loader = DataLoader(
-            _Draws(),
-            _BATCH,
-            num_workers=2,
-            multiprocessing_context=fork,
-            persistent_workers=persistent,
-        )
+        loader = load(_Draws(), 2, "fork", batch_size=_BATCH, persistent_workers=persistent)
         epochs = [list(loader), list(loader)]
         if not persistent:
             columns.append(_compared(epochs[0][0], epochs[0][1]))  # one batch from each worker
