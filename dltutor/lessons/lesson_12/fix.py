@@ -22,9 +22,9 @@ import torch
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.forms import a_fixed_class, form
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.engine.running import made
+from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_12.helpers import Signals
 from dltutor.observation import errors
 
@@ -76,6 +76,11 @@ def gather(answer: type) -> tuple[Run, ...]:
     datasets = [made(answer, *pair, call=call, within=_LONG) for pair in pairs]
     if moved := _moved_since(before):
         not_yet("moved-globals", where=f"in `{call}`", generators=_listed(moved))
+    for dataset, right in zip(datasets, _LENGTHS, strict=True):
+        with theirs():
+            length = len(dataset)
+        if length != right:
+            not_yet("other-length", signals=right, length=length)
     runs: list[Run] = []
     for plan in _RUNS:
         which = plan[1]
@@ -166,11 +171,8 @@ def _moved_since(before: list[int]) -> set[str]:
 
 
 def _numbers_of(sample: Any) -> list[float] | str:
-    if not isinstance(sample, torch.Tensor):
-        return type(sample).__name__
-    if sample.shape != (4,) or sample.dtype not in (torch.float32, torch.float64):
-        return f"{sample.dtype}, {tuple(sample.shape)}"
-    return sample.tolist()
+    right = torch.zeros(4), torch.zeros(4, dtype=torch.float64)
+    return sample.tolist() if form(sample) in map(form, right) else form(sample)
 
 
 def _minus(sample: list[float] | str, signal: torch.Tensor) -> Noise | str:
