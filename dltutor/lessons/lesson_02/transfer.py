@@ -19,7 +19,7 @@ from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made, theirs
-from dltutor.lessons.lesson_02.helpers import VOCABULARY
+from dltutor.lessons.lesson_02 import helpers as lesson  # as in the notebook
 from dltutor.observation.texts import tidy
 
 CAPTIONS: Final = 22
@@ -39,7 +39,7 @@ class Captions(Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         words = self.paths[index].read_text().lower().split()
-        numbers = torch.tensor([VOCABULARY[word] for word in words])
+        numbers = torch.tensor([lesson.VOCABULARY[word] for word in words])
         return {
             "words": (word for word in words if word not in ("a", "an", "the")),
             "times": Counter(words).items(),
@@ -76,7 +76,7 @@ def run(answer: type) -> Iterator[Run]:
     held, paths = table.detach().clone(), sorted(folder.iterdir())
 
     def odd(index: int, sample: Any) -> Fault | None:
-        vector = held[[VOCABULARY[word] for word in captions[index]]].mean(dim=0)
+        vector = held[[lesson.VOCABULARY[word] for word in captions[index]]].mean(dim=0)
         with theirs():
             return _odd(sample, captions[index], vector)
 
@@ -111,7 +111,7 @@ def run(answer: type) -> Iterator[Run]:
 
 
 def _written(folder: Path) -> list[list[str]]:
-    known, captions = list(VOCABULARY), []
+    known, captions = list(lesson.VOCABULARY), []
     for number in range(CAPTIONS):
         words = [known[(number * 5 + 3 * place) % len(known)] for place in range(2 + number % 6)]
         captions.append(words + words[-1:] * (number % 3))  # some words appear two or three times
