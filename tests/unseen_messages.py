@@ -52,427 +52,319 @@ def _worker(kind: str, message: str, line: str = "x = self.read(i)") -> str:
     return _WORKER.format(type=kind, message=message, line=line)
 
 
-UNSEEN: list[tuple[str, str]] = [
-    # Lesson 01
-    (
+# The logs, by the failure mode that `explain` must name first.
+UNSEEN: dict[str, list[str]] = {
+    "corrupt_images": [
         _worker("PIL.UnidentifiedImageError", "cannot identify image file <_io.BufferedReader>"),
-        "corrupt_images",
-    ),
-    ("IOError: image file is truncated (3 bytes not processed)", "corrupt_images"),
-    (
+        "IOError: image file is truncated (3 bytes not processed)",
         _worker("OSError", "unrecognized data stream contents when reading image file"),
-        "corrupt_images",
-    ),
-    (_worker("SyntaxError", "broken PNG file (chunk b'\\x00\\x00')"), "corrupt_images"),
-    (
+        _worker("SyntaxError", "broken PNG file (chunk b'\\x00\\x00')"),
         _worker(
             "cv2.error",
             "OpenCV(4.8.1) /io/opencv/modules/imgproc/src/color.cpp:182: error: (-215:Assertion "
             "failed) !_src.empty() in function 'cvtColor'",
             "image = cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB)",
         ),
-        "corrupt_images",
-    ),
-    (
-        "[ WARN:0@12.3] global loadsave.cpp:248 findDecoder imread_('/data/a b/0001.jpg'): can't "
-        "open/read file: check file path/integrity",
-        "corrupt_images",
-    ),
-    ("Corrupt JPEG data: premature end of data segment\nEpoch 3", "corrupt_images"),
-    ("PIL.Image.DecompressionBombError: Image size (400000000 pixels) exceeds", "corrupt_images"),
-    (
-        "soundfile.LibsndfileError: Error opening '/data/clips/x.wav': File contains data in an "
-        "unknown format.",
-        "corrupt_images",
-    ),
-    (
-        "av.error.InvalidDataError: [Errno 1094995529] Invalid data found when processing input: "
-        "'/data/v.mp4'",
-        "corrupt_images",
-    ),
-    (
+        (
+            "[ WARN:0@12.3] global loadsave.cpp:248 findDecoder imread_('/data/a b/0001.jpg'): can't "
+            "open/read file: check file path/integrity"
+        ),
+        "Corrupt JPEG data: premature end of data segment\nEpoch 3",
+        "PIL.Image.DecompressionBombError: Image size (400000000 pixels) exceeds",
+        (
+            "soundfile.LibsndfileError: Error opening '/data/clips/x.wav': File contains data in an "
+            "unknown format."
+        ),
+        (
+            "av.error.InvalidDataError: [Errno 1094995529] Invalid data found when processing input: "
+            "'/data/v.mp4'"
+        ),
+    ],
+    "none_in_batch": [
         "TypeError: batch must contain tensors, numbers, dicts or lists; found <class 'NoneType'>",
-        "none_in_batch",
-    ),
-    (
         _worker("IndexError", "list index out of range", "").replace(
             '/workspace/data.py", line 57, in __getitem__\n    ',
             'collate.py", line 141, in default_collate\n    elem = batch[0]',
         ),
-        "none_in_batch",
-    ),
-    (
-        'File "data.py", line 9, in collate_fn\n    images = torch.stack(images)\n'
-        "RuntimeError: stack expects a non-empty TensorList",
-        "none_in_batch",
-    ),
-    # Lesson 02
-    (
-        "RuntimeError: Caught HTTPError in DataLoader worker process 5.\nOriginal Traceback (most "
-        'recent call last):\n  File "data.py", line 3, in __getitem__\n'
-        "urllib.error.HTTPError: HTTP Error 503: Service Unavailable",
-        "lost_exception_type",
-    ),
-    (
-        '  File "torch/utils/data/dataloader.py", line 582, in _process_next_batch\n'
-        "    raise batch.exc_type(batch.exc_msg)\n"
-        "TypeError: __init__() missing 2 required positional arguments: 'cmd' and 'code'",
-        "lost_exception_type",
-    ),
-    (_FEED.format("TypeError: cannot pickle 'dict_keys' object"), "unpicklable_batch"),
-    (_FEED.format("TypeError: can't pickle generator objects"), "unpicklable_batch"),
-    (
-        _FEED.format("AttributeError: Can't pickle local object 'load.<locals>.DecodeError'"),
-        "unpicklable_exception",
-    ),
-    (
-        _FEED.format(
-            "_pickle.PicklingError: Can't pickle <class 'safetensors_rust.SafetensorError'>: import "
-            "of module 'safetensors_rust' failed"
+        (
+            'File "data.py", line 9, in collate_fn\n    images = torch.stack(images)\n'
+            "RuntimeError: stack expects a non-empty TensorList"
         ),
-        "unpicklable_exception",
-    ),
-    (
+    ],
+    "lost_exception_type": [
+        (
+            "RuntimeError: Caught HTTPError in DataLoader worker process 5.\nOriginal Traceback (most "
+            'recent call last):\n  File "data.py", line 3, in __getitem__\n'
+            "urllib.error.HTTPError: HTTP Error 503: Service Unavailable"
+        ),
+        (
+            '  File "torch/utils/data/dataloader.py", line 582, in _process_next_batch\n'
+            "    raise batch.exc_type(batch.exc_msg)\n"
+            "TypeError: __init__() missing 2 required positional arguments: 'cmd' and 'code'"
+        ),
+        '  File "torch/_utils.py", line 784, in reraise\n    raise self.exc_type(\nTypeError: Described() takes no keyword arguments',
+        "TypeError: ParseError() takes no keyword arguments",
+        "TypeError: BaseExceptionGroup.__new__() takes exactly 2 arguments (0 given)",
+        "TypeError: JSONDecodeError.__init__() missing 2 required positional arguments: 'doc' and 'pos'",
+    ],
+    "unpicklable_batch": [
+        _FEED.format("TypeError: cannot pickle 'dict_keys' object"),
+        _FEED.format("TypeError: can't pickle generator objects"),
         _FEED.format(
             '  File "PIL/Image.py", line 751, in __getstate__\n    return [self.info, self.mode]\n'
             "ValueError: seek of closed file"
         ),
-        "unpicklable_batch",
-    ),
-    (
+    ],
+    "unpicklable_exception": [
+        _FEED.format("AttributeError: Can't pickle local object 'load.<locals>.DecodeError'"),
+        _FEED.format(
+            "_pickle.PicklingError: Can't pickle <class 'safetensors_rust.SafetensorError'>: import "
+            "of module 'safetensors_rust' failed"
+        ),
+    ],
+    "ragged_batch": [
         "E           RuntimeError: stack expects each tensor to be equal size, but got [3, 224",
-        "ragged_batch",
-    ),
-    (
-        "RuntimeError: invalid argument 0: Sizes of tensors must match except in dimension 0. Got "
-        "333 and 500 in dimension 2 at /pytorch/aten/src/TH/generic/THTensorMoreMath.cpp:1307",
-        "ragged_batch",
-    ),
-    (
-        "ValueError: Unable to create tensor, you should probably activate truncation and/or "
-        "padding with 'padding=True' 'truncation=True' to have batched tensors with the same length",
-        "ragged_batch",
-    ),
-    (
-        'data = np.stack(items)  # in collate\nFile "x.py", line 3, in my_collate\n'
-        "ValueError: all input arrays must have the same shape",
-        "ragged_batch",
-    ),
-    ("StopIteration: Caught StopIteration in DataLoader worker process 1.", "silent_stop"),
-    # Lesson 03
-    (
+        (
+            "RuntimeError: invalid argument 0: Sizes of tensors must match except in dimension 0. Got "
+            "333 and 500 in dimension 2 at /pytorch/aten/src/TH/generic/THTensorMoreMath.cpp:1307"
+        ),
+        (
+            "ValueError: Unable to create tensor, you should probably activate truncation and/or "
+            "padding with 'padding=True' 'truncation=True' to have batched tensors with the same length"
+        ),
+        (
+            'data = np.stack(items)  # in collate\nFile "x.py", line 3, in my_collate\n'
+            "ValueError: all input arrays must have the same shape"
+        ),
+    ],
+    "silent_stop": [
+        "StopIteration: Caught StopIteration in DataLoader worker process 1.",
+    ],
+    "dead_worker": [
         "[rank2]: RuntimeError: DataLoader worker (pid 3979007) is killed by signal: Killed. ",
-        "dead_worker",
-    ),
-    ("RuntimeError: DataLoader worker (pid 12) is killed by signal: Terminated.", "dead_worker"),
-    ("RuntimeError: DataLoader worker (pid 4242) is killed by sig", "dead_worker"),
-    (
-        "RuntimeError: DataLoader worker (pid 58353) exited unexpectedly with exit code 1. Details "
-        "are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace.",
-        "dead_worker",
-    ),
-    (
+        "RuntimeError: DataLoader worker (pid 12) is killed by signal: Terminated.",
+        "RuntimeError: DataLoader worker (pid 4242) is killed by sig",
+        (
+            "RuntimeError: DataLoader worker (pid 58353) exited unexpectedly with exit code 1. Details "
+            "are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
+        ),
         "[2612362.2] python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), nodemask=(null)",
-        "dead_worker",
-    ),
-    (
-        "Oct  2 kernel: Memory cgroup out of memory: Killed process 991 (pt_data_worker) "
-        "total-vm:9000kB, anon-rss:8000kB",
-        "dead_worker",
-    ),
-    ("Out of memory: Kill process 4711 (python3) score 901 or sacrifice child", "dead_worker"),
-    (
+        (
+            "Oct  2 kernel: Memory cgroup out of memory: Killed process 991 (pt_data_worker) "
+            "total-vm:9000kB, anon-rss:8000kB"
+        ),
+        "Out of memory: Kill process 4711 (python3) score 901 or sacrifice child",
         "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=9411285.batch cgroup. Some of",
-        "dead_worker",
-    ),
-    ("srun: error: gpu20-15: task 0: Out Of Memory", "dead_worker"),
-    ("    Last State:  Terminated\n      Reason:  OOMKilled\n      Exit Code:  137", "dead_worker"),
-    ("ERROR: Job failed: command terminated with exit code 137", "dead_worker"),
-    ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "dead_worker"),
-    (
+        "srun: error: gpu20-15: task 0: Out Of Memory",
+        "    Last State:  Terminated\n      Reason:  OOMKilled\n      Exit Code:  137",
+        "ERROR: Job failed: command terminated with exit code 137",
+        "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)",
         "torch.distributed.elastic.multiprocessing.api: failed (exitcode: -9) local_rank: 0 (pid: 7)",
-        "dead_worker",
-    ),
-    (
         "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
-        "dead_worker",
-    ),
-    (
         "pt_data_worker[8123]: segfault at 0 ip 00007f33 sp 00007ffd error 4 in libavcodec.so",
-        "dead_worker",
-    ),
-    (
-        "OSError: [WinError 1455] The paging file is too small for this operation to complete. "
-        'Error loading "C:\\torch\\lib\\caffe2_detectron_ops.dll"',
-        "dead_worker",
-    ),
-    (
-        '  File "torch/multiprocessing/reductions.py", line 294, in rebuild_storage_fd\n'
-        '  File "multiprocessing/resource_sharer.py", line 57, in detach\n'
-        '  File "multiprocessing/connection.py", line 383, in _recv\n    raise EOFError\nEOFError',
-        "misleading_exit",
-    ),
-    (
-        "Exception in thread Thread-4 (_pin_memory_loop):\n  r = in_queue.get(timeout=5.0)\n"
-        "  in rebuild_storage_fd\nConnectionRefusedError: [Errno 111] Connection refused\n"
-        "RuntimeError: Pin memory thread exited unexpectedly",
-        "misleading_exit",
-    ),
-    (
-        "Exception ignored in: <bound method _DataLoaderIter.__del__ of <torch.utils.data.dataloader"
-        "._DataLoaderIter object at 0x7f>>\nAssertionError: can only join a child process",
-        "leftover_iterator",
-    ),
-    (
-        "_queue.Empty\n\nThe above exception was the direct cause of the following exception:\n\n"
-        'Traceback (most recent call last):\n  File "a.py", line 4, in <module>\n'
-        "RuntimeError: DataLoader worker (pid(s) 881) exited unexpectedly",
-        "lost_cause",
-    ),
-    # Lessons 04 and 05
-    (
+        (
+            "OSError: [WinError 1455] The paging file is too small for this operation to complete. "
+            'Error loading "C:\\torch\\lib\\caffe2_detectron_ops.dll"'
+        ),
+        "zsh: killed     python main.py --workers 8",
+        "make: *** [Makefile:12: train] Error 137",
+        "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).",
+        "OSError: [WinError 1455] \u9875\u9762\u6587\u4ef6\u592a\u5c0f",
+    ],
+    "misleading_exit": [
+        (
+            '  File "torch/multiprocessing/reductions.py", line 294, in rebuild_storage_fd\n'
+            '  File "multiprocessing/resource_sharer.py", line 57, in detach\n'
+            '  File "multiprocessing/connection.py", line 383, in _recv\n    raise EOFError\nEOFError'
+        ),
+        (
+            "Exception in thread Thread-4 (_pin_memory_loop):\n  r = in_queue.get(timeout=5.0)\n"
+            "  in rebuild_storage_fd\nConnectionRefusedError: [Errno 111] Connection refused\n"
+            "RuntimeError: Pin memory thread exited unexpectedly"
+        ),
+        (
+            '  File "multiprocessing/connection.py", line 508, in Client\n'
+            "    answer_challenge(c, authkey)\n"
+            '  File "multiprocessing/connection.py", line 752, in answer_challenge\nEOFError'
+        ),
+    ],
+    "leftover_iterator": [
+        (
+            "Exception ignored in: <bound method _DataLoaderIter.__del__ of <torch.utils.data.dataloader"
+            "._DataLoaderIter object at 0x7f>>\nAssertionError: can only join a child process"
+        ),
+    ],
+    "lost_cause": [
+        (
+            "_queue.Empty\n\nThe above exception was the direct cause of the following exception:\n\n"
+            'Traceback (most recent call last):\n  File "a.py", line 4, in <module>\n'
+            "RuntimeError: DataLoader worker (pid(s) 881) exited unexpectedly"
+        ),
+    ],
+    "stale_epoch": [
         "ValueError: dataset attribute should not be set after DataLoader is initialized",
-        "stale_epoch",
-    ),
-    (_worker("zipfile.BadZipFile", "Bad CRC-32 for file 'B/1/0/c/0/0/0'"), "shared_file_offset"),
-    (
+    ],
+    "shared_file_offset": [
+        _worker("zipfile.BadZipFile", "Bad CRC-32 for file 'B/1/0/c/0/0/0'"),
         _worker("zlib.error", "Error -3 while decompressing data: invalid block type"),
-        "shared_file_offset",
-    ),
-    (
         _worker("KeyError", "'Unable to open object (bad object header version number)'"),
-        "shared_file_offset",
-    ),
-    (
         _worker("OSError", "Can't read data (inflate() failed)", "return self.h5['x'][i]"),
-        "shared_file_offset",
-    ),
-    (_worker("tarfile.ReadError", "unexpected end of data"), "shared_file_offset"),
-    (
+        _worker("tarfile.ReadError", "unexpected end of data"),
+        "RuntimeError: Unable to get link info (wrong fractal heap header signature)",
+        (
+            "RuntimeError: Traceback (most recent call last):\n"
+            '  File "torch/utils/data/dataloader.py", line 57, in _worker_loop\n'
+            "    samples = collate_fn([dataset[i] for i in batch_indices])\n"
+            "zlib.error: Error -3 while decompressing data: invalid distance too far back"
+        ),
+    ],
+    "shared_connection": [
         "lmdb.BadRslotError: mdb_txn_begin: MDB_BAD_RSLOT: Invalid reuse of reader locktable slot",
-        "shared_connection",
-    ),
-    (_worker("sqlite3.DatabaseError", "database disk image is malformed"), "shared_connection"),
-    (
-        "sqlalchemy.exc.OperationalError: (psycopg2.OperationalError) SSL error: decryption failed "
-        "or bad record mac",
-        "shared_connection",
-    ),
-    (
-        'psycopg2.OperationalError: lost synchronization with server: got message type "D", '
-        "length 774778414",
-        "shared_connection",
-    ),
-    (
+        _worker("sqlite3.DatabaseError", "database disk image is malformed"),
+        (
+            "sqlalchemy.exc.OperationalError: (psycopg2.OperationalError) SSL error: decryption failed "
+            "or bad record mac"
+        ),
+        (
+            'psycopg2.OperationalError: lost synchronization with server: got message type "D", '
+            "length 774778414"
+        ),
         "pymysql.err.InternalError: Packet sequence number wrong - got 1 expected 2",
-        "shared_connection",
-    ),
-    ("redis.exceptions.InvalidResponse: Protocol Error: b'3b'", "shared_connection"),
-    (
-        "/pymongo/topology.py:164: UserWarning: MongoClient opened before fork. Create MongoClient "
-        "only after forking.",
-        "shared_connection",
-    ),
-    # Lesson 06
-    (_START.format("TypeError: can't pickle _thread.lock objects"), "unpicklable_handle"),
-    (_START.format("TypeError: cannot pickle 'module' object"), "unpicklable_handle"),
-    (
+        "redis.exceptions.InvalidResponse: Protocol Error: b'3b'",
+        (
+            "/pymongo/topology.py:164: UserWarning: MongoClient opened before fork. Create MongoClient "
+            "only after forking."
+        ),
+    ],
+    "unpicklable_handle": [
+        _START.format("TypeError: can't pickle _thread.lock objects"),
+        _START.format("TypeError: cannot pickle 'module' object"),
         _START.format("AttributeError: Can't get local object 'main.<locals>.<lambda>'"),
-        "unpicklable_handle",
-    ),
-    (
-        "TypeError: cannot pickle 'BufferedReader' instances\nwhen serializing dict item 'file'\n"
-        "when serializing __main__.Records state\nwhen serializing Records object\nwhen "
-        "serializing multiprocessing.context.ForkServerProcess object",
-        "unpicklable_handle",
-    ),
-    (
+        (
+            "TypeError: cannot pickle 'BufferedReader' instances\nwhen serializing dict item 'file'\n"
+            "when serializing __main__.Records state\nwhen serializing Records object\nwhen "
+            "serializing multiprocessing.context.ForkServerProcess object"
+        ),
         "_pickle.PicklingError: Can't pickle local object <function main.<locals>.collate at 0x7f>",
-        "unpicklable_handle",
-    ),
-    ("TypeError: no default __reduce__ due to non-trivial __cinit__", "unpicklable_handle"),
-    (
-        "_pickle.PicklingError: Can't pickle <function collate at 0x7f8b>: attribute lookup collate "
-        "on __main__ failed",
-        "main_only_class",
-    ),
-    (
-        '  File "multiprocessing/spawn.py", line 126, in _main\n    self = reduction.pickle.load('
-        "from_parent)\nAttributeError: Can't get attribute 'Net' on <module '__mp_main__' from 'a'>\n"
-        "RuntimeError: DataLoader worker (pid(s) 10, 11) exited unexpectedly",
-        "main_only_class",
-    ),
-    (
-        "        This probably means that you are not using fork to start your\n        child "
-        "processes and you have forgotten to use the proper idiom\n        in the main module:\n\n"
-        "            if __name__ == '__main__':\n                freeze_support()",
-        "missing_main_guard",
-    ),
-    (_START.format("BrokenPipeError: [Errno 32] Broken pipe"), "missing_main_guard"),
-    ("TypeError: cannot pickle 'torch._C.Generator' object", "generator_attribute"),
-    (
-        'concurrent/futures/process.py", line 12\n    p.start()\nAssertionError: daemonic processes '
-        "are not allowed to have children",
-        "children_of_workers",
-    ),
-    # Lesson 07
-    (
-        "huggingface/tokenizers: The current process just got forked, after parallelism has already "
-        "been used. Disabling parallelism to avoid deadlocks...",
-        "lost_thread",
-    ),
-    ("RuntimeError: This class is not fork-safe", "lost_thread"),
-    (
-        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
-        "multiprocessing, you must use the 'spawn' start method",
-        "lost_thread",
-    ),
-    (
-        "objc[72091]: +[__NSCFConstantString initialize] may have been in progress in another thread "
-        "when fork() was called. We cannot safely call it or ignore it in the fork() child process.",
-        "held_lock",
-    ),
-    (
-        "Terminating: fork() called from a process already using GNU OpenMP, this is unsafe.",
-        "openmp_after_fork",
-    ),
-    ("RuntimeError: DataLoader timed out after 120 seconds", "held_lock"),
-    (
-        'Thread 0x00007f (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line '
-        '327 in wait\n  File "/usr/lib/python3.11/concurrent/futures/_base.py", line 451 in result\n'
-        '  File "data.py", line 40 in __getitem__\n  File "torch/utils/data/_utils/worker.py", line '
-        "349 in _worker_loop",
-        "lost_thread",
-    ),
-    # Lesson 11
-    (
-        "RuntimeError: unable to write to file </torch_15769_1517813162>",
-        "shm_exhausted",
-    ),
-    (
-        "RuntimeError: unable to write to file </torch_76_3625483894_12>: No space left on device (28)",
-        "shm_exhausted",
-    ),
-    (
-        "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
-        "shm_exhausted",
-    ),
-    (
-        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-UbzKZ9 (size 9637888)",
-        "shm_exhausted",
-    ),
-    ('Pod evicted: Usage of EmptyDir volume "dshm" exceeds the limit "1Gi".', "shm_exhausted"),
-    ("OSError: [Errno 23] Too many open files in system", "too_many_open_files"),
-    (
-        "RuntimeError: unable to open shared memory object </torch_29919_1396182366> in read-write "
-        "mode",
-        "too_many_open_files",
-    ),
-    (
-        "RuntimeError: unable to mmap 2048 bytes from file <filename not specified>: Cannot "
-        "allocate memory (12)",
-        "too_many_open_files",
-    ),
-    ("could not unlink the shared memory file /torch_12_34 : No such file", "orphaned_segments"),
-    # Lessons 12 and 13
-    (
-        "ValueError: you need to add an explicit nodesplitter to your input pipeline for multi-node "
-        "training",
-        "ranks",
-    ),
-    (
-        "[rank7]:[E419 10:42:28.958931807 ProcessGroupNCCL.cpp:616] [Rank 7] Watchdog caught "
-        "collective operation timeout: WorkNCCL(SeqNum=4486, OpType=ALLTOALL, Timeout(ms)=600000)",
-        "ranks",
-    ),
-    (
-        _worker("IndexError", "index 1203 is out of bounds for axis 0 with size 1200"),
-        "wrong_length",
-    ),
-    (
-        "OpenBLAS blas_thread_init: pthread_create failed for thread 50 of 64: Resource temporarily "
-        "unavailable",
-        "oversubscribed",
-    ),
-    # In a log with several messages, the cause must win over its consequences.
-    (
-        "UserWarning: This DataLoader will create 16 worker processes in total.\n"
-        "huggingface/tokenizers: The current process just got forked, after parallelism has already\n"
-        "Epoch 0: 100%\nRuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It "
-        "is possible that dataloader's workers are out of shared memory.",
-        "shm_exhausted",
-    ),
-    (
-        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
-        "shared memory (shm).\nRuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly\n"
-        "Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f>",
-        "shm_exhausted",
-    ),
-    (
+        "TypeError: no default __reduce__ due to non-trivial __cinit__",
+        "TypeError: cannot serialize '_io.BufferedReader' object",
+        "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
+        '    self = reduction.pickle.load(from_parent)\n  File "d.py", line 5, in __getattr__\nRecursionError: maximum recursion depth exceeded',
+        # A log with several messages: the cause must win over its consequences.
         _START.format("TypeError: cannot pickle 'Environment' object")
         + "Traceback (most recent call last):\n    self = reduction.pickle.load(from_parent)\n"
         "EOFError: Ran out of input",
-        "unpicklable_handle",
-    ),
-]
-
-# Messages that an earlier version of `explain` didn't recognize.
-UNSEEN += [
-    (
+    ],
+    "main_only_class": [
+        (
+            "_pickle.PicklingError: Can't pickle <function collate at 0x7f8b>: attribute lookup collate "
+            "on __main__ failed"
+        ),
+        (
+            '  File "multiprocessing/spawn.py", line 126, in _main\n    self = reduction.pickle.load('
+            "from_parent)\nAttributeError: Can't get attribute 'Net' on <module '__mp_main__' from 'a'>\n"
+            "RuntimeError: DataLoader worker (pid(s) 10, 11) exited unexpectedly"
+        ),
+    ],
+    "missing_main_guard": [
+        (
+            "        This probably means that you are not using fork to start your\n        child "
+            "processes and you have forgotten to use the proper idiom\n        in the main module:\n\n"
+            "            if __name__ == '__main__':\n                freeze_support()"
+        ),
+        _START.format("BrokenPipeError: [Errno 32] Broken pipe"),
+    ],
+    "generator_attribute": [
+        "TypeError: cannot pickle 'torch._C.Generator' object",
+    ],
+    "children_of_workers": [
+        (
+            'concurrent/futures/process.py", line 12\n    p.start()\nAssertionError: daemonic processes '
+            "are not allowed to have children"
+        ),
+    ],
+    "lost_thread": [
+        (
+            "huggingface/tokenizers: The current process just got forked, after parallelism has already "
+            "been used. Disabling parallelism to avoid deadlocks..."
+        ),
+        "RuntimeError: This class is not fork-safe",
+        (
+            "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+            "multiprocessing, you must use the 'spawn' start method"
+        ),
+        (
+            'Thread 0x00007f (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line '
+            '327 in wait\n  File "/usr/lib/python3.11/concurrent/futures/_base.py", line 451 in result\n'
+            '  File "data.py", line 40 in __getitem__\n  File "torch/utils/data/_utils/worker.py", line '
+            "349 in _worker_loop"
+        ),
+    ],
+    "held_lock": [
+        (
+            "objc[72091]: +[__NSCFConstantString initialize] may have been in progress in another thread "
+            "when fork() was called. We cannot safely call it or ignore it in the fork() child process."
+        ),
+        "RuntimeError: DataLoader timed out after 120 seconds",
+    ],
+    "openmp_after_fork": [
+        "Terminating: fork() called from a process already using GNU OpenMP, this is unsafe.",
+    ],
+    "shm_exhausted": [
+        "RuntimeError: unable to write to file </torch_15769_1517813162>",
+        "RuntimeError: unable to write to file </torch_76_3625483894_12>: No space left on device (28)",
+        "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
+        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-UbzKZ9 (size 9637888)",
+        'Pod evicted: Usage of EmptyDir volume "dshm" exceeds the limit "1Gi".',
         "RuntimeError: unable to open shared memory object </torch_123_456> in read-write mode: No space left on device (28)",
-        "shm_exhausted",
-    ),
-    ("zsh: killed     python main.py --workers 8", "dead_worker"),
-    ("make: *** [Makefile:12: train] Error 137", "dead_worker"),
-    (
-        "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).",
-        "dead_worker",
-    ),
-    ("TypeError: cannot serialize '_io.BufferedReader' object", "unpicklable_handle"),
-    (
-        "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
-        "unpicklable_handle",
-    ),
-    (
-        "RuntimeError: Unable to get link info (wrong fractal heap header signature)",
-        "shared_file_offset",
-    ),
-    (
-        '  File "torch/_utils.py", line 784, in reraise\n    raise self.exc_type(\nTypeError: Described() takes no keyword arguments',
-        "lost_exception_type",
-    ),
-    ("TypeError: ParseError() takes no keyword arguments", "lost_exception_type"),
-    (
-        "TypeError: BaseExceptionGroup.__new__() takes exactly 2 arguments (0 given)",
-        "lost_exception_type",
-    ),
-    (
-        "TypeError: JSONDecodeError.__init__() missing 2 required positional arguments: 'doc' and 'pos'",
-        "lost_exception_type",
-    ),
-    (
-        '    self = reduction.pickle.load(from_parent)\n  File "d.py", line 5, in __getattr__\nRecursionError: maximum recursion depth exceeded',
-        "unpicklable_handle",
-    ),
-]
-
-UNSEEN += [
-    ("OSError: [Errno 24] Zu viele offene Dateien: '/data/a.png'", "too_many_open_files"),
-    ("OSError: [WinError 1455] \u9875\u9762\u6587\u4ef6\u592a\u5c0f", "dead_worker"),
-    (
-        "RuntimeError: Traceback (most recent call last):\n"
-        '  File "torch/utils/data/dataloader.py", line 57, in _worker_loop\n'
-        "    samples = collate_fn([dataset[i] for i in batch_indices])\n"
-        "zlib.error: Error -3 while decompressing data: invalid distance too far back",
-        "shared_file_offset",
-    ),
-    (
-        '  File "multiprocessing/connection.py", line 508, in Client\n'
-        "    answer_challenge(c, authkey)\n"
-        '  File "multiprocessing/connection.py", line 752, in answer_challenge\nEOFError',
-        "misleading_exit",
-    ),
-]
+        # A log with several messages: the cause must win over its consequences.
+        (
+            "UserWarning: This DataLoader will create 16 worker processes in total.\n"
+            "huggingface/tokenizers: The current process just got forked, after parallelism has already\n"
+            "Epoch 0: 100%\nRuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It "
+            "is possible that dataloader's workers are out of shared memory."
+        ),
+        (
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+            "shared memory (shm).\nRuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly\n"
+            "Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f>"
+        ),
+    ],
+    "too_many_open_files": [
+        "OSError: [Errno 23] Too many open files in system",
+        (
+            "RuntimeError: unable to open shared memory object </torch_29919_1396182366> in read-write "
+            "mode"
+        ),
+        (
+            "RuntimeError: unable to mmap 2048 bytes from file <filename not specified>: Cannot "
+            "allocate memory (12)"
+        ),
+        "OSError: [Errno 24] Zu viele offene Dateien: '/data/a.png'",
+    ],
+    "orphaned_segments": [
+        "could not unlink the shared memory file /torch_12_34 : No such file",
+    ],
+    "ranks": [
+        (
+            "ValueError: you need to add an explicit nodesplitter to your input pipeline for multi-node "
+            "training"
+        ),
+        (
+            "[rank7]:[E419 10:42:28.958931807 ProcessGroupNCCL.cpp:616] [Rank 7] Watchdog caught "
+            "collective operation timeout: WorkNCCL(SeqNum=4486, OpType=ALLTOALL, Timeout(ms)=600000)"
+        ),
+    ],
+    "wrong_length": [
+        _worker("IndexError", "index 1203 is out of bounds for axis 0 with size 1200"),
+    ],
+    "oversubscribed": [
+        (
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 50 of 64: Resource temporarily "
+            "unavailable"
+        ),
+    ],
+}
 
 ORDINARY: list[str] = [
     'File "C:\\venv\\lib\\site-packages\\torch\\serialization.py", line 850, in _save\n'

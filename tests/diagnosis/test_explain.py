@@ -113,7 +113,7 @@ def names(log: str) -> list[str]:
 
 
 REAL = [(text, {*names.split()}) for names, texts in MESSAGES.items() for text in texts]
-REAL += [(text, {name}) for text, name in UNSEEN]
+REAL += [(text, {name}) for name, texts in UNSEEN.items() for text in texts]
 
 
 def misnamed(logged: Callable[[str], str]) -> dict[str, list[str]]:
