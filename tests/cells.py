@@ -1,4 +1,4 @@
-"""Run a notebook's cells without a kernel, and check its links and its last section.
+"""Run a notebook's cells without a kernel.
 
 `inspect` can still read the source of the classes and functions that the cells define.
 """
@@ -18,15 +18,15 @@ def source(name: str, notebook: NotebookNode) -> str:
     return next(str(each.source) for each in notebook.cells if each.id == name)
 
 
-def assert_on_call_is_last(notebook: NotebookNode) -> None:
-    """Assert that "On call" is the last section, and that every link to a section finds one."""
-    cells = notebook.cells
-    assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
-    assert cells[-2].source.startswith("## On call\n")
-    headings = re.findall(r"(?m)^## (.+)$", "\n".join(cell.source for cell in cells))
-    anchors = {heading.replace(" ", "-") for heading in headings}
-    linked = re.findall(r"\]\(#([^)]+)\)", "\n".join(cell.source for cell in cells))
-    assert linked and set(linked) <= anchors
+def to_copy(name: str, notebook: NotebookNode, language: str = "python") -> list[str]:
+    r"""Return the blocks of code in the text cell with this id.
+
+    Args:
+        name: The cell's id.
+        notebook: The notebook.
+        language: The blocks' language, as a regular expression: r"\w+" for all blocks.
+    """
+    return re.findall(rf"(?s)```{language}\n(.*?)```", source(name, notebook))
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:

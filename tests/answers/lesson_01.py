@@ -16,16 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from PIL import Image, ImageFile, UnidentifiedImageError
-from torch.utils.data import DataLoader
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.corrupt_images import (
-    Images,
-    VerifiedImages,
-    load_on_white,
-    shared_images,
-)
-from dltutor.lessons.lesson_01.helpers import StartImages, loader_of
+from answers import RightAnswers, WrongFixes, after_init, delivering, like, setting
+from dltutor.failures.corrupt_images import Images, VerifiedImages, load_on_white
+from dltutor.lessons.lesson_01.helpers import loader_of
 from dltutor.lessons.lesson_01.transfer import Readings
 
 AXES, STEPS = 3, 128
@@ -81,15 +75,10 @@ class Converting(Verified):
     catches = ()
 
 
-def like(base: type, **changes: Any) -> Callable[[], type]:
-    """Return a function that makes a subclass with these methods or attributes."""
-    return lambda: type("MyImages", (base,), changes)
-
-
 def returning_instead(
     base: type, instead: Callable[[Any, int], Any], error: type[Exception] = Exception
-) -> Callable[[], type]:
-    """Return a function that makes a subclass that calls `instead` where `base` raises."""
+) -> Any:
+    """Make a subclass that calls `instead` where `base` raises."""
 
     def get(self: Any, index: int) -> Any:
         try:
@@ -149,13 +138,6 @@ class SetsAsideWhatIsNotRGB(Verified):
         return super().load(path)
 
 
-class ConvertsNothing(Verified):
-    def load(self, path: str) -> Any:
-        with opened(self.root / path) as image:
-            small = np.array(image.resize((64, 64)))
-        return torch.from_numpy(np.atleast_3d(small)).permute(2, 0, 1) / 255
-
-
 class OnlyVerifies(Verified):
     def found(self) -> dict[str, Any]:
         found = {}
@@ -194,29 +176,12 @@ class FillsItInTheWorker(Verified):
         return super().__getitem__(index)
 
 
-class CountsTooMany(Verified):
-    def __len__(self) -> int:
-        return len(self.listed) + len(self.quarantined)
-
-
 class AddsOneMore(Verified):
     def __len__(self) -> int:
         return len(self.listed) + 1
 
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index) if index < len(self.listed) else zeros(self, index)
-
-
-class ClassNames(Verified):
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index)[0], self.listed[index][1]
-
-
-class BySuffix(Verified):
-    def load(self, path: str) -> Any:
-        if not path.endswith((".jpg", ".png")):
-            raise ValueError("not an image")
-        return super().load(path)
 
 
 class SixteenBitsCutOff(Verified):
@@ -231,44 +196,6 @@ class ThrowsAlphaAway(Verified):
     def load(self, path: str) -> Any:
         with opened(self.root / path) as image:
             return pixels_of(image.convert("RGB").resize((64, 64)))
-
-
-class ClassesAsTheyCome(Verified):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        self.classes = list(dict.fromkeys(label for _, label in self.listed))
-
-
-class ClassesOfWhatIsLeft(Verified):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        self.classes = sorted({label for _, label in self.listed})
-
-
-class WaitsInInit(Verified):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        time.sleep(60)
-
-
-class WithoutWorkers(DataLoader[Any]):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(Converting(root), batch_size=8, num_workers=0)
-
-
-class DeletesTheFiles(Verified):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        for path in self.quarantined:
-            if (self.root / path).is_file():
-                (self.root / path).unlink()
-
-
-class RewritesTheList(Verified):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        with (self.root / "labels.csv").open("w", newline="") as file:
-            csv.writer(file).writerows(self.listed)
 
 
 class RightOnce(Verified):
@@ -286,13 +213,6 @@ class RightOnce(Verified):
         return pixels, number
 
 
-class LeavesProcesses(Verified):
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        for _ in range(2):
-            subprocess.Popen(["sleep", "600"])
-
-
 class QuarantineOfTheClass(Verified):
     """Right only for the first dataset. The second one also has what the first one found."""
 
@@ -301,6 +221,17 @@ class QuarantineOfTheClass(Verified):
     def reasons(self, found: dict[str, Any]) -> Any:
         self.kept.update(found)
         return self.kept
+
+
+def delete_the_files(self: Any) -> None:
+    for path in self.quarantined:
+        if (self.root / path).is_file():
+            (self.root / path).unlink()
+
+
+def rewrite_the_list(self: Any) -> None:
+    with (self.root / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(self.listed)
 
 
 # Right answers to "01.fix"
@@ -348,12 +279,6 @@ class WithATrace(Verified):
         return f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
 
 
-class TensorLabels(Verified):
-    def __getitem__(self, index: int) -> Any:
-        pixels, number = super().__getitem__(index)
-        return pixels, torch.tensor(number)
-
-
 class LooksInParallel(Verified):
     def found(self) -> dict[str, Any]:
         paths = [path for path, _ in self.listed]
@@ -368,37 +293,6 @@ class LooksInParallel(Verified):
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
-
-
-class KeptInMemory(Images):
-    """Loads every image once, in `__init__`, and puts white behind transparent ones."""
-
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
-        self.quarantined: dict[str, str] = {}
-        self.samples: list[Any] = []
-        for path, label in self.listed:
-            try:
-                image = opened(self.root / path)
-                image.load()
-            except Exception as error:
-                self.quarantined[path] = f"{type(error).__name__}: {error}"
-                continue
-            if image.mode == "P":
-                image = image.convert("RGBA" if "transparency" in image.info else "RGB")
-            if image.mode in ("LA", "RGBA", "PA", "La", "RGBa"):
-                image = image.convert("RGBA")
-                white = Image.new("RGB", image.size, (255,) * 3)
-                white.paste(image, (0, 0), image)
-                image = white
-            small = image.convert("RGB").resize((64, 64), Image.Resampling.BICUBIC)
-            self.samples.append((pixels_of(small), self.classes.index(label)))
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.samples[index]
 
 
 # Answers to "01.transfer"
@@ -462,13 +356,6 @@ class Padded(VerifiedReadings):
         return torch.from_numpy(whole)
 
 
-class SinglePrecisionOnly(VerifiedReadings):
-    def checked(self, reading: Any) -> Any:
-        if reading.dtype != np.float32:
-            raise ValueError("not float32")
-        return super().checked(reading)
-
-
 class ZerosSetAside(VerifiedReadings):
     def checked(self, reading: Any) -> Any:
         if not reading.any():
@@ -484,25 +371,18 @@ class AllowsPickles(VerifiedReadings):
 
 
 WRONG_FIXES: WrongFixes = {
-    "01.predict": {
-        "the worker dies": (lambda: "a", "a"),
-        "the image is skipped": (lambda: "c", "c"),
-    },
     "01.diagnose": {
-        "the number of the batch": (lambda: 2, "loads"),
-        "counted from 1": (lambda: 22, "fails-earlier"),
-        "a healthy sample": (lambda: 17, "right-batch"),
-        "a file name": (lambda: "circle/cut-short.jpg", "not-a-number"),
-        "from the end": (lambda: -36, "not-a-number"),
+        "the number of the batch": (2, "loads"),
+        "counted from 1": (22, "fails-earlier"),
+        "a healthy sample": (17, "right-batch"),
+        "a file name": ("circle/cut-short.jpg", "not-a-number"),
     },
     "01.fix": {
         "None for a bad image": (returning_instead(Converting, a_none), "wrong-kind"),
         "a black image": (returning_instead(Converting, zeros), "strays-for-files"),
         "the next image": (returning_instead(Converting, the_next), "copies"),
-        "LOAD_TRUNCATED_IMAGES": (lambda: LoadsTruncated, "strays-truncated"),
+        "LOAD_TRUNCATED_IMAGES": (LoadsTruncated, "strays-truncated"),
         "dropped without a word": (like(Verified, reasons=lambda self, found: {}), "lost"),
-        "a list of paths": (like(Verified, reasons=lambda self, found: sorted(found)), "lost"),
-        "one reason for all": (like(Verified, reasons=in_words("bad")), "reasons-alike"),
         "one reason for missing and damaged": (
             like(Verified, reasons=in_words("cannot be read", DecompressionBombError="too large")),
             "reasons-alike",
@@ -515,28 +395,26 @@ WRONG_FIXES: WrongFixes = {
             ),
             "unknown-keys",
         ),
-        "what is not RGB set aside": (lambda: SetsAsideWhatIsNotRGB, "usable-set-aside"),
-        "nothing converted": (lambda: ConvertsNothing, "wrong-kind"),
-        "the class from the lesson": (lambda: Images, "some-raise"),
+        "what is not RGB set aside": (SetsAsideWhatIsNotRGB, "usable-set-aside"),
         "OSError and SyntaxError caught": (
             like(Verified, catches=(OSError, SyntaxError)),
             "raised",
         ),
-        "verify()": (lambda: OnlyVerifies, "some-raise"),
-        "end marker and verify()": (lambda: ChecksEndsAndVerifies, "usable-set-aside"),
-        "quarantined in the worker": (lambda: FillsItInTheWorker, "lost"),
-        "__len__ too large": (lambda: CountsTooMany, "some-raise"),
-        "one more image": (lambda: AddsOneMore, "strays"),
+        "verify()": (OnlyVerifies, "some-raise"),
+        "end marker and verify()": (ChecksEndsAndVerifies, "usable-set-aside"),
+        "quarantined in the worker": (FillsItInTheWorker, "lost"),
+        "one more image": (AddsOneMore, "strays"),
         "a slip": (like(Verified, __getitem__=lambda self, index: self.list[index]), "all-raise"),
-        "bytes": (
-            like(Verified, load=lambda self, path: (Verified.load(self, path) * 255).byte()),
+        "names of classes": (
+            like(
+                Verified,
+                __getitem__=lambda self, index: (
+                    Verified.__getitem__(self, index)[0],
+                    self.listed[index][1],
+                ),
+            ),
             "wrong-kind",
         ),
-        "0 to 255": (
-            like(Verified, load=lambda self, path: Verified.load(self, path) * 255),
-            "strays-for-files",
-        ),
-        "names of classes": (lambda: ClassNames, "wrong-kind"),
         "the neighbor, in case a file goes bad": (
             returning_instead(Verified, the_next),
             "later-another-file",
@@ -546,29 +424,30 @@ WRONG_FIXES: WrongFixes = {
             returning_instead(Verified, zeros, UnidentifiedImageError),
             "later-other-values",
         ),
-        "by suffix": (lambda: BySuffix, "usable-set-aside"),
-        "16 bits cut off": (lambda: SixteenBitsCutOff, "strays-for-files"),
-        "alpha thrown away": (lambda: ThrowsAlphaAway, "strays-for-files"),
-        "classes in order of appearance": (lambda: ClassesAsTheyCome, "class-numbers"),
-        "classes of what is left": (lambda: ClassesOfWhatIsLeft, "class-numbers"),
-        "num_workers=0": (lambda: WithoutWorkers, "a-loader"),
-        "a wait in __init__": (lambda: WaitsInInit, "not-ready"),
-        "the bad files deleted": (lambda: DeletesTheFiles, "changed-odd-file"),
-        "the list rewritten": (lambda: RewritesTheList, "changed"),
-        "processes left behind": (lambda: LeavesProcesses, "still-running"),
-        "a quarantine of the class": (lambda: QuarantineOfTheClass, "second-folder"),
-        "right once": (lambda: RightOnce, "other-samples"),
-        "an object": (lambda: Verified(shared_images()), "an-object"),
+        "16 bits cut off": (SixteenBitsCutOff, "strays-for-files"),
+        "alpha thrown away": (ThrowsAlphaAway, "strays-for-files"),
+        "classes of what is left": (
+            setting(Verified, classes=lambda self: sorted({label for _, label in self.listed})),
+            "class-numbers",
+        ),
+        "a wait in __init__": (after_init(Verified, lambda self: time.sleep(60)), "not-ready"),
+        "the bad files deleted": (after_init(Verified, delete_the_files), "changed-odd-file"),
+        "the list rewritten": (after_init(Verified, rewrite_the_list), "changed"),
+        "processes left behind": (
+            after_init(Verified, lambda self: subprocess.Popen(["sleep", "600"])),
+            "still-running",
+        ),
+        "a quarantine of the class": (QuarantineOfTheClass, "second-folder"),
+        "right once": (RightOnce, "other-samples"),
     },
     "01.transfer": {
         "zeros": (returning_instead(ReadingOrAnError, zeros), "copies"),
-        "the next reading": (returning_instead(ReadingOrAnError, the_next), "copies"),
         "zeros, whatever happens later": (
             returning_instead(VerifiedReadings, zeros),
             "later-another-file",
         ),
-        "no try": (lambda: ReadingOrAnError, "some-raise"),
-        "padded": (lambda: Padded, "strays-for-files"),
+        "no try": (ReadingOrAnError, "some-raise"),
+        "padded": (Padded, "strays-for-files"),
         "each in its own precision": (
             like(
                 VerifiedReadings,
@@ -577,31 +456,21 @@ WRONG_FIXES: WrongFixes = {
             "mixed-dtypes",
         ),
         "bare shapes for reasons": (like(Scanned, wrong="{}"), "reason-without-words"),
-        "any shape": (
-            like(VerifiedReadings, checked=lambda self, reading: reading),
-            "wrong-kind",
-        ),
+        "any shape": (like(VerifiedReadings, checked=lambda self, reading: reading), "wrong-kind"),
         "only OSError caught": (like(VerifiedReadings, catches=(OSError,)), "raised"),
-        "double precision set aside": (lambda: SinglePrecisionOnly, "usable-set-aside"),
-        "zeros set aside": (lambda: ZerosSetAside, "usable-set-aside"),
+        "zeros set aside": (ZerosSetAside, "usable-set-aside"),
         "dropped without a word": (like(VerifiedReadings, reasons=lambda self, found: {}), "lost"),
-        "still reshaped": (
-            like(VerifiedReadings, checked=lambda self, reading: reading.reshape(AXES, STEPS)),
-            "strays-for-files",
-        ),
-        "pickles allowed": (lambda: AllowsPickles, "changed-odd-file"),
+        "pickles allowed": (AllowsPickles, "changed-odd-file"),
     },
 }
 
 RIGHT_ANSWERS: RightAnswers = {
-    "01.predict": {"b": lambda: "b", "B in brackets": lambda: "(B)"},
-    "01.diagnose": {"an int": lambda: 21, "from torch": lambda: torch.tensor(21)},
+    "01.diagnose": {"an int": 21},
     "01.fix": {
-        "looked at once": lambda: Verified,
-        "resized, then converted": lambda: ResizesFirst,
-        "resized as a tensor": lambda: ResizesTensors,
-        "by mode, with numpy": lambda: ByMode,
-        "white behind alpha or a palette, kept": lambda: KeptInMemory,
+        "looked at once": Verified,
+        "resized, then converted": ResizesFirst,
+        "resized as a tensor": ResizesTensors,
+        "by mode, with numpy": ByMode,
         "paths for keys": like(
             Verified, reasons=lambda self, found: {Path(path): found[path] for path in found}
         ),
@@ -613,28 +482,20 @@ RIGHT_ANSWERS: RightAnswers = {
                 DecompressionBombError="no: too large",
             ),
         ),
-        "a trace for a reason": lambda: WithATrace,
+        "a trace for a reason": WithATrace,
         "errors for reasons": like(Verified, why=lambda self, label, error: error),
-        "a tuple for a reason": like(
-            Verified, why=lambda self, label, error: (type(error).__name__, str(error))
+        "labels as tensors": delivering(
+            Verified, lambda sample: (sample[0], torch.tensor(sample[1]))
         ),
-        "labels as tensors": lambda: TensorLabels,
-        "looked at in parallel": lambda: LooksInParallel,
-        "the package's own": lambda: VerifiedImages,
+        "looked at in parallel": LooksInParallel,
+        "the package's own": VerifiedImages,
     },
     "01.transfer": {
-        "looked at once": lambda: VerifiedReadings,
+        "looked at once": VerifiedReadings,
         "in double precision": like(
             VerifiedReadings, load=lambda self, path: VerifiedReadings.load(self, path).double()
         ),
-        "the lesson's scan": lambda: Scanned,
-        "all kept mapped": lambda: KeepsThemMapped,
+        "the lesson's scan": Scanned,
+        "all kept mapped": KeepsThemMapped,
     },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "01.predict": {"nothing": (lambda: ..., "Not attempted", "no-letter")},
-    "01.diagnose": {"nothing": (lambda: None, "Not attempted", "no-number")},
-    "01.fix": {"the starter": (lambda: StartImages, "Not attempted", "starter-class")},
-    "01.transfer": {"the starter": (lambda: Readings, "Not attempted", "starter-class")},
 }

@@ -6,18 +6,13 @@ import pickle
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
-from multiprocessing.reduction import ForkingPickler
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import Dataset, get_worker_info
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, delivering
 from dltutor.lessons.lesson_02.helpers import VOCABULARY
 from dltutor.lessons.lesson_02.helpers import Located as Starter
 from dltutor.lessons.lesson_02.transfer import Captions
@@ -45,31 +40,28 @@ def answer(
     raises: Callable[[Any, int, Exception], Any],
     catches: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     **more: Any,
-) -> Callable[[], type]:
-    """Return a function that makes a dataset class.
+) -> type:
+    """Make a dataset class.
 
     The dataset calls `raises(self, index, error)` for each error that it catches.
     """
 
-    def make() -> type:
-        class Located(Dataset[Any]):
-            def __init__(self, dataset: Any) -> None:
-                self.dataset = dataset
+    class Located(Dataset[Any]):
+        def __init__(self, dataset: Any) -> None:
+            self.dataset = dataset
 
-            def __len__(self) -> int:
-                return len(self.dataset)
+        def __len__(self) -> int:
+            return len(self.dataset)
 
-            def __getitem__(self, index: int) -> Any:
-                try:
-                    return self.dataset[index]
-                except catches as error:
-                    return raises(self, index, error)  # type: ignore[arg-type]
+        def __getitem__(self, index: int) -> Any:
+            try:
+                return self.dataset[index]
+            except catches as error:
+                return raises(self, index, error)  # type: ignore[arg-type]
 
-        for name, value in more.items():
-            setattr(Located, name, value)
-        return Located
-
-    return make
+    for name, value in more.items():
+        setattr(Located, name, value)
+    return Located
 
 
 def say(self: Any, index: int, error: BaseException) -> str:
@@ -83,58 +75,8 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
 # Other answers, most of them right
 
 
-@contextmanager
-def at(index: int, path: Any) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise kind_of(error)(f"{index} {path} {error}") from error
-
-
-def get_at(self: Any, index: int) -> Any:
-    """Use contextlib, which raises a StopIteration instead of the RuntimeError it caused."""
-    with at(index, self.dataset.paths[index]):
-        return self.dataset[index]
-
-
 class SampleError(RuntimeError):
     """The one type in which an answer raises all errors."""
-
-
-def two_clauses(self: Any, index: int) -> Any:
-    try:
-        return self.dataset[index]
-    except StopIteration as error:
-        raise RuntimeError(say(self, index, error)) from error
-    except Exception as error:
-        new = RuntimeError(say(self, index, error))
-        if passes(type(error)):
-            new = type(error)(say(self, index, error))
-        raise new.with_traceback(error.__traceback__) from None
-
-
-@cache
-def through_torch(kind: Any) -> bool:
-    """Return whether a type survives torch's own wrapper, pickled and unpickled."""
-    try:
-        raise kind("a text")
-    except StopIteration:
-        return False
-    except Exception:
-        sent = ExceptionWrapper(where="in a try")
-    try:
-        pickle.loads(ForkingPickler.dumps(sent)).reraise()
-    except Exception as error:
-        return type(error) is kind
-    return False
-
-
-def ask_torch(self: Any, index: int, error: Exception) -> None:
-    try:
-        good = through_torch(type(error))
-    except Exception:
-        good = False
-    raise (type(error) if good else RuntimeError)(say(self, index, error)) from error
 
 
 def interrupted_never(self: Any, index: int) -> Any:
@@ -200,13 +142,6 @@ def but_stops(good: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda kind: not issubclass(kind, StopIteration) and good(kind)
 
 
-def can_be_made(kind: Any) -> bool:
-    try:
-        return isinstance(kind("a text"), kind)
-    except Exception:
-        return False
-
-
 def no_message(kind: Any) -> bool:
     return arrives(kind) and not getattr(kind, "message", None)
 
@@ -219,15 +154,6 @@ def by_the_object(self: Any, index: int, error: Exception) -> None:
     except Exception:
         good = False
     raise error if good else RuntimeError(say(self, index, error)) from error
-
-
-def misspelled(self: Any, index: int, error: Exception) -> None:
-    raise knid_of(error)(f"{index}") from error  # type: ignore[name-defined] # noqa: F821
-
-
-def the_paths_name(self: Any, index: int, error: Exception) -> None:
-    text = f"sample {index}, {self.dataset.paths[index].name}: {error}"
-    raise kind_of(error)(text) from error
 
 
 def sample_or_failure(self: Any, index: int) -> Any:
@@ -263,17 +189,9 @@ def no_index(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(f"{self.dataset.paths[index]}: {error}") from error
 
 
-def no_path(self: Any, index: int, error: Exception) -> None:
-    raise kind_of(error)(f"sample {index}: {error}") from error
-
-
 def interrupts_too(self: Any, index: int, error: Exception) -> None:
     kind = kind_of(error) if isinstance(error, Exception) else RuntimeError
     raise kind(say(self, index, error)) from error
-
-
-def all_are_value_errors(self: Any, index: int, error: Exception) -> None:
-    raise ValueError(say(self, index, error)) from error
 
 
 def print_and_go_on(self: Any, index: int, error: Exception) -> Any:
@@ -312,28 +230,25 @@ def sample(
     times: Callable[[Counter[str]], Any] = dict,
     vector: Callable[[Any], Any] = torch.Tensor.detach,
     **more: Any,
-) -> Callable[[], type]:
-    """Return a function that makes a dataset class.
+) -> type:
+    """Make a dataset class.
 
     The dataset applies these functions to a sample's words, their counts, and the vector.
     """
 
-    def make() -> type:
-        class MyCaptions(Captions):
-            def __getitem__(self, index: int) -> Any:
-                said = self.paths[index].read_text().lower().split()
-                rows = self.table[torch.tensor([VOCABULARY[word] for word in said])]
-                return {
-                    "words": words([word for word in said if word not in ("a", "an", "the")]),
-                    "times": times(Counter(said)),
-                    "vector": vector(rows.mean(dim=0)),
-                }
+    class MyCaptions(Captions):
+        def __getitem__(self, index: int) -> Any:
+            said = self.paths[index].read_text().lower().split()
+            rows = self.table[torch.tensor([VOCABULARY[word] for word in said])]
+            return {
+                "words": words([word for word in said if word not in ("a", "an", "the")]),
+                "times": times(Counter(said)),
+                "vector": vector(rows.mean(dim=0)),
+            }
 
-        for name, value in more.items():
-            setattr(MyCaptions, name, value)
-        return MyCaptions
-
-    return make
+    for name, value in more.items():
+        setattr(MyCaptions, name, value)
+    return MyCaptions
 
 
 class WithoutGrad(Captions):
@@ -362,17 +277,6 @@ class OwnTable(Captions):
         return {**found, "words": [*found["words"]], "times": Counter(dict(found["times"]))}
 
 
-class KeepsSamples(WithoutGrad):
-    def __init__(self, paths: Any, table: Any) -> None:
-        super().__init__(paths, table)
-        self.seen: dict[int, Any] = {}
-
-    def __getitem__(self, index: int) -> Any:
-        if index not in self.seen:
-            self.seen[index] = super().__getitem__(index)
-        return self.seen[index]
-
-
 class FreezesTheTable(OwnTable):
     def __init__(self, paths: Any, table: Any) -> None:
         Captions.__init__(self, paths, table.requires_grad_(False))
@@ -388,7 +292,6 @@ class OneGenerator(WithoutGrad):
     def __getitem__(self, index: int) -> Any:
         found = super().__getitem__(index)
         if index == 7:
-            found["words"] = iter({word: 1 for word in found["words"]}.keys() | set())
             found["words"] = (word for word in found["words"])
         return found
 
@@ -406,66 +309,37 @@ class EndsInAWorker(WithoutGrad):
         return super().__getitem__(index)
 
 
-class Generates(WithoutGrad):
-    def __getitem__(self, index: int) -> Any:
-        return (part for part in super().__getitem__(index).items())
-
-
 RIGHT_ANSWERS: RightAnswers = {
-    "02.predict": {"c": lambda: "c", "in brackets": lambda: "(C)"},
-    "02.diagnose": {"4": lambda: 4, "of numpy": lambda: np.int64(4), "a text": lambda: "4"},
     "02.fix": {
         "the type or a RuntimeError": answer(raise_right),
         "a note where the type can travel": answer(note_where_possible),
         "one type for all": answer(raise_one_type),
         "as in On call, without the path": answer(on_call),
-        "a clause for StopIteration": answer(raise_right, __getitem__=two_clauses),
-        "as torch does it": answer(ask_torch),
         "the traceback in the text": answer(with_the_traceback),
     },
     "02.transfer": {
         "a list, a dict, detach": sample(),
-        "no_grad around it": lambda: WithoutGrad,
-        "a view of the table": lambda: OwnTable,
-        "a Counter": sample(times=lambda times: times),
+        "no_grad around it": WithoutGrad,
+        "a view of the table": OwnTable,
         "through numpy": sample(vector=lambda vector: torch.from_numpy(vector.detach().numpy())),
-        "all of it in __init__": lambda: Beforehand,
-        "samples kept": lambda: KeepsSamples,
+        "all of it in __init__": Beforehand,
     },
 }
 
 WRONG_FIXES: WrongFixes = {
-    "02.predict": {
-        "a": (lambda: "a", "a"),
-        "b": (lambda: "b", "b"),
-    },
-    "02.diagnose": {
-        "0": (lambda: 0, "0"),
-        "2": (lambda: 2, "2"),
-        "3": (lambda: 3, "3"),
-        "counted from 1": (lambda: 6, "other-number"),
-        "its name": (lambda: "Require", "not-a-number"),
-    },
     "02.fix": {
         "a note": (answer(add_a_note), "other-type"),
         "the same type": (answer(raise_the_same_type), "other-type-raised"),
-        "a misspelled name": (answer(misspelled), "other-type-raised"),
         "a local class": (answer(raise_local), "not-pickled"),
-        "gates B and C": (answer(by_a_test(but_stops(can_be_made))), "other-type"),
         "no gate C": (answer(by_a_test(no_message)), "ends-early"),
         "no message": (answer(by_a_test(but_stops(arrives))), "other-type"),
-        "arrives alone": (answer(by_a_test(arrives)), "other-type"),
-        "a contextmanager": (answer(raise_right, __getitem__=get_at), "ends-early"),
         "the object": (answer(by_the_object), "other-type"),
-        "the path's name": (answer(the_paths_name), "lacks"),
         "None is a failure": (answer(raise_right, __getitem__=sample_or_failure), "healthy-raised"),
-        "all at once": (lambda: Eager, "reads-at-once"),
+        "all at once": (Eager, "reads-at-once"),
         "from None": (answer(no_cause), "lacks"),
         "without the index": (answer(no_index), "lacks"),
-        "without the path": (answer(no_path), "lacks"),
         "Ctrl-C caught": (answer(raise_right, __getitem__=interrupted_never), "interrupt-caught"),
         "Ctrl-C as well": (answer(interrupts_too, BaseException), "interrupt-replaced"),
-        "ValueError for all": (answer(all_are_value_errors), "other-type-raised"),
         "the one before": (answer(print_and_go_on), "swallowed"),
         "again and again": (answer(retry), "hung"),
         "SystemExit": (answer(raise_a_base_exception), "worker-died"),
@@ -480,9 +354,7 @@ WRONG_FIXES: WrongFixes = {
             sample(times=Counter.items, vector=lambda vector: vector),
             "cannot-be-sent",
         ),
-        "the vector as it is": (sample(vector=lambda vector: vector), "cannot-be-sent"),
         "an iterator": (sample(words=iter), "other-words"),
-        "a tuple": (sample(words=tuple), "other-words"),
         "the items": (sample(times=lambda times: list(times.items())), "other-times"),
         "a leaf": (sample(vector=lambda vector: vector.detach().requires_grad_()), "requires-grad"),
         "numbers": (sample(vector=lambda vector: vector.tolist()), "other-vector"),
@@ -490,26 +362,17 @@ WRONG_FIXES: WrongFixes = {
             sample(vector=lambda vector: torch.tensor(vector.tolist())),
             "other-dtype",
         ),
-        "inference mode": (lambda: Inference, "inference-tensor"),
+        "inference mode": (Inference, "inference-tensor"),
         "zeros": (sample(vector=lambda vector: torch.zeros(5).double()), "other-values"),
-        "the table frozen": (lambda: FreezesTheTable, "table-changed"),
-        "autograd off": (lambda: TurnsGradOff, "autograd-off"),
-        "one in the middle": (lambda: OneGenerator, "waits"),
+        "the table frozen": (FreezesTheTable, "table-changed"),
+        "autograd off": (TurnsGradOff, "autograd-off"),
+        "one in the middle": (OneGenerator, "waits"),
         "one too few": (sample(__len__=lambda self: 21), "other-length"),
-        "the epoch ended in a worker": (lambda: EndsInAWorker, "ends-early"),
-        "a generator for a sample": (lambda: Generates, "sample-cannot-be-sent"),
+        "the epoch ended in a worker": (EndsInAWorker, "ends-early"),
+        "a generator for a sample": (
+            delivering(WithoutGrad, lambda sample: (part for part in sample.items())),
+            "sample-cannot-be-sent",
+        ),
         "None": (sample(__getitem__=lambda self, index: None), "other-sample"),
-        "a loader": (lambda: DataLoader(range(3)), "a-loader"),  # type: ignore[arg-type]
-    },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "02.predict": {"untouched": (lambda: ..., "Not attempted", "no-letter")},
-    "02.diagnose": {"untouched": (lambda: ..., "Not attempted", "no-number")},
-    "02.fix": {
-        "the starter": (lambda: Starter, "Not attempted", "starter-class"),
-    },
-    "02.transfer": {
-        "the starter": (lambda: Captions, "Not attempted", "starter-class"),
     },
 }

@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, delivering, like
 from dltutor.failures.data import scans
-from dltutor.failures.dead_worker import (
-    Frames,
-    How,
-    VerifiedFrames,
-    decode,
-    exit_code_alone,
-)
+from dltutor.failures.dead_worker import Frames, How, VerifiedFrames, decode, exit_code_alone
 from dltutor.observation.texts import fate
 
 FORK = multiprocessing.get_context("fork")
@@ -100,23 +93,23 @@ class Tried(Frames):
         return fate(code)
 
 
-def saying(reason: Callable[[int], Any]) -> Callable[[], type]:
-    """Return a function that makes a class that gives `reason(code)` for each exit code."""
-    return lambda: type("MyFrames", (Tried,), {"reason": lambda self, code: reason(code)})
+def saying(reason: Callable[[int], Any]) -> Any:
+    """Make a class that gives `reason(code)` for each exit code."""
+    return like(Tried, reason=lambda self, code: reason(code))
 
 
-def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Callable[[], type]:
-    """Return a function that makes a right class, whose `__init__` ends with `change`."""
+def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Any:
+    """Make a right class, whose `__init__` ends with `change`."""
 
     def make(self: Tried, paths: Sequence[Path], how: How) -> None:
         Tried.__init__(self, paths, how)
         change(self, paths)
 
-    return lambda: type("MyFrames", (Tried,), {"__init__": make})
+    return like(Tried, __init__=make)
 
 
-def put_in(instead: Callable[[Any, int], Any]) -> Callable[[], type]:
-    """Return a function that makes a class that calls `instead` for each deadly frame."""
+def put_in(instead: Callable[[Any, int], Any]) -> Any:
+    """Make a class that calls `instead` for each deadly frame."""
 
     def get(self: Any, index: int) -> Any:
         if self.paths[index].name in self.quarantined:
@@ -127,7 +120,7 @@ def put_in(instead: Callable[[Any, int], Any]) -> Callable[[], type]:
         Tried.__init__(self, paths, how)
         self.paths = list(paths)
 
-    return lambda: type("MyFrames", (Tried,), {"__init__": make, "__getitem__": get})
+    return like(Tried, __init__=make, __getitem__=get)
 
 
 def as_a_shell_reads_it(code: int) -> str:
@@ -148,18 +141,6 @@ class DeletesTheFiles(Tried):
                 path.unlink()
 
 
-class RemovesWhileWalking(Tried):
-    """Removes frames from the list it loops over, so it skips the frame after each of them."""
-
-    def __init__(self, paths: Sequence[Path], how: How) -> None:
-        Frames.__init__(self, paths, how)
-        self.quarantined = {}
-        for path in self.paths:
-            if code := self.end_of(path):
-                self.quarantined[path.name] = self.reason(code)
-                self.paths.remove(path)
-
-
 class ByFork(Tried):
     def end_of(self, path: Path) -> int | None:
         pid = os.fork()
@@ -167,11 +148,6 @@ class ByFork(Tried):
             decode(path.read_bytes(), self.how)
             os._exit(0)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-class AsTensors(Tried):
-    def __getitem__(self, index: int) -> Any:
-        return torch.from_numpy(super().__getitem__(index).copy())
 
 
 class ByALoader(Tried):
@@ -198,22 +174,6 @@ class ByForkWithoutEnd(Tried):
             decode(path.read_bytes(), self.how)
             return 0
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-class ReadsTheHeader(Frames):
-    def __init__(self, paths: Sequence[Path], how: How) -> None:
-        super().__init__(paths, how)
-        self.quarantined: dict[str, str] = {}
-        for path in paths:
-            data = path.read_bytes()
-            if int.from_bytes(data[:4], "little") > len(data) - 4:
-                self.quarantined[path.name] = "header promises too much"
-        self.paths = [path for path in paths if path.name not in self.quarantined]
-
-
-class WithoutWorkers(DataLoader[Any]):
-    def __init__(self, paths: Sequence[Path], how: How) -> None:
-        super().__init__(Frames(paths, how), batch_size=2, num_workers=0)
 
 
 class PicksFirst(scans.Scans):
@@ -265,19 +225,6 @@ class SetsAside(scans.Scans):
         super().__init__([path for path in paths if len(scans.read_scan(path)) < 40])
 
 
-class AsFloats(PicksFirst):
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index).astype(np.float32)
-
-
-class CachesUnpack(PicksFirst):
-    unpack = staticmethod(cache(scans.unpack))
-
-    def __getitem__(self, index: int) -> Any:
-        chosen = [self.unpack(packed) for packed in scans.evenly(self.packed(index))]
-        return [each[::16, ::16].copy() for each in chosen]
-
-
 class ViewsOfTheChosen(PicksFirst):
     def __getitem__(self, index: int) -> Any:
         chosen = [scans.unpack(packed) for packed in scans.evenly(self.packed(index))]
@@ -286,12 +233,12 @@ class ViewsOfTheChosen(PicksFirst):
 
 WRONG_FIXES: WrongFixes = {
     "03.fix": {
-        "try and except in the worker": (lambda: CatchesInTheWorker, "worker-died"),
-        "tried in main": (lambda: TriesInMain, "process-ended"),
-        "a multiprocessing.Pool": (lambda: TriesInAPool, "not-ready"),
-        "one executor for all": (lambda: TriesInAnExecutor, "good-in-quarantine"),
-        "tried in the worker": (lambda: TriesInTheWorker, "daemonic"),
-        "signals only": (lambda: SignalsOnly, "worker-died"),
+        "try and except in the worker": (CatchesInTheWorker, "worker-died"),
+        "tried in main": (TriesInMain, "process-ended"),
+        "a multiprocessing.Pool": (TriesInAPool, "not-ready"),
+        "one executor for all": (TriesInAnExecutor, "good-in-quarantine"),
+        "tried in the worker": (TriesInTheWorker, "daemonic"),
+        "signals only": (SignalsOnly, "worker-died"),
         "a blank frame": (put_in(lambda self, index: np.zeros(64, np.uint8)), "other-pixels"),
         "the next frame": (
             put_in(lambda self, index: self[(index + 1) % len(self)]),
@@ -306,47 +253,33 @@ WRONG_FIXES: WrongFixes = {
         "one reason for all": (saying(lambda code: "bad frame"), "reason-not-the-signal"),
         "the bare exit code": (saying(int), "reason-not-words"),
         "whole paths": (keeping(whole_paths), "no-such-file"),
-        "files deleted": (lambda: DeletesTheFiles, "files-changed"),
-        "the header read": (lambda: ReadsTheHeader, "reason-not-the-signal"),
-        "num_workers=0": (lambda: WithoutWorkers, "a-loader"),
-        "a forked child that goes on": (lambda: ByForkWithoutEnd, "child-goes-on"),
+        "files deleted": (DeletesTheFiles, "files-changed"),
+        "a forked child that goes on": (ByForkWithoutEnd, "child-goes-on"),
         "128 + n as a signal": (saying(as_a_shell_reads_it), "reason-not-the-exit"),
-        "removed while walking over them": (lambda: RemovesWhileWalking, "worker-died"),
     },
     "03.transfer": {
-        "views of every slice": (lambda: KeepsViews, "too-large"),
-        "unpacked in __init__": (lambda: UnpacksInInit, "too-large"),
-        "the first four": (lambda: TheFirstFour, "other-thumbnails"),
-        "the long one set aside": (lambda: SetsAside, "missing"),
-        "floats": (lambda: AsFloats, "other-form"),
-        "unpack with a cache": (lambda: CachesUnpack, "too-large"),
+        "views of every slice": (KeepsViews, "too-large"),
+        "unpacked in __init__": (UnpacksInInit, "too-large"),
+        "the first four": (TheFirstFour, "other-thumbnails"),
+        "the long one set aside": (SetsAside, "missing"),
+        "floats": (
+            delivering(PicksFirst, lambda thumbnails: thumbnails.astype(np.float32)),
+            "other-form",
+        ),
     },
 }
 
 RIGHT_ANSWERS: RightAnswers = {
     "03.fix": {
-        "names of signals": saying(
-            lambda code: signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        ),
-        "in whole sentences": lambda: Tried,
-        "by fork": lambda: ByFork,
-        "as the system says it": saying(
-            lambda code: signal.strsignal(-code) if code < 0 else f"exited with status {code}"
-        ),
-        "as a shell says it": saying(lambda code: f"exit code {code if code > 0 else 128 - code}"),
-        "as Python says it": saying(lambda code: f"exit code {code}"),
-        "as tensors": lambda: AsTensors,
-        "by a loader for each frame": lambda: ByALoader,
+        "in whole sentences": Tried,
+        "by fork": ByFork,
+        "as tensors": delivering(Tried, lambda pixels: torch.from_numpy(pixels.copy())),
+        "by a loader for each frame": ByALoader,
     },
     "03.transfer": {
-        "chosen first": lambda: PicksFirst,
-        "one slice at a time": lambda: OneAtATime,
-        "made in __init__": lambda: InInit,
-        "views of the chosen, in a tuple": lambda: ViewsOfTheChosen,
+        "chosen first": PicksFirst,
+        "one slice at a time": OneAtATime,
+        "made in __init__": InInit,
+        "views of the chosen, in a tuple": ViewsOfTheChosen,
     },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "03.fix": {"the starter": (lambda: Frames, "Not attempted", "starter-class")},
-    "03.transfer": {"the starter": (lambda: scans.Scans, "Not attempted", "starter-class")},
 }

@@ -8,23 +8,13 @@ import tempfile
 from collections import Counter as Counts
 from typing import Any
 
-import numpy as np
 import torch
-from cells import answer_in
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import get_worker_info
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.lessons.lesson_04.helpers import (
-    CountedClips,
-    Headlines,
-    make_clips,
-    make_headlines,
-)
-from notebooks import NOTEBOOKS, read
+from answers import RightAnswers, WrongFixes, delivering, like, setting
+from dltutor.lessons.lesson_04.helpers import CountedClips, Headlines
 
-TWIN = NOTEBOOKS / "solutions" / "04-global-state.ipynb"
-
-EPOCH = 0
+FORK = multiprocessing.get_context("fork")
 
 
 class SharedEpoch(CountedClips):
@@ -66,21 +56,6 @@ class Fixed(SharedEpoch):
         return int(self.count.value)
 
 
-class EpochInATensor(Fixed):
-    def __init__(self, clips: torch.Tensor) -> None:
-        super().__init__(clips)
-        self.epoch = torch.tensor(0)
-
-
-class EpochInAGlobal(Fixed):
-    def set_epoch(self, epoch: int) -> None:
-        global EPOCH
-        EPOCH = epoch
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.stretch(index, EPOCH)
-
-
 class EpochInTheClass(Fixed):
     shown = 0
 
@@ -89,31 +64,6 @@ class EpochInTheClass(Fixed):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.stretch(index, self.shown)
-
-
-class CountsTheEpochs(Fixed):
-    def __init__(self, clips: torch.Tensor) -> None:
-        super().__init__(clips)
-        self.drawn = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        pass
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        worker = get_worker_info()
-        share = len(self) // (worker.num_workers if worker else 1)
-        self.drawn += 1
-        return self.stretch(index, (self.drawn - 1) // share)
-
-
-class ProcessLock(SharedEpoch):
-    def __init__(self, clips: torch.Tensor) -> None:
-        super().__init__(clips)
-        self.lock = multiprocessing.get_context("spawn").Lock()
-
-    def count_one(self) -> None:
-        with self.lock:
-            self.count += 1
 
 
 class WithoutItsLock(Fixed):
@@ -130,35 +80,6 @@ class CountInATensor(SharedEpoch):
         return int(self.count)
 
 
-class OfFork(Fixed):
-    def __init__(self, clips: torch.Tensor) -> None:
-        super().__init__(clips)
-        self.count = multiprocessing.get_context("fork").Value("q", 0)
-
-
-class CountWithTheSample(Fixed):
-    def __getitem__(self, index: int) -> Any:
-        stretch = super().__getitem__(index)
-        return stretch, bool(stretch.any())
-
-
-class GlobalVocabulary(Headlines):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        words = self.headlines[index].split()
-        return torch.tensor([VOCABULARY.setdefault(word, len(VOCABULARY)) for word in words])
-
-    @property
-    def vocabulary(self) -> dict[str, int]:  # type: ignore[override]
-        return VOCABULARY
-
-    @vocabulary.setter
-    def vocabulary(self, none: dict[str, int]) -> None:
-        pass
-
-
-VOCABULARY: dict[str, int] = {}
-
-
 class VocabularyOfTheClass(Headlines):
     vocabulary: dict[str, int] = {}  # noqa: RUF012 - as a learner has it
 
@@ -169,7 +90,7 @@ class VocabularyOfTheClass(Headlines):
 class LockedVocabulary(Headlines):
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
-        self.lock = multiprocessing.get_context("fork").Lock()
+        self.lock = FORK.Lock()
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with self.lock:
@@ -179,7 +100,7 @@ class LockedVocabulary(Headlines):
 class LentVocabulary(Headlines):
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
-        self.manager = multiprocessing.get_context("fork").Manager()
+        self.manager = FORK.Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
 
     def __getitem__(self, index: int) -> torch.Tensor:  # SlowMotion skips the lesson's code
@@ -193,28 +114,12 @@ class LentAndLocked(LockedVocabulary, LentVocabulary):
     pass
 
 
-class UnknownIsNought(Headlines):
-    def __init__(self, headlines: list[str]) -> None:
-        super().__init__(headlines)
-        for headline in headlines[:4]:
-            for word in headline.split():
-                self.vocabulary.setdefault(word, 1 + len(self.vocabulary))
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor([self.vocabulary.get(w, 0) for w in self.headlines[index].split()])
-
-
 class NumbersWithGaps(Headlines):
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
         for headline in headlines:
             for word in headline.split():
                 self.vocabulary.setdefault(word, 10 * len(self.vocabulary))
-
-
-class WordsThemselves(Headlines):
-    def __getitem__(self, index: int) -> Any:
-        return self.headlines[index].split()
 
 
 class WithSlots(SharedEpoch):
@@ -240,17 +145,18 @@ class SlotsOfBytes(WithSlots):
     kind = torch.uint8
 
 
+class OfFork(Fixed):
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.count = FORK.Value("q", 0)
+
+
 class SilentInSum(Fixed):
     def __getitem__(self, index: int) -> torch.Tensor:
         stretch = self.stretch(index, int(self.epoch))
         if int(stretch.sum()) == 0:
             self.count_one()
         return stretch
-
-
-class OneStepFurther(Fixed):
-    def stretch(self, index: int, epoch: int) -> torch.Tensor:
-        return self.clips[index, epoch : epoch + 32]
 
 
 class StartsAgain(Fixed):
@@ -267,11 +173,6 @@ class TensorUnderItsLock(CountInATensor):
     def count_one(self) -> None:
         with self.lock:
             self.count.add_(1)
-
-
-class TensorItself(TensorUnderItsLock):
-    def silent(self) -> Any:
-        return self.count
 
 
 class InAFile(SharedEpoch):
@@ -315,38 +216,6 @@ class Numbered(Headlines):
                 self.vocabulary.setdefault(word, len(self.vocabulary))
 
 
-class SharedVocabulary(Headlines):
-    """Keeps the dict in a server process, and locks it while it looks up or adds a word."""
-
-    def __init__(self, headlines: list[str]) -> None:
-        context = multiprocessing.get_context("fork")
-        self.headlines = headlines
-        self.manager = context.Manager()
-        self.shared = self.manager.dict()
-        self.lock: Any = context.Lock()
-
-    @property
-    def vocabulary(self) -> dict[str, int]:  # type: ignore[override]
-        return dict(self.shared)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor([self.number_of(word) for word in self.headlines[index].split()])
-
-    def number_of(self, word: str) -> int:
-        with self.lock:
-            return int(self.shared.setdefault(word, len(self.shared)))
-
-
-class LockedTooLate(SharedVocabulary):
-    """Takes the lock after it has looked, and doesn't look again."""
-
-    def number_of(self, word: str) -> int:
-        if word not in self.shared:
-            with self.lock:
-                self.shared[word] = len(self.shared)
-        return int(self.shared[word])
-
-
 class MostFrequent(Headlines):
     """Numbers only the most frequent words, and has one number for the rest."""
 
@@ -368,16 +237,6 @@ class SortsTheList(Numbered):
     def __init__(self, headlines: list[str]) -> None:
         headlines.sort()
         super().__init__(headlines)
-
-
-class SortedNumbers(Numbered):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return super().__getitem__(index).sort()[0]
-
-
-class LowerCase(Numbered):
-    def __init__(self, headlines: list[str]) -> None:
-        super().__init__([headline.lower() for headline in headlines])
 
 
 class ListOfWords(Headlines):
@@ -405,136 +264,65 @@ class Hashes(Headlines):
         return torch.tensor([hash(word) for word in self.headlines[index].split()])
 
 
-def typed(cell: str, *changes: tuple[str, str], name: str = "MyClips", **known: object) -> Any:
-    """Run a cell of the solved notebook, with some text replaced, and return its class `name`."""
-    notebook = read(TWIN)
-    for each in notebook.cells:
-        if each.id == cell:
-            for old, new in changes:
-                assert old in each.source, old
-                each.source = each.source.replace(old, new)
-    return answer_in(notebook, "setup", cell, __name__="__main__", **known)[name]
-
-
-def clips_without_workers() -> object:
-    return DataLoader(CountedClips(make_clips()), num_workers=0)
-
-
 RIGHT_ANSWERS: RightAnswers = {
-    "04.predict": {"the letter": lambda: "b", "with a parenthesis": lambda: "B)"},
-    "04.diagnose": {"the letter": lambda: "b", "a numpy one": lambda: np.str_(" b")},
     "04.fix": {
-        "a Value under its lock": lambda: Fixed,
-        "a place for each worker": lambda: WithSlots,
-        "a tensor under a lock": lambda: TensorUnderItsLock,
-        "a byte in a file": lambda: InAFile,
-        "messages that main counts": lambda: EmptiedByMain,
-        "the twin's, from a cell": lambda: typed("fix-solved"),
+        "a Value under its lock": Fixed,
+        "a place for each worker": WithSlots,
+        "a tensor under a lock": TensorUnderItsLock,
+        "a byte in a file": InAFile,
+        "messages that main counts": EmptiedByMain,
     },
     "04.transfer": {
-        "numbered in __init__": lambda: Numbered,
-        "a Manager's dict itself, under a lock": lambda: LentAndLocked,
-        "the twin's, from a cell": lambda: typed("transfer-solved", name="MyHeadlines"),
+        "numbered in __init__": Numbered,
+        "a Manager's dict itself, under a lock": LentAndLocked,
     },
 }
 
 WRONG_FIXES: WrongFixes = {
-    "04.predict": {
-        "all of them": (lambda: "a", "a"),
-        "some of them": (lambda: "c", "c"),
-        "half of them": (lambda: "d", "d"),
-        "no option": (lambda: 0, "no-option"),
-    },
-    "04.diagnose": {
-        "persistent workers are told": (lambda: "a", "a"),
-        "fresh workers are not": (lambda: "(c)", "c"),
-        "one variable for all": (lambda: "d", "d"),
-    },
     "04.fix": {
-        "num_workers=0": (clips_without_workers, "a-loader"),
-        "a tensor that is not shared": (lambda: EpochInATensor, "other-epoch"),
-        "a global": (lambda: EpochInAGlobal, "other-epoch"),
-        "a class attribute": (lambda: EpochInTheClass, "other-epoch"),
-        "epochs counted in the worker": (lambda: CountsTheEpochs, "other-epoch"),
-        "only the epoch": (lambda: SharedEpoch, "none-counted"),
-        "a multiprocessing.Lock around a copy": (lambda: ProcessLock, "none-counted"),
-        "a Value without its lock": (lambda: WithoutItsLock, "lost-counts"),
-        "a shared tensor of one number": (lambda: CountInATensor, "lost-counts"),
-        "a Value of fork": (lambda: OfFork, "spawned"),
-        "the shared tensor itself": (lambda: TensorItself, "shared-tensor"),
-        "counted from 0 in each epoch": (lambda: StartsAgain, "lost-or-set-back"),
-        "a step for each epoch": (lambda: OneStepFurther, "wrong-stretches"),
-        "no number": (
-            lambda: type("MyClips", (Fixed,), {"silent": lambda self: self.count}),
-            "not-a-number",
+        "a tensor that is not shared": (
+            setting(Fixed, epoch=lambda self: torch.tensor(0)),
+            "other-epoch",
         ),
-        "a sum of 0 is silence": (lambda: SilentInSum, "other-count"),
-        "places of one byte": (lambda: SlotsOfBytes, "too-small"),
-        "no set_epoch": (lambda: Headlines, "no-method"),
-        "a global that is shared": (
-            lambda: typed(
-                "fix-solved",
-                ("self.epoch.fill_", "EPOCH.fill_"),
-                ("int(self.epoch)", "int(EPOCH)"),
-                EPOCH=torch.tensor(0).share_memory_(),
-            ),
-            "spawned",
+        "a class attribute": (EpochInTheClass, "other-epoch"),
+        "only the epoch": (SharedEpoch, "none-counted"),
+        "a Value without its lock": (WithoutItsLock, "lost-counts"),
+        "a Value of fork": (OfFork, "spawned"),
+        "the shared tensor itself": (
+            like(TensorUnderItsLock, silent=lambda self: self.count),
+            "shared-tensor",
         ),
-        "a global Value": (
-            lambda: typed(
-                "fix-solved",
-                ("self.count.", "COUNT."),
-                COUNT=multiprocessing.get_context("spawn").Value("q", 0),
-            ),
-            "other-count",
+        "counted from 0 in each epoch": (StartsAgain, "lost-or-set-back"),
+        "a step for each epoch": (
+            like(Fixed, stretch=lambda self, index, epoch: self.clips[index, epoch : epoch + 32]),
+            "wrong-stretches",
         ),
-        "another sample": (lambda: CountWithTheSample, "other-batch"),
-        "a global lock, from a cell": (
-            lambda: typed(
-                "fix-solved",
-                ('get_context("spawn").Value("q", 0)', "torch.tensor(0).share_memory_()"),
-                ("self.count.get_lock()", "LOCK"),
-                ("self.count.value", "self.count"),
-                ("return self.count", "return int(self.count)"),
-                LOCK=multiprocessing.get_context("spawn").Lock(),
-            ),
-            "spawned",
+        "no number": (like(Fixed, silent=lambda self: self.count), "not-a-number"),
+        "a sum of 0 is silence": (SilentInSum, "other-count"),
+        "places of one byte": (SlotsOfBytes, "too-small"),
+        "no set_epoch": (Headlines, "no-method"),
+        "another sample": (
+            delivering(Fixed, lambda stretch: (stretch, bool(stretch.any()))),
+            "other-batch",
         ),
     },
     "04.transfer": {
-        "num_workers=0": (
-            lambda: DataLoader(Headlines(make_headlines()), num_workers=0),
-            "a-loader",
+        "a class attribute": (VocabularyOfTheClass, "same-number"),
+        "a Manager's dict": (LentVocabulary, ("same-number", "two-numbers")),
+        "each headline once": (EachHeadlineOnce, "other-length"),
+        "the most frequent words": (MostFrequent, "same-number-in-main"),
+        "hash()": (Hashes, "unknown-word"),
+        "another vocabulary": (SortedWords, "other-number"),
+        "a list": (ListOfWords, "not-a-dict"),
+        "sorted numbers": (
+            delivering(Numbered, lambda numbers: numbers.sort()[0]),
+            "two-numbers-in-main",
         ),
-        "a global": (lambda: GlobalVocabulary, "same-number"),
-        "a class attribute": (lambda: VocabularyOfTheClass, "same-number"),
-        "a Manager's dict": (lambda: LentVocabulary, ("same-number", "two-numbers")),
-        "the lock only around adding": (lambda: LockedTooLate, ("same-number", "two-numbers")),
-        "each headline once": (lambda: EachHeadlineOnce, "other-length"),
-        "the most frequent words": (lambda: MostFrequent, "same-number-in-main"),
-        "hash()": (lambda: Hashes, "unknown-word"),
-        "another vocabulary": (lambda: SortedWords, "other-number"),
-        "upper case is lower case": (lambda: LowerCase, "same-number-in-main"),
-        "a list": (lambda: ListOfWords, "not-a-dict"),
-        "sorted numbers": (lambda: SortedNumbers, "two-numbers-in-main"),
-        "the first headlines only": (lambda: UnknownIsNought, "same-number-in-main"),
-        "numbers with gaps": (lambda: NumbersWithGaps, "gaps"),
-        "the words": (lambda: WordsThemselves, "other-batch"),
-        "a sorted list": (lambda: SortsTheList, "headlines-changed"),
-    },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "04.predict": {"nothing": (lambda: ..., "Not attempted", "no-letter")},
-    "04.diagnose": {"nothing": (lambda: None, "Not attempted", "no-letter")},
-    "04.fix": {
-        "the starter": (lambda: typed("fix"), "Not attempted", "starter-class"),
-    },
-    "04.transfer": {
-        "the starter": (
-            lambda: typed("transfer", name="MyHeadlines"),
-            "Not attempted",
-            "starter-class",
+        "numbers with gaps": (NumbersWithGaps, "gaps"),
+        "the words": (
+            like(Headlines, __getitem__=lambda self, index: self.headlines[index].split()),
+            "other-batch",
         ),
+        "a sorted list": (SortsTheList, "headlines-changed"),
     },
 }

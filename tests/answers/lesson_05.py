@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable
-from functools import cache
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import Dataset, get_worker_info
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, like
 from dltutor.failures.data.sessions import Connection
-from dltutor.lessons.lesson_05.helpers import Rows, Windows, recording
+from dltutor.lessons.lesson_05.helpers import Rows, Windows
 
 FORK = multiprocessing.get_context("fork")
 Connect = Callable[[], Connection]
@@ -76,16 +73,6 @@ class Memmap(Dataset[torch.Tensor]):
         return torch.from_numpy(self.numbers[index : index + 16].copy())
 
 
-class Mapped(WithPath):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with path.open("rb") as file:
-            self.bytes = mmap(file.fileno(), 0, access=ACCESS_READ)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return as_tensor(self.bytes[2 * index : 2 * index + 32])
-
-
 class FromFile(WithPath):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -137,16 +124,6 @@ class ByWorker(Windows):
         return seek_and_read(self.mine or self.file, index)
 
 
-@cache
-def opened(pid: int, path: Path) -> Any:
-    return path.open("rb")
-
-
-class CachedByPid(WithPath):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return seek_and_read(opened(os.getpid(), self.path), index)
-
-
 class Lazy(WithPath):
     file: Any = None
 
@@ -155,38 +132,10 @@ class Lazy(WithPath):
         return super().__getitem__(index)
 
 
-class LeftOutOfThePickle(Windows):
-    def __len__(self) -> int:
-        return self.count - 15
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "file": None}
-
-
 class Duplicated(Windows):
     def __getitem__(self, index: int) -> torch.Tensor:
         with os.fdopen(os.dup(self.file.fileno()), "rb") as file:
             return seek_and_read(file, index)
-
-
-class ThreadLock(LockBetweenProcesses):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.lock = threading.Lock()
-
-
-class LowLevel(Windows):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        os.lseek(self.file.fileno(), 2 * index, os.SEEK_SET)
-        return as_tensor(os.read(self.file.fileno(), 32))
-
-
-class PutsItBack(Windows):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        before = self.file.tell()
-        sample = super().__getitem__(index)
-        self.file.seek(before)
-        return sample
 
 
 class OneForAll(WithPath):
@@ -214,21 +163,6 @@ class NeverCloses(WithPath):
         return as_tensor(os.pread(os.open(self.path, os.O_RDONLY), 32, 2 * index))
 
 
-class AllNumbers(Positioned):
-    def __len__(self) -> int:
-        return self.count
-
-
-class ZerosInstead(Windows):
-    """Hides the errors, but not the wrong samples."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        try:
-            return super().__getitem__(index)
-        except ValueError:
-            return torch.zeros(16, dtype=torch.int16)
-
-
 class ByWorkersNumber(WithPath):
     """Main and the first worker both have number 0, so that worker uses main's file."""
 
@@ -245,16 +179,6 @@ class ByWorkersNumber(WithPath):
         if number not in self.files:
             self.files[number] = self.opened(number)
         return seek_and_read(self.files[number], index)
-
-
-class NoTensor(Memmap):
-    def __getitem__(self, index: int) -> Any:
-        return np.array(self.numbers[index : index + 16])
-
-
-class WithoutWorkers(DataLoader[Any]):
-    def __init__(self, path: Path) -> None:
-        super().__init__(Windows(path), batch_size=4, num_workers=0)
 
 
 class KeepsConnect(Rows):
@@ -319,15 +243,6 @@ class ByWorkerId(Rows):
         return torch.tensor((self.mine or self.connection).ask(index))
 
 
-class CachedConnections(Rows):
-    def __init__(self, connect: Connect) -> None:
-        self.connect_of = cache(lambda pid: connect())
-
-    @property
-    def connection(self) -> Connection:  # type: ignore[override]
-        return self.connect_of(os.getpid())
-
-
 class LazyRows(Rows):
     connection: Any = None
 
@@ -343,17 +258,6 @@ class LazyRows(Rows):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(self.own().ask(index))
-
-
-class ThreadLocal(Rows):
-    def __init__(self, connect: Connect) -> None:
-        self.connect, self.local = connect, threading.local()
-
-    @property
-    def connection(self) -> Connection:  # type: ignore[override]
-        if not hasattr(self.local, "connection"):
-            self.local.connection = self.connect()
-        return self.local.connection  # type: ignore[no-any-return]
 
 
 class ClosesMainsConnection(KeepsConnect):
@@ -393,11 +297,6 @@ class AllBefore(Rows):
         return torch.tensor(self.rows[index])
 
 
-class NoTensorOfRows(KeepsConnect):
-    def __getitem__(self, index: int) -> Any:
-        return self.connection.ask(index)
-
-
 class OneConnectionForAll(KeepsConnect):
     """Keeps connections in the class, so the second dataset asks the first one's server."""
 
@@ -407,105 +306,61 @@ class OneConnectionForAll(KeepsConnect):
         self.connect = connect
 
 
-class Swallows(Rows):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        try:
-            return super().__getitem__(index)
-        except Exception:
-            return torch.zeros(4, dtype=torch.int64)
-
-
-class RowsWithoutWorkers(DataLoader[Any]):
-    def __init__(self, connect: Connect) -> None:
-        super().__init__(Rows(connect), batch_size=4, num_workers=0)
-
-
 RIGHT_ANSWERS: RightAnswers = {
-    "05.predict": {"the letter": lambda: "c"},
-    "05.diagnose": {"the letter": lambda: "b"},
     "05.fix": {
-        "os.pread": lambda: Positioned,
-        "by pid": lambda: ByPid,
-        "by pid, main's closed": lambda: ClosesMains,
-        "np.memmap": lambda: Memmap,
-        "mmap": lambda: Mapped,
-        "torch.from_file": lambda: FromFile,
-        "opened for each window": lambda: OpensForEach,
-        "at fork": lambda: AtFork,
-        "one more in each worker": lambda: ByWorker,
-        "a cache by pid": lambda: CachedByPid,
+        "os.pread": Positioned,
+        "by pid": ByPid,
+        "by pid, main's closed": ClosesMains,
+        "np.memmap": Memmap,
+        "torch.from_file": FromFile,
+        "opened for each window": OpensForEach,
+        "at fork": AtFork,
+        "one more in each worker": ByWorker,
     },
     "05.transfer": {
-        "by pid": lambda: KeepsConnect,
-        "pids compared": lambda: ComparesPids,
-        "at fork": lambda: ConnectsAtFork,
-        "counted over another": lambda: CountsFirst,
-        "one more in each worker": lambda: ByWorkerId,
-        "a cache by pid": lambda: CachedConnections,
+        "by pid": KeepsConnect,
+        "pids compared": ComparesPids,
+        "at fork": ConnectsAtFork,
+        "counted over another": CountsFirst,
+        "one more in each worker": ByWorkerId,
     },
 }
 
-OTHER_OUTCOMES: OtherOutcomes = {
-    "05.fix": {
-        "the starter": (lambda: Windows, "Not attempted", "starter-class"),
-        "the starter, by another name": (
-            lambda: type("MyWindows", (Dataset,), dict(vars(Windows))),
-            "Not attempted",
-            "starter-class",
-        ),
-        "nothing": (lambda: ..., "Not attempted", "no-class"),
-        "an object": (lambda: Memmap(recording()), "Error in your code", "an-object"),
-    },
-    "05.transfer": {
-        "the starter": (lambda: Rows, "Not attempted", "starter-class"),
-        "nothing": (lambda: None, "Not attempted", "no-class"),
-    },
-}
 
 # A race decides which of these codes an answer gets.
 SHARED = ("moved", "moved-and-wrong", "moved-and-mixed-up", "moved-and-raised")
 OVER_MAINS = ("over-mains", "over-mains-and-wrong", "over-mains-and-mixed-up")
 
 WRONG_FIXES: WrongFixes = {
-    "05.predict": {
-        "objects of their own": (lambda: "a", "a"),
-        "an error": (lambda: "b", "b"),
-    },
-    "05.diagnose": {
-        "where it is made": (lambda: "a", "a"),
-        "where the loader is made": (lambda: "C", "c"),
-        "where the workers start": (lambda: "(d)", "d"),
-    },
     "05.fix": {
-        "opened on first use": (lambda: Lazy, SHARED),
-        "a lock between threads": (lambda: ThreadLock, SHARED),
-        "num_workers=0": (lambda: WithoutWorkers, "a-loader"),
-        "left out of the pickle": (lambda: LeftOutOfThePickle, SHARED),
-        "duplicated": (lambda: Duplicated, SHARED),
-        "os.lseek and os.read": (lambda: LowLevel, SHARED),
-        "put back": (lambda: PutsItBack, SHARED),
-        "zeros where it raises": (lambda: ZerosInstead, SHARED),
-        "one file for all datasets": (
-            lambda: OneForAll,
-            "other-sample-of-three",
+        "opened on first use": (Lazy, SHARED),
+        "duplicated": (Duplicated, SHARED),
+        "one file for all datasets": (OneForAll, "other-sample-of-three"),
+        "all in memory": (ReadWhole, "too-much-memory"),
+        "never closed": (NeverCloses, "descriptors"),
+        "a window for each number": (
+            like(Positioned, __len__=lambda self: self.count),
+            "other-length",
         ),
-        "all in memory": (lambda: ReadWhole, "too-much-memory"),
-        "never closed": (lambda: NeverCloses, "descriptors"),
-        "a window for each number": (lambda: AllNumbers, "other-length"),
-        "by the worker's number": (lambda: ByWorkersNumber, SHARED),
-        "a lock between processes": (lambda: LockBetweenProcesses, "moved"),
-        "an array": (lambda: NoTensor, "other-sample"),
+        "by the worker's number": (ByWorkersNumber, SHARED),
+        "a lock between processes": (LockBetweenProcesses, "moved"),
+        "an array": (
+            like(
+                Memmap, __getitem__=lambda self, index: np.array(self.numbers[index : index + 16])
+            ),
+            "other-sample",
+        ),
     },
     "05.transfer": {
-        "connected on first use": (lambda: LazyRows, OVER_MAINS),
-        "main's closed": (lambda: ClosesMainsConnection, "mains-session-ended"),
-        "num_workers=0": (lambda: RowsWithoutWorkers, "a-loader"),
-        "a connection for each thread": (lambda: ThreadLocal, OVER_MAINS),
-        "a connection for each row": (lambda: ConnectsForEach, "connects-often"),
-        "a lock between processes": (lambda: LockedRows, "over-mains"),
-        "all rows before": (lambda: AllBefore, "other-sample-later"),
-        "a list": (lambda: NoTensorOfRows, "other-sample"),
-        "one connection for all": (lambda: OneConnectionForAll, "other-sample-of-two"),
-        "zeros where it raises": (lambda: Swallows, OVER_MAINS),
+        "connected on first use": (LazyRows, OVER_MAINS),
+        "main's closed": (ClosesMainsConnection, "mains-session-ended"),
+        "a connection for each row": (ConnectsForEach, "connects-often"),
+        "a lock between processes": (LockedRows, "over-mains"),
+        "all rows before": (AllBefore, "other-sample-later"),
+        "a list": (
+            like(KeepsConnect, __getitem__=lambda self, index: self.connection.ask(index)),
+            "other-sample",
+        ),
+        "one connection for all": (OneConnectionForAll, "other-sample-of-two"),
     },
 }

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, like
 from dltutor.lessons.lesson_08.fix import SECOND, Excerpts
-from dltutor.lessons.lesson_08.transfer import ahead
 
 _TAKES = {"A": "own", "B": "ahead", "C": "shared", "D": "view"}
 
@@ -82,19 +80,6 @@ class Clipped(Light):
         return recording[start : start + SECOND].clone()
 
 
-class Mapped(Light):
-    def __getitem__(self, index: int) -> Any:
-        return torch.tensor(middle(np.load(self.paths[index], mmap_mode="r")))
-
-
-class InBytes(Light):
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index).view(torch.uint8)
-
-    def unpack(self, sample: Any) -> Any:
-        return sample.view(torch.int16) / 2**15
-
-
 class SharedOnce(Light):
     """Keeps all excerpts in one shared tensor. A sample is a copy of a part."""
 
@@ -114,11 +99,6 @@ class SharedOnce(Light):
 class View(Light):
     def __getitem__(self, index: int) -> Any:
         return middle(torch.from_numpy(np.load(self.paths[index])))
-
-
-class Cloned(Excerpts):
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index).clone()
 
 
 class WholeRecording(Light):
@@ -147,11 +127,6 @@ class KnowsInTheWorker(Light):
         return sample / self.scale
 
 
-class OneTooFew(Light):
-    def __len__(self) -> int:
-        return len(self.paths) - 1
-
-
 class NoUnpack:
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -161,20 +136,6 @@ class NoUnpack:
 
     def __getitem__(self, index: int) -> Any:
         return middle(torch.from_numpy(np.load(self.paths[index])))
-
-
-class SendsMore(Light):
-    """Sends the excerpt, and the path a thousand times."""
-
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index), [f"{self.paths[index]}{n}" for n in range(1000)]
-
-    def unpack(self, sample: Any) -> Any:
-        return sample[0] / 2**15
-
-
-def loader(**options: Any) -> DataLoader[Any]:
-    return DataLoader(Excerpts(()), batch_size=None, **options)
 
 
 def right_ahead(batches: Any) -> int:
@@ -200,29 +161,8 @@ def asks_the_type(batches: Any) -> int:
     return 0
 
 
-def excepts(batches: Any) -> int:
-    try:
-        found = batches._data_queue.qsize()
-    except AttributeError:
-        return 0
-    return int(found + [len(info) for info in batches._task_info.values()].count(2))
-
-
-def by_getattr(batches: Any) -> int:
-    queue = getattr(batches, "_data_queue", None)
-    infos = getattr(batches, "_task_info", {})
-    return (queue.qsize() if queue else 0) + sum(len(info) - 1 for info in infos.values())
-
-
 def by_and(batches: Any) -> int:
     return hasattr(batches, "_data_queue") and right_ahead(batches)
-
-
-def takes_one(batches: Any) -> int:
-    found = right_ahead(batches)
-    if found and batches._data_queue.qsize():
-        batches._data_queue.get()
-    return found
 
 
 def drains(batches: Any) -> int:
@@ -230,13 +170,6 @@ def drains(batches: Any) -> int:
     while batches._data_queue.qsize():
         batches._data_queue.get()
         found += 1
-    return found
-
-
-def asks_for_the_next(batches: Any) -> int:
-    found = right_ahead(batches)
-    if found > 2:
-        next(batches)
     return found
 
 
@@ -251,145 +184,88 @@ def _swapped(one: str, other: str) -> dict[str, Any]:
 
 
 RIGHT_ANSWERS: RightAnswers = {
-    "08.predict": {"the letter": lambda: "b"},
-    "08.diagnose": {
-        "the words": lambda: _TAKES,
-        "capitals and quotes": lambda: {job: f"'{w.upper()}' " for job, w in _TAKES.items()},
-    },
+    "08.diagnose": {"the words": _TAKES},
     "08.fix": {
-        "a copy, as int16": lambda: Light,
-        "a slice of a numpy array": lambda: sends(lambda part: part, from_numpy),
-        "a mapped file": lambda: Mapped,
-        "bytes": lambda: sends(lambda part: part.tobytes(), from_bytes),
-        "compressed": lambda: sends(
-            lambda part: zlib.compress(part.tobytes()),
-            lambda text: from_bytes(zlib.decompress(text)),
-        ),
-        "a dict": lambda: sends(
+        "a copy, as int16": Light,
+        "a slice of a numpy array": sends(lambda part: part, from_numpy),
+        "bytes": sends(lambda part: part.tobytes(), from_bytes),
+        "a dict": sends(
             lambda part: {"sound": torch.tensor(part), "rate": 8000},
             lambda sample: sample["sound"].float() / 2**15,
         ),
-        "a dataclass with an array": lambda: sends(
+        "a dataclass with an array": sends(
             lambda part: Numbers(part.copy()), lambda sample: from_numpy(sample.pcm)
         ),
-        "as bytes of a tensor": lambda: InBytes,
-        "copies out of a shared tensor": lambda: SharedOnce,
+        "copies out of a shared tensor": SharedOnce,
     },
     "08.transfer": {
-        "both places": lambda: right_ahead,
-        "by the type of the iterator": lambda: asks_the_type,
-        "except AttributeError": lambda: excepts,
-        "getattr": lambda: by_getattr,
-        "False without workers": lambda: by_and,
+        "both places": right_ahead,
+        "by the type of the iterator": asks_the_type,
+        "False without workers": by_and,
     },
 }
 
 WRONG_FIXES: WrongFixes = {
-    "08.predict": {
-        "the sum": (lambda: "a", "a"),
-        "what is each one's own": (lambda: "c", "c"),
-    },
     "08.diagnose": {
-        "own and shared": (lambda: _swapped("A", "C"), "wrong-A"),
-        "ahead and view": (lambda: _swapped("B", "D"), "wrong-B"),
-        "shared and view": (lambda: _swapped("C", "D"), "wrong-C"),
-        "a word of one's own": (lambda: {**_TAKES, "A": "leak"}, "no-word"),
-        "one word for all": (lambda: "own", "other-keys"),
+        "own and shared": (_swapped("A", "C"), "wrong-A"),
+        "ahead and view": (_swapped("B", "D"), "wrong-B"),
+        "shared and view": (_swapped("C", "D"), "wrong-C"),
+        "a word of one's own": ({**_TAKES, "A": "leak"}, "no-word"),
+        "one word for all": ("own", "other-keys"),
     },
     "08.fix": {
-        "a copy, as float32": (lambda: Cloned, "heavy-type"),
-        "int16, still a view": (lambda: View, "heavy-storage"),
-        "read in main": (lambda: ReadsInMain, "not-in-the-sample"),
-        "the whole recording": (lambda: WholeRecording, "heavy-recording"),
+        "a copy, as float32": (
+            like(
+                Excerpts, __getitem__=lambda self, index: Excerpts.__getitem__(self, index).clone()
+            ),
+            "heavy-type",
+        ),
+        "int16, still a view": (View, "heavy-storage"),
+        "read in main": (ReadsInMain, "not-in-the-sample"),
+        "the whole recording": (WholeRecording, "heavy-recording"),
         "half precision": (
-            lambda: sends(lambda part: torch.tensor(part / 2**15).half(), lambda got: got.float()),
+            sends(lambda part: torch.tensor(part / 2**15).half(), lambda got: got.float()),
             "unpacks-other-numbers",
         ),
-        "a list": (lambda: sends(lambda part: part.tolist(), from_numpy), "heavy"),
-        "more than the excerpt": (lambda: SendsMore, "heavy"),
-        "a start below 0": (lambda: Clipped, "unpacks-another-shape"),
+        "a list": (sends(lambda part: part.tolist(), from_numpy), "heavy"),
+        "a start below 0": (Clipped, "unpacks-another-shape"),
         "cannot be sent": (
-            lambda: sends(lambda part: lambda: torch.tensor(part) / 2**15, lambda got: got()),
+            sends(lambda part: lambda: torch.tensor(part) / 2**15, lambda got: got()),
             "cannot-be-sent",
         ),
-        "unpacked as int16": (
-            lambda: unpacks(lambda got: (got * 2**15).short()),
-            "unpacks-another-type",
-        ),
-        "a row": (lambda: unpacks(lambda got: got[None]), "unpacks-another-shape"),
-        "as a numpy array": (lambda: unpacks(torch.Tensor.numpy), "unpacks-no-tensor"),
-        "known in the worker only": (lambda: KnowsInTheWorker, "raised"),
-        "one too few": (lambda: OneTooFew, "other-length"),
-        "no unpack": (lambda: NoUnpack, "no-method"),
-        "an object": (lambda: Light(()), "an-object"),
+        "unpacked as int16": (unpacks(lambda got: (got * 2**15).short()), "unpacks-another-type"),
+        "as a numpy array": (unpacks(torch.Tensor.numpy), "unpacks-no-tensor"),
+        "known in the worker only": (KnowsInTheWorker, "raised"),
+        "one too few": (like(Light, __len__=lambda self: len(self.paths) - 1), "other-length"),
+        "no unpack": (NoUnpack, "no-method"),
     },
     "08.transfer": {
         "the queue alone": (
-            lambda: with_workers(lambda batches: batches._data_queue.qsize()),
+            with_workers(lambda batches: batches._data_queue.qsize()),
             "forgets-early-batches",
         ),
         "all that was asked for": (
-            lambda: with_workers(lambda batches: batches._tasks_outstanding),
-            "too-many",
-        ),
-        "all of _task_info": (
-            lambda: with_workers(lambda batches: len(batches._task_info)),
+            with_workers(lambda batches: batches._tasks_outstanding),
             "too-many",
         ),
         "the early ones alone": (
-            lambda: with_workers(
+            with_workers(
                 lambda batches: sum(len(info) == 2 for info in batches._task_info.values())
             ),
             "too-few",
         ),
-        "the queue and all of _task_info": (
-            lambda: with_workers(
-                lambda batches: batches._data_queue.qsize() + len(batches._task_info)
-            ),
-            "too-many",
-        ),
-        "the product": (
-            lambda: with_workers(lambda batches: batches._num_workers * batches._prefetch_factor),
-            "too-many",
-        ),
-        "always 0": (lambda: lambda batches: 0, "too-few"),
         "no word of 0 workers": (
-            lambda: (
-                lambda batches: (
-                    batches._data_queue.qsize()
-                    + sum(len(info) == 2 for info in batches._task_info.values())
-                )
+            lambda batches: (
+                batches._data_queue.qsize()
+                + sum(len(info) == 2 for info in batches._task_info.values())
             ),
             "raised",
         ),
         "None without workers": (
-            lambda: (
-                lambda batches: right_ahead(batches) if hasattr(batches, "_data_queue") else None
-            ),
+            lambda batches: right_ahead(batches) if hasattr(batches, "_data_queue") else None,
             "not-an-int",
         ),
-        "takes one": (lambda: takes_one, "took-batches"),
-        "drains the queue": (lambda: drains, "took-batches"),
-        "asks for the next": (lambda: asks_for_the_next, "took-batches"),
-        "a float": (lambda: lambda batches: float(right_ahead(batches)), "not-an-int"),
-        "waits for a batch": (lambda: waits_for_one, "hung"),
-    },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "08.predict": {"nothing yet": (lambda: ..., "Not attempted", "no-letter")},
-    "08.diagnose": {
-        "the dots": (lambda: dict.fromkeys(_TAKES, ...), "Not attempted", "dots"),
-        "None": (lambda: None, "Not attempted", "no-words"),
-    },
-    "08.fix": {
-        "the starter": (lambda: Excerpts, "Not attempted", "starter-class"),
-        "None": (lambda: None, "Not attempted", "no-class"),
-        "a loader without workers": (lambda: loader(), "Not yet", "a-loader"),
-    },
-    "08.transfer": {
-        "the starter": (lambda: ahead, "Not attempted", "starter-function"),
-        "None": (lambda: None, "Not attempted", "no-function"),
-        "its number": (lambda: 4, "Error in your code", "not-a-function"),
+        "drains the queue": (drains, "took-batches"),
+        "waits for a batch": (waits_for_one, "hung"),
     },
 }

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from cells import source
-from torch.utils.data import DataLoader, Dataset
+from cells import to_copy
+from torch.utils.data import Dataset
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, after_init, delivering, setting
 from dltutor.failures.data.captions import (
     Captions,
     CaptionTuple,
@@ -29,29 +28,6 @@ from dltutor.failures.data.captions import (
 )
 from dltutor.lessons.lesson_09.transfer import Boxes
 from notebooks import NOTEBOOKS, read
-
-
-class DataFrame:
-    """Stands in for pandas' DataFrame in a check, because the course doesn't install pandas."""
-
-    __module__ = "pandas.core.frame"
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-
-class InAFrame(Dataset[str]):
-    def __init__(self, path: str | Path) -> None:
-        self.table = DataFrame(Path(path).read_text().splitlines())
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __getitem__(self, index: int) -> str:
-        return self.table.lines[index]
 
 
 class ReadInTheWorker(Dataset[str]):
@@ -69,53 +45,10 @@ class ReadInTheWorker(Dataset[str]):
         return self.captions[index]
 
 
-class Frozen(Captions):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        gc.freeze()
-
-
 class Cached(Captions):
     @lru_cache(maxsize=None)  # noqa: B019, UP033 - what people write
     def __getitem__(self, index: int) -> str:
         return super().__getitem__(index)
-
-
-class ByNumber(Dataset[str]):
-    def __init__(self, path: str | Path) -> None:
-        self.captions = dict(enumerate(Path(path).read_text().splitlines()))
-
-    def __len__(self) -> int:
-        return len(self.captions)
-
-    def __getitem__(self, index: int) -> str:
-        return self.captions[index]
-
-
-class Forgets(FixedWidthCaptions):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.captions = self.captions.astype("S24")
-
-
-class InAscii(FixedWidthCaptions):
-    def __getitem__(self, index: int) -> str:
-        return super().__getitem__(index).encode("ascii", "ignore").decode()
-
-
-class AsBytes(FixedWidthCaptions):
-    def __getitem__(self, index: int) -> Any:
-        return bytes(self.captions[index])
-
-
-class WithoutWorkers(DataLoader[Any]):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(Captions(path), num_workers=0)
-
-
-class Stripped(PackedCaptions):
-    def __getitem__(self, index: int) -> str:
-        return super().__getitem__(index).strip()
 
 
 class InLinecache(Dataset[str]):
@@ -148,9 +81,8 @@ class Wide(Dataset[str]):
 
 def on_call() -> dict[str, Any]:
     """Return what the code in the notebook's last section defines."""
-    text = source("on-call", read(NOTEBOOKS / "09-copy-on-read.ipynb"))
     defined: dict[str, Any] = {}
-    exec(text.partition("```python\n")[2].partition("```")[0], defined)
+    exec(to_copy("on-call", read(NOTEBOOKS / "09-copy-on-read.ipynb"))[0], defined)
     return defined
 
 
@@ -186,31 +118,9 @@ class FromTheFile(Dataset[str]):
         return os.pread(self.file, stop - start - 1, start).decode()
 
 
-class StartsInAList(FromTheFile):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.starts = self.starts.tolist()
-
-    def __getitem__(self, index: int) -> str:
-        with open(self.path, "rb") as file:
-            file.seek(self.starts[index])
-            return file.readline()[:-1].decode()
-
-
 class EmptyOnesLost(FromTheNotebook):
     def __init__(self, path: str | Path) -> None:
         self.captions = PackedStrings(Path(path).read_text().rstrip("\n").split("\n"))
-
-
-class OpenedOnFirstUse(FromTheFile):
-    """If main has opened the file, its workers share it, and with it the read position."""
-
-    def __getitem__(self, index: int) -> str:
-        if self.file is None:
-            self.file = os.open(self.path, os.O_RDONLY)
-        start, stop = self.starts[index : index + 2].tolist()
-        os.lseek(self.file, start, os.SEEK_SET)
-        return os.read(self.file, stop - start - 1).decode(errors="replace")
 
 
 class InAManager(Dataset[str]):
@@ -253,19 +163,6 @@ class WholeNumbers(PackedBoxes):
         return rows.astype(np.float32)
 
 
-class CountedInBytes(PackedBoxes):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.starts = np.cumsum([0, *np.diff(self.starts).astype(np.uint8)])
-
-
-class BoxObjects(Boxes):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        listed, self.boxes = self.boxes, np.empty(len(self.boxes), dtype=object)
-        self.boxes[:] = listed
-
-
 class SmallArrays(Boxes):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -288,29 +185,6 @@ class Padded(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self.rows[index, : self.counts[index]]
-
-
-class PaddedToTen(Padded):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.counts = self.counts.clip(max=10)
-        self.rows = self.rows[:, :10].copy()
-
-
-class OneOff(PackedBoxes):
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[self.starts[index] : self.starts[index + 1] - 1]
-
-
-class AsTensors(PackedBoxes):
-    def __getitem__(self, index: int) -> Any:
-        return torch.from_numpy(super().__getitem__(index))
-
-
-class OnlyWithBoxes(PackedBoxes):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.starts = np.unique(self.starts)
 
 
 class EndsInAList(Dataset[Any]):
@@ -347,17 +221,6 @@ class MappedInTheWorker(LoadedInTheWorker):
     mapped = "r"
 
 
-class PackedAsText(Dataset[Any]):
-    def __init__(self, path: str | Path) -> None:
-        self.boxes = PackedStrings(map(json.dumps, json.loads(Path(path).read_text())))
-
-    def __len__(self) -> int:
-        return len(self.boxes)
-
-    def __getitem__(self, index: int) -> Any:
-        return np.array(json.loads(self.boxes[index]), dtype=np.float32).reshape(-1, 4)
-
-
 class Pickled(Dataset[Any]):
     """Pickles each array, and keeps all of them in one buffer, as detectron2 does."""
 
@@ -375,96 +238,66 @@ class Pickled(Dataset[Any]):
         return pickle.loads(memoryview(self.buffer[start : self.ends[index].item()]))
 
 
-class ViewsInAList(PackedBoxes):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.views = np.split(self.rows, self.starts[1:-1])
-
-    def __getitem__(self, index: int) -> Any:
-        return self.views[index]
-
-
 WRONG_FIXES: WrongFixes = {
-    "09.predict": {
-        "nobody writes": (lambda: "a", "a"),
-        "what was read": (lambda: "b", "b"),
-        "a full copy at the start": (lambda: "d", "d"),
-    },
     "09.diagnose": {
-        "a tuple cannot change": (lambda: {"B", "E"}, "wrong-A"),
-        "numpy helps": (lambda: {"A", "E"}, "wrong-B"),
-        "a dict is no list": (lambda: {"A", "B"}, "wrong-E"),
-        "every one": (lambda: set("ABCDE"), "wrong-C"),
-        "what is there is copied": (lambda: "ABDE", "wrong-D"),
-        "another letter": (lambda: {"F"}, "unknown-letter"),
-        "a set of numbers": (lambda: {1, 2}, "not-letters"),
+        "a tuple cannot change": ({"B", "E"}, "wrong-A"),
+        "numpy helps": ({"A", "E"}, "wrong-B"),
+        "a dict is no list": ({"A", "B"}, "wrong-E"),
+        "every one": (set("ABCDE"), "wrong-C"),
+        "what is there is copied": ("ABDE", "wrong-D"),
+        "another letter": ({"F"}, "unknown-letter"),
+        "a set of numbers": ({1, 2}, "not-letters"),
     },
     "09.fix": {
-        "pandas": (lambda: InAFrame, "grew"),
-        "a tuple": (lambda: CaptionTuple, "grew"),
-        "a dict": (lambda: ByNumber, "grew"),
-        "read in the worker": (lambda: ReadInTheWorker, "started-larger"),
-        "gc.freeze()": (lambda: Frozen, "grew-frozen"),
-        "places in a list": (lambda: StartsInAList, "grew"),
-        "lru_cache": (lambda: Cached, "grew"),
-        "num_workers=0": (lambda: WithoutWorkers, "a-loader"),
-        "cut to a width": (lambda: Forgets, "different"),
-        "no accents": (lambda: InAscii, "different"),
-        "bytes": (lambda: AsBytes, "different"),
-        "the edges stripped": (lambda: Stripped, "different"),
-        "an object": (lambda: [1, 2], "not-a-class"),
-        "a cache of a library": (lambda: InLinecache, "grew-elsewhere"),
-        "empty ones at the end lost": (lambda: EmptyOnesLost, "length"),
-        "a file opened on first use": (lambda: OpenedOnFirstUse, "different"),
+        "a tuple": (CaptionTuple, "grew"),
+        "read in the worker": (ReadInTheWorker, "started-larger"),
+        "gc.freeze()": (after_init(Captions, lambda self: gc.freeze()), "grew-frozen"),
+        "lru_cache": (Cached, "grew"),
+        "cut to a width": (
+            setting(FixedWidthCaptions, captions=lambda self: self.captions.astype("S24")),
+            "different",
+        ),
+        "the edges stripped": (delivering(PackedCaptions, str.strip), "different"),
+        "an object": ([1, 2], "not-a-class"),
+        "a cache of a library": (InLinecache, "grew-elsewhere"),
+        "empty ones at the end lost": (EmptyOnesLost, "length"),
     },
     "09.transfer": {
-        "a numpy object array": (lambda: BoxObjects, "grew"),
-        "a list of small arrays": (lambda: SmallArrays, "grew"),
-        "offsets in a list": (lambda: EndsInAList, "grew"),
-        "padded to ten boxes": (lambda: PaddedToTen, "different"),
-        "the last box lost": (lambda: OneOff, "different"),
-        "whole numbers": (lambda: WholeNumbers, "different"),
-        "counts of one byte": (lambda: CountedInBytes, "different"),
-        "tensors": (lambda: AsTensors, "different"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "length"),
-        "an array loaded in each worker": (lambda: LoadedInTheWorker, "started-larger"),
-        "views in a list": (lambda: ViewsInAList, "grew"),
+        "a list of small arrays": (SmallArrays, "grew"),
+        "offsets in a list": (EndsInAList, "grew"),
+        "padded to ten boxes": (
+            setting(
+                Padded,
+                counts=lambda self: self.counts.clip(max=10),
+                rows=lambda self: self.rows[:, :10].copy(),
+            ),
+            "different",
+        ),
+        "whole numbers": (WholeNumbers, "different"),
+        "images without boxes lost": (
+            setting(PackedBoxes, starts=lambda self: np.unique(self.starts)),
+            "length",
+        ),
+        "an array loaded in each worker": (LoadedInTheWorker, "started-larger"),
     },
 }
 
 RIGHT_ANSWERS: RightAnswers = {
-    "09.predict": {
-        "the letter": lambda: "c",
-    },
-    "09.diagnose": {
-        "a set": lambda: {"A", "B", "E"},
-        "a sentence": lambda: "A,B and E",
-    },
+    "09.diagnose": {"a set": {"A", "B", "E"}},
     "09.fix": {
-        "packed": lambda: PackedCaptions,
-        "of fixed width": lambda: FixedWidthCaptions,
-        "a tensor": lambda: TensorCaptions,
-        "shared memory": lambda: SharedCaptions,
-        "numpy's unicode": lambda: Wide,
-        "the notebook's class": lambda: FromTheNotebook,
-        "places in the file": lambda: FromTheFile,
-        "a manager": lambda: InAManager,
+        "packed": PackedCaptions,
+        "of fixed width": FixedWidthCaptions,
+        "a tensor": TensorCaptions,
+        "shared memory": SharedCaptions,
+        "numpy's unicode": Wide,
+        "the notebook's class": FromTheNotebook,
+        "places in the file": FromTheFile,
+        "a manager": InAManager,
     },
     "09.transfer": {
-        "packed": lambda: PackedBoxes,
-        "padded to the crowd": lambda: Padded,
-        "an array mapped in each worker": lambda: MappedInTheWorker,
-        "each packed as JSON": lambda: PackedAsText,
-        "each pickled, in one array": lambda: Pickled,
+        "packed": PackedBoxes,
+        "padded to the crowd": Padded,
+        "an array mapped in each worker": MappedInTheWorker,
+        "each pickled, in one array": Pickled,
     },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "09.predict": {"nothing yet": (lambda: ..., "Not attempted", "no-letter")},
-    "09.diagnose": {
-        "nothing yet": (lambda: ..., "Not attempted", "no-letters"),
-        "None": (lambda: None, "Not attempted", "no-letters"),
-    },
-    "09.fix": {"the starter": (lambda: Captions, "Not attempted", "starter-class")},
-    "09.transfer": {"the starter": (lambda: Boxes, "Not attempted", "starter-class")},
 }

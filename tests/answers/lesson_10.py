@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import multiprocessing
 import tempfile
 from collections import OrderedDict
@@ -16,23 +15,21 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import get_worker_info
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, like, setting
 from dltutor.failures.growing_cache import CachedRecordings, Recordings
-from dltutor.lessons.lesson_10.transfer import validate
 
 
-class Collects(CachedRecordings):
-    def load(self, index: int) -> np.ndarray:
-        gc.collect()
-        return super().load(index)
+def with_lru_cache(size: int | None) -> type:
+    """Make a class that keeps the recordings that were read last, as many as `size`."""
 
+    class MyRecordings(Recordings):
+        @lru_cache(maxsize=size)  # noqa: B019 - this is what people write
+        def load(self, index: int) -> np.ndarray:
+            return super().load(index)
 
-class Unbounded(Recordings):
-    @lru_cache(maxsize=None)  # noqa: B019, UP033 - this is what people write
-    def load(self, index: int) -> np.ndarray:
-        return super().load(index)
+    return MyRecordings
 
 
 class InAManager(Recordings):
@@ -124,17 +121,6 @@ def _decoded(path: str) -> np.ndarray:
     return recording
 
 
-class EightForAllByPath(Recordings):
-    def load(self, index: int) -> np.ndarray:
-        return _decoded(self.paths[index])
-
-
-class MapsTheFile(Recordings):
-    def load(self, index: int) -> np.ndarray:
-        recording: np.ndarray = np.load(self.paths[index], mmap_mode="r")
-        return recording.astype(np.float32)
-
-
 class ForgetsAll(CachedRecordings):
     def load(self, index: int) -> np.ndarray:
         if len(self.cache) > 4:
@@ -159,24 +145,6 @@ class Mapped(Recordings):
         return recording
 
 
-class LastTwentyFour(Recordings):
-    @lru_cache(maxsize=24)  # noqa: B019 - too many
-    def load(self, index: int) -> np.ndarray:
-        return super().load(index)
-
-
-class LastSixteen(Recordings):
-    @lru_cache(maxsize=16)  # noqa: B019 - as many as the bound allows
-    def load(self, index: int) -> np.ndarray:
-        return super().load(index)
-
-
-class AQuarterOfTheArchive(Recordings):
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        super().__init__(paths)
-        self.load = lru_cache(maxsize=len(paths) // 4)(super().load)  # type: ignore[method-assign]
-
-
 class InASharedMapping(Recordings):
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -191,22 +159,6 @@ class InASharedMapping(Recordings):
         return recording
 
 
-class APythonNumber(Recordings):
-    def __getitem__(self, index: int) -> float:  # type: ignore[override]
-        return super().__getitem__(index).item()
-
-
-class WithoutTheClass:
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        self.paths = paths
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(np.abs(np.load(self.paths[index]).astype(np.float32)).mean())
-
-
 class KnowsTheNumbers(Recordings):
     """Keeps each sample, which is a number, but no recording."""
 
@@ -218,16 +170,6 @@ class KnowsTheNumbers(Recordings):
         if index not in self.known:
             self.known[index] = super().__getitem__(index)
         return self.known[index]
-
-
-class WithTorch(Recordings):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(np.load(self.paths[index])).abs().to(torch.float32).mean()
-
-
-class ThirtyTwo(Recordings):
-    def __len__(self) -> int:
-        return 32
 
 
 def _losses(model: Any, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -314,11 +256,6 @@ def with_no_grad(model: Any, loader: Any) -> Any:
     return total / len(loader), list(hardest.values())
 
 
-def stacked(model: Any, loader: Any) -> Any:
-    mean, hardest = _validated(model, loader)
-    return torch.tensor(mean), torch.stack(hardest)
-
-
 @torch.inference_mode()
 def in_eval_and_back(model: Any, loader: Any) -> Any:
     before = model.training
@@ -348,15 +285,6 @@ def by_next(model: Any, loader: Any) -> Any:
     return _both([_hardest(model, *next(batches)) for _ in range(len(loader))])
 
 
-def breaks(model: Any, loader: Any) -> Any:
-    found = []
-    for number, batch in enumerate(loader, start=1):
-        found.append(_hardest(model, *batch))
-        if number == len(loader):
-            break
-    return _both(found)
-
-
 def a_batch_too_few(model: Any, loader: Any) -> Any:
     return _both([_hardest(model, *batch) for batch in islice(loader, len(loader) - 1)])
 
@@ -377,106 +305,74 @@ def _swapped(one: str, other: str) -> dict[str, str]:
 
 
 WRONG_FIXES: WrongFixes = {
-    "10.predict": {
-        "all": (lambda: "a", "a"),
-        "some": (lambda: "b", "b"),
-        "none": (lambda: "d", "d"),
-        "the number": (lambda: 1, "no-option"),
-    },
     "10.diagnose": {
-        "cache and heap": (
-            lambda: _swapped("A", "D"),
-            "wrong-A",
-        ),
-        "cycle and heap": (lambda: _swapped("C", "D"), "wrong-C"),
-        "kept and heap": (lambda: _swapped("B", "D"), "wrong-B"),
-        "a word of one's own": (
-            lambda: _swapped("A", "B") | {"A": "leak"},
-            "no-word",
-        ),
-        "one word for all": (lambda: "heap", "other-keys"),
+        "cache and heap": (_swapped("A", "D"), "wrong-A"),
+        "cycle and heap": (_swapped("C", "D"), "wrong-C"),
+        "kept and heap": (_swapped("B", "D"), "wrong-B"),
+        "a word of one's own": (_swapped("A", "B") | {"A": "leak"}, "no-word"),
+        "one word for all": ("heap", "other-keys"),
     },
     "10.fix": {
-        "a loader without workers": (lambda: DataLoader(CachedRecordings(())), "a-loader"),
-        "gc.collect()": (lambda: Collects, "grew-worker"),
-        "lru_cache without a bound": (lambda: Unbounded, "grew-worker"),
-        "a Manager": (lambda: InAManager, "grew-others"),
-        "all of it in main": (lambda: AllInMain, "grew-main"),
-        "the wrong entry": (lambda: TheLastOne, "wrong-samples"),
-        "half the samples": (lambda: ThirtyTwo, "missing"),
-        "a slot for each of two workers": (lambda: InOneSlotEach, "raised"),
-        "lru_cache of 24": (lambda: LastTwentyFour, "grew-worker"),
-        "a shared tensor": (lambda: InASharedMapping, "grew-shared"),
-        "a Python number": (lambda: APythonNumber, "other-batch"),
-        "an object": (lambda: BoundedRecordings(()), "an-object"),
-        "a small cache in the class": (lambda: EightForTheClass, "mixed"),
-        "a quarter of them kept": (lambda: AQuarterOfTheArchive, "grew-alone"),
+        "lru_cache without a bound": (with_lru_cache(None), "grew-worker"),
+        "a Manager": (InAManager, "grew-others"),
+        "all of it in main": (AllInMain, "grew-main"),
+        "the wrong entry": (TheLastOne, "wrong-samples"),
+        "half the samples": (like(Recordings, __len__=lambda self: 32), "missing"),
+        "a slot for each of two workers": (InOneSlotEach, "raised"),
+        "lru_cache of 24": (with_lru_cache(24), "grew-worker"),
+        "a shared tensor": (InASharedMapping, "grew-shared"),
+        "a Python number": (
+            like(
+                Recordings,
+                __getitem__=lambda self, index: Recordings.__getitem__(self, index).item(),
+            ),
+            "other-batch",
+        ),
+        "a small cache in the class": (EightForTheClass, "mixed"),
+        "a quarter of them kept": (
+            setting(
+                Recordings, load=lambda self: lru_cache(maxsize=len(self.paths) // 4)(self.load)
+            ),
+            "grew-alone",
+        ),
     },
     "10.transfer": {
-        "clone() alone": (lambda: validating(torch.mean, copy), "keeps-graphs"),
-        "item() alone": (lambda: validating(number, view), "keeps-tensors"),
-        "no gradient ever after": (
-            lambda: switches_off_for_good,
-            "no-grad-left",
-        ),
-        "eval() to the end": (lambda: leaves_it_in_eval, "left-in-eval"),
-        "a frozen model": (lambda: freezes_the_model, "no-grad-needed"),
-        "a gradient in every parameter": (lambda: validating(learned, copy), "left-gradients"),
-        "no scans": (lambda: keeps_none, "other-scans"),
-        "another loss": (lambda: last_loss_only, "other-mean"),
-        "a copy of each batch": (
-            lambda: validating(number, lambda images, at: images.clone()[at]),
-            "keeps-tensors",
-        ),
-        "swapped": (lambda: swapped, "other-result"),
-        "all labels": (lambda: keeps_the_labels, "keeps-views"),
-        "a batch too few": (lambda: a_batch_too_few, "too-few"),
+        "clone() alone": (validating(torch.mean, copy), "keeps-graphs"),
+        "item() alone": (validating(number, view), "keeps-tensors"),
+        "no gradient ever after": (switches_off_for_good, "no-grad-left"),
+        "eval() to the end": (leaves_it_in_eval, "left-in-eval"),
+        "a frozen model": (freezes_the_model, "no-grad-needed"),
+        "a gradient in every parameter": (validating(learned, copy), "left-gradients"),
+        "no scans": (keeps_none, "other-scans"),
+        "another loss": (last_loss_only, "other-mean"),
+        "swapped": (swapped, "other-result"),
+        "all labels": (keeps_the_labels, "keeps-views"),
+        "a batch too few": (a_batch_too_few, "too-few"),
     },
 }
 
 RIGHT_ANSWERS: RightAnswers = {
-    "10.predict": {"the letter": lambda: "c"},
     "10.diagnose": {
-        "the words": lambda: _CAUSES,
-        "small keys": lambda: {job.lower(): cause for job, cause in _CAUSES.items()},
-        "capitals and quotes": lambda: {job: f"'{c.upper()}' " for job, c in _CAUSES.items()},
+        "the words": _CAUSES,
+        "capitals and quotes": {job: f"'{c.upper()}' " for job, c in _CAUSES.items()},
     },
     "10.fix": {
-        "no cache": lambda: Recordings,
-        "a bounded cache": lambda: BoundedRecordings,
-        "a cache that is emptied": lambda: ForgetsAll,
-        "a mapped file": lambda: Mapped,
-        "files on disk": lambda: InFilesByPath,
-        "lru_cache of a function of the path": lambda: EightForAllByPath,
-        "a map of each file": lambda: MapsTheFile,
-        "lru_cache of 16": lambda: LastSixteen,
-        "a table of the samples": lambda: KnowsTheNumbers,
-        "another base class": lambda: WithoutTheClass,
-        "decoded by torch": lambda: WithTorch,
+        "no cache": Recordings,
+        "a bounded cache": BoundedRecordings,
+        "a cache that is emptied": ForgetsAll,
+        "a mapped file": Mapped,
+        "files on disk": InFilesByPath,
+        "lru_cache of a function of the path": like(
+            Recordings, load=lambda self, index: _decoded(self.paths[index])
+        ),
+        "lru_cache of 16": with_lru_cache(16),
+        "a table of the samples": KnowsTheNumbers,
     },
     "10.transfer": {
-        "no_grad": lambda: with_no_grad,
-        "item and clone": lambda: _validated,
-        "torch.stack": lambda: stacked,
-        "copies of the labels": lambda: one_loss_at_the_end,
-        "eval, and back": lambda: in_eval_and_back,
-        "next(), as often as there are batches": lambda: by_next,
-        "break after the last": lambda: breaks,
-    },
-}
-
-_UNSET = {"A": ..., "B": ..., "C": ..., "D": ...}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "10.predict": {"nothing yet": (lambda: ..., "Not attempted", "no-letter")},
-    "10.diagnose": {
-        "the dots": (lambda: _UNSET, "Not attempted", "dots"),
-        "None": (lambda: None, "Not attempted", "no-words"),
-    },
-    "10.fix": {
-        "the starter": (lambda: CachedRecordings, "Not attempted", "starter-class"),
-    },
-    "10.transfer": {
-        "the starter": (lambda: validate, "Not attempted", "starter-function"),
+        "no_grad": with_no_grad,
+        "item and clone": _validated,
+        "copies of the labels": one_loss_at_the_end,
+        "eval, and back": in_eval_and_back,
+        "next(), as often as there are batches": by_next,
     },
 }

@@ -7,7 +7,8 @@ import os
 import pickle
 import resource
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch.multiprocessing
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, like
 from dltutor.failures.data.sentences import as_list, packed
 from dltutor.lessons.lesson_11.helpers import Rows, collect
 
@@ -29,17 +30,47 @@ Samples = list[tuple[torch.Tensor, int]]
 # Answers to "11.fix"
 
 
-def batches(dataset: Any, workers: int, collate_fn: Any, size: int = 100, **how: Any) -> Any:
-    how.setdefault("multiprocessing_context", "fork" if workers else None)
-    return DataLoader(dataset, size, num_workers=workers, collate_fn=collate_fn, **how)
+def reading(
+    collate_fn: Callable[[Any], Any],
+    pairs_of: Callable[[Any], Iterable[Any]],
+    size: int = 100,
+    **how: Any,
+) -> Callable[[Any, int], Pairs]:
+    """Make an answer that reads batches of this size, and collects `pairs_of(batch)`.
+
+    Args:
+        collate_fn: The function with which a worker makes a batch.
+        pairs_of: The function with which main takes a batch apart.
+        size: How many samples a batch has.
+        how: Further options of the loader.
+    """
+
+    def my_collect(dataset: Any, num_workers: int) -> Pairs:
+        given = {"multiprocessing_context": "fork", **how} if num_workers else how
+        found: Pairs = []
+        for batch in DataLoader(
+            dataset, size, num_workers=num_workers, collate_fn=collate_fn, **given
+        ):
+            found += pairs_of(batch)
+        return found
+
+    return my_collect
 
 
 def as_numbers(samples: Samples) -> Any:
     return [(words.tolist(), label) for words, label in samples]
 
 
+def of_numbers(batch: Any) -> Pairs:
+    return [(torch.tensor(words), label) for words, label in batch]
+
+
 def as_arrays(samples: Samples) -> Any:
     return [(words.numpy(), label) for words, label in samples]
+
+
+def of_arrays(batch: Any) -> Pairs:
+    return [(torch.from_numpy(words), label) for words, label in batch]
 
 
 def as_a_rectangle(samples: Samples) -> Any:
@@ -48,8 +79,9 @@ def as_a_rectangle(samples: Samples) -> Any:
     return pad_sequence(words, batch_first=True), lengths
 
 
-def as_bytes(samples: Samples) -> bytes:
-    return pickle.dumps(as_numbers(samples))
+def of_a_rectangle(batch: Any) -> Pairs:
+    found = zip(*batch, strict=True)
+    return [(row[:length].clone(), label) for row, (length, label) in found]
 
 
 def with_lengths(samples: Samples) -> Any:
@@ -57,76 +89,49 @@ def with_lengths(samples: Samples) -> Any:
     return torch.cat(words), [len(each) for each in words], [label for _, label in samples]
 
 
-def packed_and_cloned(dataset: Any, num_workers: int) -> Pairs:
-    found = []
-    for words, offsets, labels in batches(dataset, num_workers, packed):
-        sentences = torch.tensor_split(words, offsets[1:])
-        found += [(s.clone(), n) for s, n in zip(sentences, labels.tolist(), strict=True)]
-    return found
+def cut(words: torch.Tensor, lengths: list[int], labels: list[int]) -> Pairs:
+    return [*zip(words.split(lengths), labels, strict=True)]
 
 
-def lengths_as_numbers(dataset: Any, num_workers: int) -> Pairs:
-    found = []
-    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
-        found += list(zip(words.clone().split(lengths), labels, strict=True))
-    return found
+def cut_a_copy(batch: Any) -> Pairs:
+    words, lengths, labels = batch
+    return cut(words.clone(), lengths, labels)
 
 
-def numbers_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
-    loader = batches(dataset, num_workers, as_numbers)
-    return [(torch.tensor(words), label) for batch in loader for words, label in batch]
+def cloned(batch: Any) -> Pairs:
+    sentences, labels = batch
+    return [(each.clone(), label) for each, label in zip(sentences, labels.tolist(), strict=True)]
 
 
-def arrays_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
-    loader = batches(dataset, num_workers, as_arrays, persistent_workers=num_workers > 0)
-    return [(torch.from_numpy(words), label) for batch in loader for words, label in batch]
+def by_offsets(batch: Any, further: int = 0) -> Pairs:
+    words, offsets, labels = batch
+    return cloned((torch.tensor_split(words, offsets[1:] + further), labels))
 
 
-def bytes_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
-    found: Pairs = []
-    for batch in batches(dataset, num_workers, as_bytes, 500):
-        found.extend((torch.tensor(words), label) for words, label in pickle.loads(batch))
-    return found
+def cut_and_collected(batch: Any) -> Pairs:
+    gc.collect()
+    words, lengths, labels = batch
+    return cut(words.detach().cpu(), lengths, labels)
 
 
-def padded(dataset: Any, num_workers: int) -> Pairs:
-    found = []
-    for rows, lengths in batches(dataset, num_workers, as_a_rectangle, prefetch_factor=None):
-        for row, (length, label) in zip(rows, lengths, strict=True):
-            found.append((row[:length].clone(), label))
-    return found
+numbers_through_the_pipe = reading(as_numbers, of_numbers)
+lengths_as_numbers = reading(with_lengths, cut_a_copy)
 
 
 def pickled(dataset: Any, num_workers: int) -> Pairs:
-    how: Any = {"multiprocessing_context": "forkserver"} if num_workers else {}
-    loader = batches(dataset, num_workers, pickle.dumps, 300, **how)
-    return [pair for batch in loader for pair in pickle.loads(batch)]
+    how = {"multiprocessing_context": "forkserver"} if num_workers else {}
+    return reading(pickle.dumps, pickle.loads, 300, **how)(dataset, num_workers)
+
+
+def arrays_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
+    kept = num_workers > 0
+    return reading(as_arrays, of_arrays, persistent_workers=kept)(dataset, num_workers)
 
 
 def part_by_part(dataset: Any, num_workers: int) -> Pairs:
     found: Pairs = []
     for at in range(0, len(dataset), 1000):
-        part = Subset(dataset, range(at, at + 1000))
-        for batch in batches(part, num_workers, as_numbers):
-            found += [(torch.tensor(words), label) for words, label in batch]
-    return found
-
-
-def without_workers(dataset: Any, num_workers: int) -> Pairs:
-    return numbers_through_the_pipe(dataset, 0)
-
-
-def packed_and_kept(dataset: Any, num_workers: int) -> Pairs:
-    found: Pairs = []
-    for words, lengths, labels in batches(dataset, num_workers, with_lengths, 10):
-        found += zip(words.split(lengths), labels, strict=True)
-    return found
-
-
-def cloned_alone(dataset: Any, num_workers: int) -> Pairs:
-    found: Pairs = []
-    for sentences, labels in batches(dataset, num_workers, as_list):
-        found += zip([each.clone() for each in sentences], labels.tolist(), strict=True)
+        found += numbers_through_the_pipe(Subset(dataset, range(at, at + 1000)), num_workers)
     return found
 
 
@@ -135,69 +140,14 @@ def by_name(dataset: Any, num_workers: int) -> Pairs:
     return collect(dataset, num_workers)
 
 
-def by_name_in_workers(worker: int) -> None:
-    torch.multiprocessing.set_sharing_strategy("file_system")
-
-
-def by_name_from_workers(dataset: Any, num_workers: int) -> Pairs:
-    init = by_name_in_workers
-    return [
-        (words.clone(), int(label))
-        for sentences, labels in batches(dataset, num_workers, as_list, worker_init_fn=init)
-        for words, label in zip(sentences, labels, strict=True)
-    ]
-
-
 def with_a_higher_limit(dataset: Any, num_workers: int) -> Pairs:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return collect(dataset, num_workers)
 
 
-def labels_kept(dataset: Any, num_workers: int) -> Pairs:
-    found: Pairs = []
-    for words, offsets, labels in batches(dataset, num_workers, packed, 10):
-        cut = torch.tensor_split(words.clone(), offsets[1:])
-        found += zip(cut, labels, strict=True)
-    return found
-
-
-def collected(dataset: Any, num_workers: int) -> Pairs:
-    found: Pairs = []
-    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
-        found += zip(words.detach().cpu().split(lengths), labels, strict=True)
-        gc.collect()
-    return found
-
-
 def as_numpy(dataset: Any, num_workers: int) -> Pairs:
     return [(words.numpy(), label) for words, label in lengths_as_numbers(dataset, num_workers)]
-
-
-def without_the_last(dataset: Any, num_workers: int) -> Pairs:
-    loader = batches(dataset, num_workers, as_numbers, 64, drop_last=True)
-    return [(torch.tensor(words), label) for batch in loader for words, label in batch]
-
-
-def shuffled(dataset: Any, num_workers: int) -> Pairs:
-    loader = batches(dataset, num_workers, as_numbers, shuffle=True)
-    return [(torch.tensor(words), label) for batch in loader for words, label in batch]
-
-
-def small_batches(size: int) -> Callable[..., Pairs]:
-    def cloned_in_main(dataset: Any, num_workers: int) -> Pairs:
-        loader = batches(dataset, num_workers, as_list, size)
-        return [(w.clone(), n) for s, ns in loader for w, n in zip(s, ns.tolist(), strict=True)]
-
-    return cloned_in_main
-
-
-def cut_one_too_far(dataset: Any, num_workers: int) -> Pairs:
-    found = []
-    for words, offsets, labels in batches(dataset, num_workers, packed):
-        sentences = torch.tensor_split(words.clone(), offsets[1:] + 1)
-        found += [*zip(sentences, labels.tolist(), strict=True)]
-    return found
 
 
 def by_class(dataset: Any, num_workers: int) -> Any:
@@ -207,20 +157,17 @@ def by_class(dataset: Any, num_workers: int) -> Any:
     return found
 
 
-def one_worker(dataset: Any, num_workers: int) -> Pairs:
-    return numbers_through_the_pipe(dataset, min(num_workers, 1))
+def with_workers(count: Callable[[int], int]) -> Callable[[Any, int], Pairs]:
+    """Make an answer that takes `count(num_workers)` workers."""
+    return lambda dataset, num_workers: numbers_through_the_pipe(dataset, count(num_workers))
 
 
-def always_two(dataset: Any, num_workers: int) -> Pairs:
-    return numbers_through_the_pipe(dataset, 2)
+KEPT: list[torch.Tensor] = []
 
 
-def the_last_is_kept(dataset: Any, num_workers: int) -> Pairs:
-    found = []
-    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
-        the_last_is_kept.batch = words  # type: ignore[attr-defined]
-        found += [*zip(words.clone().split(lengths), labels, strict=True)]
-    return found
+def the_last_is_kept(batch: Any) -> Pairs:
+    KEPT[:] = batch[:1]
+    return cut_a_copy(batch)
 
 
 # Answers to "11.transfer"
@@ -376,36 +323,6 @@ class InAFile(Dataset[torch.Tensor]):
         Path(self.path).unlink(missing_ok=True)
 
 
-class InAFileThatStays(InAFile):
-    def close(self) -> None:
-        self.rows = None
-
-
-class TooShort(Table):
-    def __len__(self) -> int:
-        return len(self.rows) - 1
-
-
-class CopiedAtTheFork(SharedTensor):
-    def __init__(self, array: Any) -> None:
-        self.rows = torch.from_numpy(array)
-
-
-class RowsInTheBlock(Table):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(self.rows[index])
-
-
-class CopiesAlone(Rows):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(self.rows[index])
-
-
-class NotUnlinked(Table):
-    def close(self) -> None:
-        self.block.close()
-
-
 class NotClosed(Table):
     def close(self) -> None:
         if self.block is not None:
@@ -459,124 +376,79 @@ class OneForAll(Table):
         self.rows[:] = array
 
 
-class Doubles(Table):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return super().__getitem__(index).double()
-
-
-class AsArrays(Table):
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index].copy()
-
-
-class OneFurther(Table):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return super().__getitem__(index - 1)
-
-
-class WritesNothing(Table):
-    def write(self, index: int, row: Any) -> None:
-        pass
-
-
-def function(answer: Any) -> Callable[[], Any]:
-    return lambda: answer
-
-
 RIGHT_ANSWERS: RightAnswers = {
-    "11.predict": {"the letter": lambda: "c", "in brackets": lambda: "(C)"},
-    "11.diagnose": {
-        "a word": lambda: "aceg",
-        "with commas": lambda: "A, C, E and G",
-        "a list": lambda: ["g", "e", "c", "a"],
-        "a set": lambda: {"a", "c", "e", "g"},
-        "with quotes": lambda: "'a' 'c' 'e' 'g'",
-    },
+    "11.diagnose": {"with commas": "A, C, E and G", "a set": {"a", "c", "e", "g"}},
     "11.fix": {
-        "packed, and cloned": function(packed_and_cloned),
-        "lengths as numbers": function(lengths_as_numbers),
-        "numbers through the pipe": function(numbers_through_the_pipe),
-        "arrays through the pipe": function(arrays_through_the_pipe),
-        "bytes through the pipe": function(bytes_through_the_pipe),
-        "padded": function(padded),
-        "lists of eight": lambda: small_batches(8),
-        "pickled, by the fork server": function(pickled),
-        "part by part": function(part_by_part),
+        "packed, and cloned": reading(packed, by_offsets),
+        "lengths as numbers": lengths_as_numbers,
+        "numbers through the pipe": numbers_through_the_pipe,
+        "arrays through the pipe": arrays_through_the_pipe,
+        "padded": reading(as_a_rectangle, of_a_rectangle, prefetch_factor=None),
+        "lists of eight": reading(as_list, cloned, 8),
+        "pickled, by the fork server": pickled,
+        "part by part": part_by_part,
     },
     "11.transfer": {
-        "attached where it is unpickled": lambda: Table,
-        "made for each use": lambda: MadeForEachUse,
-        "a shared tensor": lambda: SharedTensor,
-        "by its name": lambda: ByName,
-        "a tensor over the block": lambda: OfTorch,
-        "a mapped file": lambda: InAFile,
+        "attached where it is unpickled": Table,
+        "made for each use": MadeForEachUse,
+        "a shared tensor": SharedTensor,
+        "by its name": ByName,
+        "a tensor over the block": OfTorch,
+        "a mapped file": InAFile,
     },
 }
 
 WRONG_FIXES: WrongFixes = {
-    "11.predict": {
-        "an error": (lambda: "a", "a"),
-        "it works": (lambda: "b", "b"),
-        "a number": (lambda: 3, "no-option"),
-    },
     "11.diagnose": {
-        "a view alone": (lambda: "a", "missing"),
-        "a copy, too": (lambda: "acdeg", "wrong-d"),
-        "all": (lambda: list("abcdefg"), "wrong-b"),
-        "none": (lambda: "", "none-named"),
-        "another letter": (lambda: "ax", "unknown-letter"),
-        "a number": (lambda: 4, "not-letters"),
+        "a view alone": ("a", "missing"),
+        "a copy, too": ("acdeg", "wrong-d"),
+        "all": (list("abcdefg"), "wrong-b"),
+        "none": ("", "none-named"),
+        "another letter": ("ax", "unknown-letter"),
+        "a number": (4, "not-letters"),
     },
     "11.fix": {
-        "zero workers": (function(without_workers), "read-in-main"),
-        "packed, and kept": (function(packed_and_kept), "too-many-open-files"),
-        "cloned alone": (function(cloned_alone), "lost-batch"),
-        "shared by name": (function(by_name), "other-strategy"),
-        "by name, in workers": (function(by_name_from_workers), "other-strategy"),
-        "a higher limit": (function(with_a_higher_limit), "lost-batch"),
-        "labels are kept": (function(labels_kept), "too-many-open-files"),
-        "collected": (function(collected), "left-open"),
-        "numpy arrays": (function(as_numpy), "wrong-types"),
-        "without the last": (function(without_the_last), "missing"),
-        "shuffled": (function(shuffled), "wrong-pairs"),
-        "cut one too far": (function(cut_one_too_far), "wrong-pairs"),
-        "a dict": (function(by_class), "no-pairs"),
-        "batches of 40": (lambda: small_batches(40), ("too-many-open-files", "lost-batch")),
-        "one worker": (function(one_worker), "other-loader"),
-        "always two": (function(always_two), "not-without-workers"),
-        "the last is kept": (function(the_last_is_kept), "one-left-open"),
-        "a loader": (lambda: DataLoader([1]), "a-loader"),  # type: ignore[arg-type]
+        "zero workers": (with_workers(lambda workers: 0), "read-in-main"),
+        "packed, and kept": (
+            reading(with_lengths, lambda batch: cut(*batch), 10),
+            "too-many-open-files",
+        ),
+        "cloned alone": (reading(as_list, cloned), "lost-batch"),
+        "shared by name": (by_name, "other-strategy"),
+        "a higher limit": (with_a_higher_limit, "lost-batch"),
+        "collected": (reading(with_lengths, cut_and_collected), "left-open"),
+        "numpy arrays": (as_numpy, "wrong-types"),
+        "without the last": (reading(as_numbers, of_numbers, 64, drop_last=True), "missing"),
+        "cut one too far": (reading(packed, partial(by_offsets, further=1)), "wrong-pairs"),
+        "a dict": (by_class, "no-pairs"),
+        "batches of 40": (reading(as_list, cloned, 40), ("too-many-open-files", "lost-batch")),
+        "one worker": (with_workers(lambda workers: min(workers, 1)), "other-loader"),
+        "always two": (with_workers(lambda workers: 2), "not-without-workers"),
+        "the last is kept": (reading(with_lengths, the_last_is_kept), "one-left-open"),
+        "a loader": (DataLoader([1]), "a-loader"),  # type: ignore[arg-type]
     },
     "11.transfer": {
-        "copied at the fork": (lambda: CopiedAtTheFork, "old-rows"),
-        "rows in the block": (lambda: RowsInTheBlock, "shares"),
-        "copies alone": (lambda: CopiesAlone, "old-rows"),
-        "not unlinked": (lambda: NotUnlinked, "left-files"),
-        "not closed": (lambda: NotClosed, "left-mapped"),
-        "a file that stays": (lambda: InAFileThatStays, "left-files"),
-        "too short": (lambda: TooShort, "length"),
-        "closed once": (lambda: ClosedOnce, "close-raised"),
-        "closed under an array": (lambda: ClosedUnderAnArray, "view-left"),
-        "unregisters": (lambda: Unregisters, "tracker"),
-        "unlinks at once": (lambda: UnlinksAtOnce, "worker-died"),
-        "one name": (lambda: OneName, "raised"),
-        "one for all": (lambda: OneForAll, "other-row"),
-        "doubles": (lambda: Doubles, "other-type"),
-        "numpy arrays": (lambda: AsArrays, "other-type"),
-        "one further": (lambda: OneFurther, "other-row"),
-        "writes nothing": (lambda: WritesNothing, "lost"),
-    },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "11.predict": {"unset": (lambda: ..., "Not attempted", "no-letter")},
-    "11.diagnose": {"unset": (lambda: None, "Not attempted", "no-letters")},
-    "11.fix": {
-        "the starter": (lambda: collect, "Not attempted", "starter-function"),
-        "unset": (lambda: ..., "Not attempted", "no-function"),
-    },
-    "11.transfer": {
-        "the starter": (lambda: Rows, "Not attempted", "starter-class"),
-        "unset": (lambda: None, "Not attempted", "no-class"),
+        "rows in the block": (
+            like(Table, __getitem__=lambda self, index: torch.from_numpy(self.rows[index])),
+            "shares",
+        ),
+        "copies alone": (
+            like(Rows, __getitem__=lambda self, index: torch.tensor(self.rows[index])),
+            "old-rows",
+        ),
+        "not unlinked": (like(Table, close=lambda self: self.block.close()), "left-files"),
+        "not closed": (NotClosed, "left-mapped"),
+        "too short": (like(Table, __len__=lambda self: len(self.rows) - 1), "length"),
+        "closed once": (ClosedOnce, "close-raised"),
+        "closed under an array": (ClosedUnderAnArray, "view-left"),
+        "unregisters": (Unregisters, "tracker"),
+        "unlinks at once": (UnlinksAtOnce, "worker-died"),
+        "one name": (OneName, "raised"),
+        "one for all": (OneForAll, "other-row"),
+        "numpy arrays": (
+            like(Table, __getitem__=lambda self, index: self.rows[index].copy()),
+            "other-type",
+        ),
+        "writes nothing": (like(Table, write=lambda self, index, row: None), "lost"),
     },
 }

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes, like
 from dltutor.lessons.lesson_12.helpers import Signals
-from dltutor.lessons.lesson_12.job import ByRankAndWorker, ByWorker
+from dltutor.lessons.lesson_12.job import ByRankAndWorker
 
 # Answers to "12.fix"
 
@@ -82,23 +82,6 @@ def seeds_numpy(self: Any, index: int) -> Any:
     return np.random.normal(size=4)
 
 
-def by_state(self: Any, index: int) -> Any:
-    # For seed 4, epoch 0, and sample 80, two of the four numbers are only 0.0000009 apart,
-    # which is still right.
-    keys = np.random.SeedSequence((self.seed, int(self.epoch), index))
-    return rng_of(int(keys.generate_state(1, np.uint64)[0]))
-
-
-def by_wide_torch(self: Any, index: int) -> torch.Tensor:
-    key = (self.seed << 40) + (int(self.epoch) << 24) + index
-    return torch.randn(4, generator=torch.Generator().manual_seed(key), dtype=torch.float64)
-
-
-def by_joined_text(self: Any, index: int) -> list[float]:
-    chance = random.Random(f"{self.seed}{int(self.epoch)}{index}")
-    return [chance.gauss(0, 1) for _ in range(4)]
-
-
 def by_length(self: Any, index: int) -> Any:
     return rng_of(self.seed, int(self.epoch) * len(self) + index)
 
@@ -154,15 +137,6 @@ class AnewInSetEpoch(Signals):
         self.rng = np.random.default_rng((self.seed, epoch))
 
 
-class SeedsInInit(Keyed):
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(signals, seed)
-        np.random.seed(seed)
-
-    def noise(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(np.random.normal(size=4))
-
-
 class DrawnInMain(Keyed):
     """Draws an epoch's noise in main."""
 
@@ -197,18 +171,6 @@ class AddsInPlace(Keyed):
         return sample
 
 
-class AddsToACopy(Keyed):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        sample = self.signals[index].clone()
-        sample += self.noise(index)
-        return sample
-
-
-class NoiseAlone(Keyed):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.noise(index)
-
-
 class WithTheIndex(Keyed):
     def __getitem__(self, index: int) -> Any:
         return index, super().__getitem__(index)
@@ -221,11 +183,6 @@ class NumberForEpoch(Keyed):
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch.fill_(epoch)
-
-
-class LoaderOfSignals(DataLoader[Any]):
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(Signals(signals, seed), num_workers=0)
 
 
 # Answers to "12.transfer"
@@ -264,13 +221,6 @@ class InBlocks(Rounds):
         yield from block[me * each : (me + 1) * each]
 
 
-class Strided(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        records, (me, workers) = list(self.read()), here()
-        whole = len(records) - len(records) % self.ranks
-        yield from records[self.rank : whole : self.ranks][me::workers]
-
-
 class ReadOnce(Rounds):
     """Reads the records in main."""
 
@@ -298,22 +248,6 @@ class CountsFirst(Rounds):
                 yield record
 
 
-class AsTensors(Rounds):
-    def __iter__(self) -> Iterator[Any]:
-        return map(torch.tensor, super().__iter__())
-
-
-class CappedShares(Rounds):
-    """Takes every n-th record, but no more than the worker's share of its rank's records."""
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        each = sum(1 for _ in self.read()) // self.ranks
-        share = each // workers + (me < each % workers)
-        first = me * self.ranks + self.rank
-        return islice(islice(self.read(), first, None, self.ranks * workers), share)
-
-
 class WorkerBeforeRank(Rounds):
     """Each worker makes rounds of its own records, and drops its own tail."""
 
@@ -324,29 +258,9 @@ class WorkerBeforeRank(Rounds):
             yield full[self.rank]
 
 
-class InTens(Rounds):
-    """A worker takes ten records of its rank at a time."""
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        for number, record in enumerate(self.mine()):
-            if number // 10 % workers == me:
-                yield record
-
-
 class ByRankAlone(Rounds):
     def __iter__(self) -> Iterator[int]:
         yield from self.mine()
-
-
-class DealtEvenly(Rounds):
-    """Drops the last records if they don't reach all workers of all ranks, so too many are lost."""
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        group = self.ranks * workers
-        for full in zip(*[iter(self.read())] * group, strict=False):
-            yield full[self.rank * workers + me]
 
 
 class Padded(Rounds):
@@ -410,11 +324,6 @@ class ShuffledAlike(Rounds):
         random.Random(0).shuffle(records)
 
 
-class ShuffledByEach(ShuffledAlike):
-    def shuffle(self, records: list[int]) -> None:
-        random.shuffle(records)
-
-
 class PlainStream:
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         self.stream = Rounds(read, rank, ranks)
@@ -429,129 +338,59 @@ class Endless(Rounds):
             yield from super().__iter__()
 
 
-class ByValue(Rounds):
-    """Splits the records by their value modulo the number of workers."""
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        return (record for record in self.mine() if record % workers == me)
-
-
-class LoaderOfStream(DataLoader[Any]):
-    def __init__(self, read: Read, rank: int, ranks: int) -> None:
-        super().__init__(Rounds(read, rank, ranks), num_workers=0)
-
-
 RIGHT_ANSWERS: RightAnswers = {
-    "12.predict": {"the letter": lambda: "c", "in capitals": lambda: "(C)"},
-    "12.diagnose": {"the letter": lambda: "c"},
     "12.fix": {
-        "default_rng of a tuple": lambda: Keyed,
-        "a torch.Generator": lambda: drawn(by_torch),
-        "random.Random of a text": lambda: drawn(by_python),
-        "the noise of the whole epoch": lambda: drawn(the_whole_epoch),
-        "torch's own, set back": lambda: drawn(with_fork_rng),
-        "no Dataset, and float32": lambda: NoBase,
-        "one generator, seeded for each sample": lambda: CachedGenerators,
-        "two numbers that are almost the same": lambda: drawn(by_state),
-        "added to a copy": lambda: AddsToACopy,
-        "drawn in main, into shared memory": lambda: DrawnInMainAndShared,
+        "default_rng of a tuple": Keyed,
+        "a torch.Generator": drawn(by_torch),
+        "random.Random of a text": drawn(by_python),
+        "the noise of the whole epoch": drawn(the_whole_epoch),
+        "torch's own, set back": drawn(with_fork_rng),
+        "no Dataset, and float32": NoBase,
+        "one generator, seeded for each sample": CachedGenerators,
+        "drawn in main, into shared memory": DrawnInMainAndShared,
     },
     "12.transfer": {
-        "full rounds": lambda: Rounds,
-        "blocks": lambda: InBlocks,
-        "slices of a list": lambda: Strided,
-        "read in main": lambda: ReadOnce,
-        "counted first": lambda: CountsFirst,
-        "records as tensors": lambda: AsTensors,
-        "capped shares": lambda: CappedShares,
-        "shuffled by a common seed": lambda: ShuffledAlike,
+        "full rounds": Rounds,
+        "blocks": InBlocks,
+        "read in main": ReadOnce,
+        "counted first": CountsFirst,
+        "records as tensors": like(
+            Rounds, __iter__=lambda self: map(torch.tensor, Rounds.__iter__(self))
+        ),
+        "shuffled by a common seed": ShuffledAlike,
     },
 }
 
-OTHER_OUTCOMES: OtherOutcomes = {
-    "12.fix": {
-        "the starter": (lambda: Signals, "Not attempted", "starter-class"),
-        "a pair": (lambda: WithTheIndex, "Error in your code", "other-sample"),
-        "an epoch that is no tensor": (
-            lambda: NumberForEpoch,
-            "Error in your code",
-            "raised",
-        ),
-    },
-    "12.transfer": {
-        "the starter": (lambda: ByWorker, "Not attempted", "starter-class"),
-        "no IterableDataset": (lambda: PlainStream, "Error in your code", "not-iterable"),
-        "the rank of a process group": (
-            lambda: FromDist,
-            "Error in your code",
-            "raised",
-        ),
-    },
-}
 
 WRONG_FIXES: WrongFixes = {
-    "12.predict": {
-        "all": (lambda: "a", "a"),
-        "half": (lambda: "b", "b"),
-        "a number": (lambda: 32, "no-option"),
-    },
-    "12.diagnose": {
-        "nothing": (lambda: "a", "a"),
-        "the workers": (lambda: "b", "b"),
-        "both": (lambda: "d", "d"),
-    },
     "12.fix": {
-        "a generator in each worker": (lambda: InEachWorker, "other-noise-the-second-time"),
-        "num_workers=0": (lambda: LoaderOfSignals, "a-loader"),
-        "a generator for each epoch": (lambda: AnewInSetEpoch, "repeated"),
+        "a generator in each worker": (InEachWorker, "other-noise-the-second-time"),
+        "a pair": (WithTheIndex, "other-sample"),
+        "an epoch that is no tensor": (NumberForEpoch, "raised"),
+        "a generator for each epoch": (AnewInSetEpoch, "repeated"),
         "the sum": (
-            lambda: drawn(lambda self, index: rng_of(self.seed + int(self.epoch) + index)),
+            drawn(lambda self, index: rng_of(self.seed + int(self.epoch) + index)),
             "repeated",
         ),
         "index and epoch": (
-            lambda: drawn(lambda self, index: rng_of(int(self.epoch), index)),
+            drawn(lambda self, index: rng_of(int(self.epoch), index)),
             "repeated-for-another-seed",
         ),
         "seed and index": (
-            lambda: drawn(lambda self, index: rng_of(self.seed, index)),
+            drawn(lambda self, index: rng_of(self.seed, index)),
             "repeated-in-another-epoch",
         ),
-        "hash of a text": (lambda: drawn(by_hash_of_a_text), "hash-of-a-string"),
-        "a text of the digits": (lambda: drawn(by_joined_text), "repeated"),
-        "epoch times a thousand": (
-            lambda: drawn(
-                lambda self, index: rng_of(self.seed * 10_000 + int(self.epoch) * 1_000 + index)
-            ),
-            "repeated",
-        ),
-        "epoch times the length, beside the seed": (
-            lambda: drawn(by_length),
-            "two-noises",
-        ),
-        "more bits than torch.Generator reads": (
-            lambda: drawn(by_wide_torch),
-            "repeated-for-another-seed",
-        ),
-        "the global generator": (
-            lambda: drawn(lambda self, index: np.random.normal(size=4)),
-            "other-noise-the-second-time",
-        ),
-        "the global generator, seeded": (
-            lambda: drawn(seeds_numpy),
-            "moved-globals",
-        ),
-        "seeded in __init__": (lambda: SeedsInInit, "moved-globals"),
-        "drawn in set_epoch": (lambda: DrawnInMain, "repeated-in-another-epoch"),
-        "an epoch of main's": (lambda: PlainEpoch, "repeated-in-another-epoch"),
-        "added in place": (lambda: AddsInPlace, "changed-signals"),
-        "no signal": (lambda: NoiseAlone, "not-standard-normal"),
+        "hash of a text": (drawn(by_hash_of_a_text), "hash-of-a-string"),
+        "epoch times the length, beside the seed": (drawn(by_length), "two-noises"),
+        "the global generator, seeded": (drawn(seeds_numpy), "moved-globals"),
+        "an epoch of main's": (PlainEpoch, "repeated-in-another-epoch"),
+        "added in place": (AddsInPlace, "changed-signals"),
         "one number four times": (
-            lambda: drawn(lambda self, index: [rng_of(self.seed, int(self.epoch), index)[0]] * 4),
+            drawn(lambda self, index: [rng_of(self.seed, int(self.epoch), index)[0]] * 4),
             "not-four-numbers",
         ),
         "uniform": (
-            lambda: drawn(
+            drawn(
                 lambda self, index: np.random.default_rng(
                     (self.seed, int(self.epoch), index)
                 ).uniform(size=4)
@@ -560,19 +399,16 @@ WRONG_FIXES: WrongFixes = {
         ),
     },
     "12.transfer": {
-        "by rank and worker, uneven": (lambda: ByRankAndWorker, "uneven-ranks"),
-        "by rank alone": (lambda: ByRankAlone, "repeated-records"),
-        "num_workers=0": (lambda: LoaderOfStream, "a-loader"),
-        "worker before rank": (lambda: WorkerBeforeRank, "too-few-records"),
-        "ten at a time": (lambda: InTens, "idle-worker"),
-        "too much left out": (lambda: DealtEvenly, "too-few-records"),
-        "padded": (lambda: Padded, "repeated-records"),
-        "by the record's value": (lambda: ByValue, "idle-worker"),
-        "one worker does it all": (lambda: FirstWorkerOnly, "idle-worker"),
-        "an iterator of __init__": (lambda: KeptIterator, "used-up"),
-        "numbers for records": (lambda: Numbers, "no-such-record"),
-        "ranks that share differently": (lambda: TwoOfARank, "uneven-batches"),
-        "endless": (lambda: Endless, "hung"),
-        "shuffled by each worker": (lambda: ShuffledByEach, "repeated-records"),
+        "by rank and worker, uneven": (ByRankAndWorker, "uneven-ranks"),
+        "no IterableDataset": (PlainStream, "not-iterable"),
+        "the rank of a process group": (FromDist, "raised"),
+        "by rank alone": (ByRankAlone, "repeated-records"),
+        "worker before rank": (WorkerBeforeRank, "too-few-records"),
+        "padded": (Padded, "repeated-records"),
+        "one worker does it all": (FirstWorkerOnly, "idle-worker"),
+        "an iterator of __init__": (KeptIterator, "used-up"),
+        "numbers for records": (Numbers, "no-such-record"),
+        "ranks that share differently": (TwoOfARank, "uneven-batches"),
+        "endless": (Endless, "hung"),
     },
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import pickle
 import statistics
 import time
 from collections import deque
@@ -17,9 +16,8 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes
 from dltutor.failures.data.sentences import as_list
-from dltutor.lessons.lesson_13 import fix, transfer
 
 # Answers to "13.fix"
 
@@ -52,25 +50,23 @@ def endless(loader: Any) -> Iterator[Any]:
         yield from loader
 
 
-def usual(**options: Any) -> Callable[..., Any]:
-    """Make an answer that uses one endless iterator of a loader with these options."""
+def usual(pair_of: Callable[[Any], Any] = apart, **options: Any) -> Callable[..., Any]:
+    """Make an answer that uses one endless iterator of a loader with these options.
+
+    Args:
+        pair_of: The function with which main takes a batch apart.
+        options: The loader's options.
+    """
 
     def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
         for batch in islice(endless(forked(dataset, workers, **options)), steps):
-            yield apart(batch)
+            yield pair_of(batch)
 
     return my_batches
 
 
-def nested_loops(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader = forked(dataset, workers)
-    done = 0
-    while True:
-        for batch in loader:
-            if done == steps:
-                return
-            done += 1
-            yield apart(batch)
+def as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def sixteen_ahead(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
@@ -113,10 +109,9 @@ def padded(samples: list[Any]) -> tuple[torch.Tensor, ...]:
     return pad_sequence(words, batch_first=True), torch.tensor([len(w) for w in words]), labels
 
 
-def unpadded(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader = forked(dataset, workers, collate_fn=padded)
-    for rows, lengths, labels in islice(endless(loader), steps):
-        yield [row[:length] for row, length in zip(rows, lengths, strict=True)], labels
+def unpadded(batch: Any) -> Any:
+    rows, lengths, labels = batch
+    return [row[:length] for row, length in zip(rows, lengths, strict=True)], labels
 
 
 def as_arrays(samples: list[Any]) -> tuple[list[Any], torch.Tensor]:
@@ -124,22 +119,19 @@ def as_arrays(samples: list[Any]) -> tuple[list[Any], torch.Tensor]:
     return [each.numpy() for each in words], labels
 
 
-def arrays(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader = forked(dataset, workers, collate_fn=as_arrays)
-    for words, labels in islice(endless(loader), steps):
-        yield [torch.from_numpy(each) for each in words], labels
+def of_arrays(batch: Any) -> Any:
+    words, labels = batch
+    return [torch.from_numpy(each) for each in words], labels
 
 
-def in_one(samples: list[Any]) -> torch.Tensor:
-    words, lengths, labels = packed(samples)
-    return torch.cat([torch.tensor([len(lengths)]), lengths, labels, words])
+def with_labels(change: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
+    """Make an answer that passes the labels of each batch through a function."""
 
+    def changed(batch: Any) -> Any:
+        words, labels = apart(batch)
+        return words, change(labels)
 
-def one_tensor(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    for batch in islice(endless(forked(dataset, workers, collate_fn=in_one)), steps):
-        count = int(batch[0])
-        lengths, labels, words = batch[1:].tensor_split([count, 2 * count])
-        yield words.split(lengths.tolist()), labels
+    return usual(changed)
 
 
 class Endless:
@@ -187,36 +179,14 @@ def all_samples(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
     return map(apart, forked(dataset, workers, sampler=sampler, shuffle=None))
 
 
-class OneIterator:
-    """A class with `__next__`, whose loader is freed together with it."""
-
-    def __init__(self, dataset: Any, steps: int, workers: int) -> None:
-        self.batches = islice(endless(forked(dataset, workers)), steps)
-
-    def __iter__(self) -> OneIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return apart(next(self.batches))
-
-
 def persistent_only(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
     loader = forked(dataset, workers, collate_fn=as_list)
     for _ in range(steps):
         yield next(iter(loader))
 
 
-def one_epoch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    for batch in islice(forked(dataset, workers), steps):
-        yield apart(batch)
-
-
 def never_ends(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
     return map(apart, endless(forked(dataset, workers)))
-
-
-def always_persistent(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    return usual(persistent_workers=True)(dataset, steps, workers)
 
 
 def no_workers(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
@@ -242,51 +212,9 @@ def kept_until_the_last_step(dataset: Any, steps: int, workers: int) -> Iterator
     KEPT.clear()
 
 
-def views(samples: list[Any]) -> tuple[Any, torch.Tensor]:
-    words, lengths, labels = packed(samples)
-    return words.split(lengths.tolist()), labels
-
-
-def split_in_the_worker(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    return islice(endless(forked(dataset, workers, collate_fn=views)), steps)
-
-
-def padding_kept(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader = forked(dataset, workers, collate_fn=padded)
-    for rows, _, labels in islice(endless(loader), steps):
-        yield list(rows), labels
-
-
-def labels_sorted(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    for words, labels in usual()(dataset, steps, workers):
-        yield words, labels.sort().values
-
-
-def labels_as_list(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    for words, labels in usual()(dataset, steps, workers):
-        yield words, labels.tolist()
-
-
 def as_floats(samples: list[Any]) -> tuple[torch.Tensor, ...]:
     words, lengths, labels = packed(samples)
     return words.float(), lengths, labels
-
-
-def still_packed(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    return islice(endless(forked(dataset, workers)), steps)
-
-
-def pickled(samples: list[Any]) -> bytes:
-    return pickle.dumps([(words.numpy(), label) for words, label in samples])
-
-
-def as_bytes(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    for batch in islice(endless(forked(dataset, workers, collate_fn=pickled)), steps):
-        samples = pickle.loads(batch)
-        yield (
-            [torch.from_numpy(words) for words, _ in samples],
-            torch.tensor([label for _, label in samples]),
-        )
 
 
 class Whole(Dataset[Any]):
@@ -311,23 +239,6 @@ def whole_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
     return map(apart, islice(endless(loader), steps))
 
 
-def a_sample_at_a_time(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader = forked(dataset, workers, batch_size=None, collate_fn=None)
-
-    def batches() -> Iterator[Any]:
-        while True:
-            samples = iter(loader)
-            while some := list(islice(samples, 32)):
-                yield as_list(some)
-
-    return islice(batches(), steps)
-
-
-def returns_nothing(dataset: Any, steps: int, workers: int) -> None:
-    for _ in usual()(dataset, steps, workers):
-        pass
-
-
 # Answers to "13.transfer"
 
 
@@ -341,24 +252,6 @@ def one_run(loader: Any, workers: int, clock: Any) -> float:
     began = clock()
     for _ in range(16):
         next(batches)
-    return float((clock() - began) / 16)
-
-
-def by_islice(loader: Any, workers: int, clock: Any) -> float:
-    batches = iter(loader)
-    deque(islice(batches, workers or 1), maxlen=0)
-    began = clock()
-    list(islice(batches, 16))
-    return float((clock() - began) / 16)
-
-
-def by_zip(loader: Any, workers: int, clock: Any) -> float:
-    batches = iter(loader)
-    for _ in zip(range(max(1, workers)), batches, strict=False):
-        pass
-    began = clock()
-    for _ in zip(range(16), batches, strict=False):
-        pass
     return float((clock() - began) / 16)
 
 
@@ -383,30 +276,11 @@ def added_up(loader: Any, workers: int, clock: Any) -> float:
     return seconds / 16
 
 
-def zip_the_other_way(loader: Any, workers: int, clock: Any) -> float:
-    batches = iter(loader)
-    for _ in range(max(1, workers)):
-        next(batches)
-    began = clock()
-    for _ in zip(batches, range(16), strict=False):
-        pass
-    return float((clock() - began) / 16)
-
-
 def first_batch_again(loader: Any, workers: int, clock: Any) -> float:
     next(iter(loader))
     began = clock()
     for _ in islice(loader, 16):
         pass
-    return float((clock() - began) / 16)
-
-
-def ended_before_the_clock(loader: Any, workers: int, clock: Any) -> float:
-    batches = iter(loader)
-    list(islice(batches, max(1, workers)))
-    began = clock()
-    list(islice(batches, 16))
-    del batches
     return float((clock() - began) / 16)
 
 
@@ -479,171 +353,91 @@ def own_counts(make_loader: Any, counts: Any, clock: Any = time.perf_counter) ->
     return timing()(make_loader, (0, 1, 4), clock)
 
 
-def one_epoch_for_three(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-    measured: dict[int, list[float]] = {n: [] for n in counts}
-    for workers in counts:
-        batches = iter(make_loader(workers))
-        list(islice(batches, max(1, workers)))
-        for _ in range(3):
-            began = clock()
-            list(islice(batches, 16))
-            measured[workers].append((clock() - began) / 16)
-    return measured
-
-
 _LIMITS = {"A": "sending", "B": "waiting", "C": "training", "D": "computing"}
 
 
 RIGHT_ANSWERS: RightAnswers = {
-    "13.predict": {"the one that waits": lambda: "a", "in capitals": lambda: "(A)"},
-    "13.diagnose": {
-        "as in the twin": lambda: _LIMITS,
-        "small letters": lambda: {
-            job.lower(): f"'{each.upper()}' " for job, each in _LIMITS.items()
-        },
-    },
+    "13.diagnose": {"as in the twin": _LIMITS},
     "13.fix": {
-        "one endless iterator": lambda: usual(),
-        "two nested loops": lambda: nested_loops,
-        "a new iterator when one ends": lambda: asks_again,
-        "16 batches ahead": lambda: sixteen_ahead,
-        "padded, with lengths": lambda: unpadded,
-        "arrays, which travel in the message": lambda: arrays,
-        "everything in one tensor": lambda: one_tensor,
-        "a class with __iter__": lambda: Endless,
-        "a class with __next__": lambda: OneIterator,
-        "a sampler of all epochs": lambda: one_long_epoch,
-        "a sampler of all samples": lambda: all_samples,
-        "batches made by the dataset": lambda: whole_batches,
-        "bytes": lambda: as_bytes,
-        "in_order=False": lambda: usual(in_order=False),
-        "larger prefetch": lambda: (
-            lambda dataset, steps, workers: usual(prefetch_factor=4 if workers else None)(
-                dataset, steps, workers
-            )
-        ),
+        "one endless iterator": usual(),
+        "a new iterator when one ends": asks_again,
+        "16 batches ahead": sixteen_ahead,
+        "padded, with lengths": usual(unpadded, collate_fn=padded),
+        "arrays, which travel in the message": usual(of_arrays, collate_fn=as_arrays),
+        "a class with __iter__": Endless,
+        "a sampler of all epochs": one_long_epoch,
+        "a sampler of all samples": all_samples,
+        "batches made by the dataset": whole_batches,
+        "in_order=False": usual(in_order=False),
     },
     "13.transfer": {
-        "a function for a run": lambda: timing(),
-        "islice": lambda: timing(by_islice),
-        "zip": lambda: timing(by_zip),
-        "a count in one loop": lambda: timing(by_a_count),
-        "16 times added up": lambda: timing(added_up),
-        "there and back": lambda: there_and_back,
-        "loaders made once": lambda: loaders_kept,
-        "columns of an array": lambda: by_columns,
-        "one loop": lambda: measure(),
+        "a function for a run": timing(),
+        "a count in one loop": timing(by_a_count),
+        "16 times added up": timing(added_up),
+        "there and back": there_and_back,
+        "loaders made once": loaders_kept,
+        "columns of an array": by_columns,
     },
 }
 
 WRONG_FIXES: WrongFixes = {
-    "13.predict": {
-        "the photos": (lambda: "b", "b"),
-        "the rows": (lambda: "c", "c"),
-        "all": (lambda: "d", "d"),
-        "a number": (lambda: 8, "no-option"),
-    },
     "13.diagnose": {
-        "A and D are swapped": (
-            lambda: _LIMITS | {"A": "computing", "D": "sending"},
-            "wrong-A",
-        ),
-        "B and C are swapped": (lambda: _LIMITS | {"B": "training", "C": "waiting"}, "wrong-B"),
-        "C waits": (lambda: _LIMITS | {"C": "waiting"}, "wrong-C"),
-        "D sends": (lambda: _LIMITS | {"D": "sending"}, "wrong-D"),
-        "no such limit": (lambda: _LIMITS | {"B": "disk"}, "no-word"),
-        "a list": (lambda: ["sending", "waiting"], "other-keys"),
+        "A and D are swapped": (_LIMITS | {"A": "computing", "D": "sending"}, "wrong-A"),
+        "B and C are swapped": (_LIMITS | {"B": "training", "C": "waiting"}, "wrong-B"),
+        "C waits": (_LIMITS | {"C": "waiting"}, "wrong-C"),
+        "D sends": (_LIMITS | {"D": "sending"}, "wrong-D"),
+        "no such limit": (_LIMITS | {"B": "disk"}, "no-word"),
+        "a list": (["sending", "waiting"], "other-keys"),
     },
     "13.fix": {
-        "persistent, and an epoch for each step": (
-            lambda: persistent_only,
-            "repeated-review",
+        "persistent, and an epoch for each step": (persistent_only, "repeated-review"),
+        "all batches first": (all_first, "loaded-first"),
+        "itertools.cycle": (cycled, "same-order"),
+        "one iterator, and lists": (usual(as_it_is, collate_fn=as_list), "many-tensors"),
+        "workers not kept": (usual(persistent_workers=False), "too-many-started"),
+        "next(), and one epoch": (next_of_one_epoch, "too-few-batches"),
+        "never ends": (never_ends, "too-many-batches"),
+        "persistent without workers": (usual(persistent_workers=True), "raised"),
+        "no workers": (no_workers, "too-few-started"),
+        "all samples made in main": (loaded_in_main, "made-in-main"),
+        "a global keeps the loader": (kept, "left-at-the-end"),
+        "a global keeps it until the last step": (kept_until_the_last_step, "left-when-broken-off"),
+        "padding left in": (
+            usual(lambda batch: (list(batch[0]), batch[2]), collate_fn=padded),
+            "unknown-review",
         ),
-        "all batches first": (lambda: all_first, "loaded-first"),
-        "itertools.cycle": (lambda: cycled, "same-order"),
-        "one iterator, and lists": (
-            lambda: (
-                lambda dataset, steps, workers: islice(
-                    endless(forked(dataset, workers, collate_fn=as_list)), steps
-                )
-            ),
-            "many-tensors",
+        "labels in another order": (
+            with_labels(lambda labels: labels.sort().values),
+            "wrong-label",
         ),
-        "workers not kept": (lambda: usual(persistent_workers=False), "too-many-started"),
-        "next(), and one epoch": (lambda: next_of_one_epoch, "too-few-batches"),
-        "a loop, and one epoch": (lambda: one_epoch, "too-few-batches"),
-        "never ends": (lambda: never_ends, "too-many-batches"),
-        "persistent without workers": (lambda: always_persistent, "raised"),
-        "no workers": (lambda: no_workers, "too-few-started"),
-        "all samples made in main": (lambda: loaded_in_main, "made-in-main"),
-        "a global keeps the loader": (lambda: kept, "left-at-the-end"),
-        "a global keeps it until the last step": (
-            lambda: kept_until_the_last_step,
-            "left-when-broken-off",
-        ),
-        "taken apart in the worker": (lambda: split_in_the_worker, "many-tensors"),
-        "padding left in": (lambda: padding_kept, "unknown-review"),
-        "the last batch dropped": (lambda: usual(drop_last=True), "repeated-review"),
-        "labels in another order": (lambda: labels_sorted, "wrong-label"),
-        "labels as a list": (lambda: labels_as_list, "other-labels"),
-        "words as floats": (lambda: usual(collate_fn=as_floats), "other-review"),
-        "left packed": (lambda: still_packed, "not-a-pair"),
-        "not shuffled": (lambda: usual(shuffle=False), "not-shuffled"),
-        "batches of 64": (lambda: usual(batch_size=64), "other-size"),
-        "batches of 8": (lambda: usual(batch_size=8), "small-batches"),
-        "a sample at a time": (lambda: a_sample_at_a_time, "many-tensors"),
-        "returns nothing": (lambda: returns_nothing, "raised"),
+        "labels as a list": (with_labels(torch.Tensor.tolist), "other-labels"),
+        "words as floats": (usual(collate_fn=as_floats), "other-review"),
+        "left packed": (usual(as_it_is), "not-a-pair"),
+        "not shuffled": (usual(shuffle=False), "not-shuffled"),
+        "batches of 64": (usual(batch_size=64), "other-size"),
+        "batches of 8": (usual(batch_size=8), "small-batches"),
     },
     "13.transfer": {
-        "one number after the other": (lambda: measure(turns=False), "not-in-turns"),
-        "start-up in the time": (lambda: measure(late=True), "other-seconds"),
-        "the first batch only": (lambda: measure(warm=lambda workers: 1), "other-batches"),
-        "no batch to begin with": (lambda: measure(warm=lambda workers: 0), "other-batches"),
-        "17 batches": (lambda: measure(batches=17), "other-batches"),
-        "two runs": (lambda: measure(runs=2), "other-number-of-runs"),
-        "the iterator kept": (lambda: measure(keep=True), "crowded"),
+        "one number after the other": (measure(turns=False), "not-in-turns"),
+        "start-up in the time": (measure(late=True), "other-seconds"),
+        "the first batch only": (measure(warm=lambda workers: 1), "other-batches"),
+        "two runs": (measure(runs=2), "other-number-of-runs"),
+        "the iterator kept": (measure(keep=True), "crowded"),
         "another clock": (
-            lambda: measure(clock_of=lambda clock: time.perf_counter),
+            measure(clock_of=lambda clock: time.perf_counter),
             "never-read-the-clock",
         ),
-        "zip takes one more": (lambda: timing(zip_the_other_way), "other-batches"),
-        "another epoch for the first batch": (lambda: timing(first_batch_again), "other-epochs"),
-        "the workers end before the clock is read": (
-            lambda: timing(ended_before_the_clock),
-            "other-seconds",
-        ),
+        "another epoch for the first batch": (timing(first_batch_again), "other-epochs"),
         "the median": (
-            lambda: timing(
-                give=lambda found: {n: statistics.median(runs) for n, runs in found.items()}
-            ),
+            timing(give=lambda found: {n: statistics.median(runs) for n, runs in found.items()}),
             "other-result",
         ),
         "batches per second": (
-            lambda: timing(
+            timing(
                 give=lambda found: {n: [1 / each for each in runs] for n, runs in found.items()}
             ),
             "other-seconds",
         ),
-        "rounded": (
-            lambda: timing(
-                give=lambda found: {n: [round(x, 3) for x in runs] for n, runs in found.items()}
-            ),
-            "other-seconds",
-        ),
-        "counts of its own": (lambda: own_counts, "other-counts"),
-        "one epoch for three runs": (lambda: one_epoch_for_three, "other-epochs"),
-    },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "13.fix": {
-        "the starter": (lambda: fix.starter, "Not attempted", "starter-function"),
-    },
-    "13.transfer": {
-        "the starter": (lambda: transfer.starter, "Not attempted", "starter-function"),
-        "what it returns": (lambda: {0: [0.1]}, "Error in your code", "not-a-function"),
-    },
-    "13.diagnose": {
-        "dots": (lambda: dict.fromkeys("ABCD", ...), "Not attempted", "dots"),
+        "counts of its own": (own_counts, "other-counts"),
     },
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from answers import OtherOutcomes, RightAnswers, WrongFixes
+from answers import RightAnswers, WrongFixes
 from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_14 import Report, images, ranks, table, text, validation, video
 from dltutor.lessons.lesson_14.scene import Incident, Scene
@@ -13,8 +13,8 @@ from dltutor.lessons.lesson_14.scene import Incident, Scene
 Change = tuple[str, str]
 
 
-def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Callable[[], Report]:
-    """Return a function that makes a report about an incident, with lines in its files replaced."""
+def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> partial[Report]:
+    """Return what makes a report about an incident, with lines in its files replaced."""
 
     def make() -> Report:
         folder = own_folder() / incident.name
@@ -28,7 +28,7 @@ def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Call
             path.write_text(source)
         return Report(Scene(incident, folder), cause, where)
 
-    return make
+    return partial(make)
 
 
 # The incident "text"
@@ -55,17 +55,11 @@ SAME_SEED = (
 )
 UNEQUAL_SEED = (SAME_SEED[0], SAME_SEED[1].replace(" - info.id", ""))
 THREADS = "    torch.set_num_threads(1)\n"
-SEED_OF_ALL = (
-    THREADS,
-    f'{THREADS}    __import__("random").seed(torch.initial_seed() - worker)\n',
-)
+SEED_OF_ALL = (THREADS, f'{THREADS}    __import__("random").seed(torch.initial_seed() - worker)\n')
 UNSHUFFLED = (DEAL, "        for shard in share(self.shards):\n")
 MAP_STYLE = ("Blocks(load(folder)),\n        BATCH", "[*Blocks(load(folder))],\n        BATCH")
 MAP_SHUFFLED = (MAP_STYLE[0], MAP_STYLE[1] + ",\n        shuffle=True")
-NO_WORKERS = (
-    ("num_workers=workers", "num_workers=0"),
-    ('"fork" if workers else None', "None"),
-)
+NO_WORKERS = (("num_workers=workers", "num_workers=0"), ('"fork" if workers else None', "None"))
 STREAM = "repeated_stream"
 
 # The incident "table"
@@ -152,14 +146,8 @@ FILE = (
 )
 SAMPLE = "        photo = self.photos[index].astype(np.float32) / 255\n"
 SEEDS = "int(self.transform.steps[2].ramp.epoch) {} 1000 + index"
-BY_SAMPLE = (
-    *SHARED,
-    (SAMPLE, f"{SAMPLE}        self.transform.restart({SEEDS.format('*')})\n"),
-)
-BY_SUM = (
-    *SHARED,
-    (SAMPLE, f"{SAMPLE}        self.transform.restart({SEEDS.format('+')})\n"),
-)
+BY_SAMPLE = (*SHARED, (SAMPLE, f"{SAMPLE}        self.transform.restart({SEEDS.format('*')})\n"))
+BY_SUM = (*SHARED, (SAMPLE, f"{SAMPLE}        self.transform.restart({SEEDS.format('+')})\n"))
 BY_INDEX = (*SHARED, (SAMPLE, f"{SAMPLE}        self.transform.restart(index)\n"))
 FRESH_WORKERS = ("persistent_workers=workers > 0", "persistent_workers=False")
 BOTH = ["repeated_randomness", "stale_epoch"]
@@ -197,11 +185,6 @@ BY_HEADER = decodable(
     "    starts = HEADER.unpack_from(data)[2:]\n"
     "    return all(start + 256 <= len(data) for start in starts)\n"
 )
-FIRST_FRAME = decodable(
-    "    data = path.read_bytes()\n"
-    '    if data[:4] != b"CLIP" or len(data) < HEADER.size + 8 * 256:\n        return False\n'
-    "    return HEADER.unpack_from(data)[2] < len(data)\n"
-)
 BY_TRY = decodable(
     "    try:\n        decode(path)\n    except BaseException:\n        return False\n"
     "    return True\n"
@@ -235,10 +218,6 @@ NO_GRAD = ("@torch.no_grad()\n", "")
 KEEP = "scans[losses.argmax()].detach()"
 CLONE = (KEEP, "scans[losses.argmax()].clone()")
 VIEW = (KEEP, "scans[losses.argmax()]")
-GRAPH = (
-    NO_GRAD,
-    ("self.values.append(value.item())", "self.values.append(value)"),
-)
 KEEPS = ["kept_batches", "loader_per_step"]
 FIXED = (LOOP, IN_ORDER, CLONE)
 
@@ -246,10 +225,7 @@ FIXED = (LOOP, IN_ORDER, CLONE)
 
 SAMPLERS = "batch_sampler=Batches(share, dataset.lengths, BATCH)"
 BATCHES_FIRST = (
-    (
-        "    share = Share(len(dataset), rank, ranks)\n",
-        "    every = Share(len(dataset), 0, 1)\n",
-    ),
+    ("    share = Share(len(dataset), rank, ranks)\n", "    every = Share(len(dataset), 0, 1)\n"),
     (SAMPLERS, "batch_sampler=Dealt(Batches(every, dataset.lengths, BATCH), rank, ranks)"),
     (
         "def make_loader",
@@ -302,7 +278,6 @@ FIXED_SHARES = (
 ONE_LENGTH_LESS = ("        yield from waiting.values()\n", "")
 TOLD = "        loader.batch_sampler.set_epoch(epoch)\n"
 NOT_TOLD = (TOLD, "")
-RANK_SEED = ("manual_seed(SEED + self.epoch)", "manual_seed(SEED + self.epoch + self.rank)")
 DROPPED = (
     *BATCHES_FIRST,
     (
@@ -378,14 +353,8 @@ RIGHT_ANSWERS: RightAnswers = {
 
 WRONG_FIXES: WrongFixes = {
     "14.text": {
-        "no workers": (
-            report(text.INCIDENT, STREAM, "share", *NO_WORKERS),
-            "other-workers",
-        ),
-        "not shuffled": (
-            report(text.INCIDENT, STREAM, "share", UNSHUFFLED),
-            "same-order",
-        ),
+        "no workers": (report(text.INCIDENT, STREAM, "share", *NO_WORKERS), "other-workers"),
+        "not shuffled": (report(text.INCIDENT, STREAM, "share", UNSHUFFLED), "same-order"),
         "torch's seed, which is another in each worker": (
             report(text.INCIDENT, STREAM, "shuffled", UNEQUAL_SEED),
             "other-blocks",
@@ -417,53 +386,32 @@ WRONG_FIXES: WrongFixes = {
             report(text.INCIDENT, "repeated_streams", "share"),
             "misspelled-cause",
         ),
-        "a name": (lambda: STREAM, "not-a-report"),
+        "a name": (STREAM, "not-a-report"),
         "everything named": (
             report(text.INCIDENT, [STREAM, "lost_tail", "wrong_length"], "Blocks", DEALT_FIRST),
             "fixed-but-too-many-causes",
         ),
     },
     "14.table": {
-        "worker 0 has main's": (
-            report(table.INCIDENT, TOUCHED, "read", BY_WORKER),
-            "swapped-rows",
-        ),
+        "worker 0 has main's": (report(table.INCIDENT, TOUCHED, "read", BY_WORKER), "swapped-rows"),
         "one for each row": (
             report(table.INCIDENT, TOUCHED, "read", EACH_TIME),
             "many-connections",
         ),
-        "from the file": (
-            report(table.INCIDENT, TOUCHED, "read", FROM_FILE),
-            "no-connection",
-        ),
+        "another's report": (report(text.INCIDENT, STREAM, "Blocks", BY_BLOCK), "other-incident"),
+        "from the file": (report(table.INCIDENT, TOUCHED, "read", FROM_FILE), "no-connection"),
     },
     "14.images": {
-        "numbers only": (
-            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED),
-            "other-brightness",
-        ),
+        "numbers only": (report(images.INCIDENT, BOTH, PLACES, UNWRAPPED), "other-brightness"),
         "the ramp only": (report(images.INCIDENT, BOTH, PLACES, *SHARED), "repeated-batches"),
         "fresh workers": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, FRESH_WORKERS),
             "many-processes",
         ),
-        "by index": (
-            report(images.INCIDENT, BOTH, PLACES, *BY_INDEX),
-            "kept-places",
-        ),
-        "seeds that are sums": (
-            report(images.INCIDENT, BOTH, PLACES, *BY_SUM),
-            "repeated-draws",
-        ),
+        "by index": (report(images.INCIDENT, BOTH, PLACES, *BY_INDEX), "kept-places"),
+        "seeds that are sums": (report(images.INCIDENT, BOTH, PLACES, *BY_SUM), "repeated-draws"),
         "all photos": (
-            report(
-                images.INCIDENT,
-                BOTH,
-                PLACES,
-                *OF_NUMPY,
-                *SHARED,
-                (" if index % HELD_OUT", ""),
-            ),
+            report(images.INCIDENT, BOTH, PLACES, *OF_NUMPY, *SHARED, (" if index % HELD_OUT", "")),
             "other-photos",
         ),
         "the epoch in a file": (
@@ -488,10 +436,6 @@ WRONG_FIXES: WrongFixes = {
             report(video.INCIDENT, "dead_worker", "decode", NEIGHBOR),
             "worker-died",
         ),
-        "the first frame only": (
-            report(video.INCIDENT, "dead_worker", "decode", *FIRST_FRAME),
-            "worker-died",
-        ),
         "deaths only": (
             report(video.INCIDENT, "dead_worker", "decode", *DEATHS_ONLY),
             "other-clips",
@@ -510,16 +454,9 @@ WRONG_FIXES: WrongFixes = {
             report(validation.INCIDENT, KEEPS, "validate", IN_ORDER, CLONE),
             "many-processes",
         ),
-        "shuffled": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, CLONE),
-            "other-scans",
-        ),
+        "shuffled": (report(validation.INCIDENT, KEEPS, "validate", LOOP, CLONE), "other-scans"),
         "views": (
             report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, VIEW),
-            "keeps-batches",
-        ),
-        "a graph": (
-            report(validation.INCIDENT, KEEPS, "validate", *FIXED, *GRAPH),
             "keeps-batches",
         ),
         "gradients zeroed": (
@@ -566,35 +503,14 @@ WRONG_FIXES: WrongFixes = {
             report(ranks.INCIDENT, "ranks", "Share", *FIXED_SHARES),
             "same-recordings",
         ),
-        "dropped": (
-            report(ranks.INCIDENT, "ranks", "Share", *DROPPED),
-            "other-recordings",
-        ),
+        "dropped": (report(ranks.INCIDENT, "ranks", "Share", *DROPPED), "other-recordings"),
         "full batches only": (
             report(ranks.INCIDENT, "ranks", "Share", ONE_LENGTH_LESS),
             "uneven-steps",
         ),
-        "a seed for each rank": (
-            report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, RANK_SEED),
-            "other-recordings",
-        ),
         "batches of one": (
             report(ranks.INCIDENT, "ranks", "Batches", *EACH_LENGTH, ("BATCH = 8", "BATCH = 1")),
             "small-batches",
-        ),
-    },
-}
-
-OTHER_OUTCOMES: OtherOutcomes = {
-    "14.text": {
-        "nothing": (lambda: ..., "Not attempted", "no-report"),
-        "an empty report": (report(text.INCIDENT, ..., ...), "Not attempted", "empty-report"),
-    },
-    "14.table": {
-        "another's report": (
-            report(text.INCIDENT, STREAM, "Blocks", BY_BLOCK),
-            "Error in your code",
-            "other-incident",
         ),
     },
 }

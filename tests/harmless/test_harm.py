@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from harms import HARMS, PLACES, harmed
 from state_of_main import differing, state
-from test_answers import RIGHT_ANSWERS
+from test_answers import first_right
 
 from dltutor.lessons.engine.checking import check, exercises, exercises_in
 from dltutor.lessons.engine.outcomes import Outcome
@@ -56,7 +56,7 @@ def test_no_answer_to_any_exercise_harms_the_kernel(
     monkeypatch: pytest.MonkeyPatch,
     nothing_left_behind: Callable[..., None],
 ) -> None:
-    answer = next(iter(RIGHT_ANSWERS[exercise].values()))()
+    answer = first_right(exercise)
     bad = harmed(answer, place, harm, tmp_path)
     if bad is None:
         pytest.skip(f"an answer to {exercise} has no {place}")

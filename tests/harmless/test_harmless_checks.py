@@ -7,7 +7,6 @@ import gc
 import mmap
 import os
 import time
-from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ _KB, _MB = 1 << 10, 1 << 20
 )
 def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
     exercise: str,
-    answer: Callable[[], Any],
+    answer: Any,
     taken: int,
     kept: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -92,7 +91,7 @@ def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
         return send(thing, *how)
 
     monkeypatch.setattr(ForkingPickler, "dumps", dumps)
-    result = check(exercise, answer())
+    result = check(exercise, answer)
     assert result.outcome.value == "Correct", result
 
 
@@ -109,7 +108,7 @@ def test_a_worker_that_starts_late_is_not_taken_for_another_process(
         note_start(growth, worker)
 
     monkeypatch.setattr(fix._Growth, "note_start", late)
-    result = check("10.fix", lesson_10.RIGHT_ANSWERS["10.fix"]["no cache"]())
+    result = check("10.fix", lesson_10.RIGHT_ANSWERS["10.fix"]["no cache"])
     assert result.outcome.value == "Correct", result
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 from cells import define
-from datasets import Numbers, load
+from datasets import Numbers
 
 from dltutor.lessons.engine.checking import verdict
-from dltutor.lessons.engine.exercise import by_runs, choice, number
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import (
     a_class,
-    a_fixed_class,
     a_fixed_function,
     letter,
     shown,
@@ -62,32 +61,6 @@ def test_what_is_not_a_whole_number_is_none(typed: Any) -> None:
     assert whole_number(typed) is None
 
 
-def test_a_choice_has_a_code_for_each_option() -> None:
-    grader = choice("b", "abc")
-
-    def told(answer: Any) -> Result:
-        return verdict(lambda: grader.judge(grader.gather(answer)))
-
-    assert told("b") == told("(B)") == Result(Outcome.CORRECT, "b")
-    assert told("c") == Result(Outcome.NOT_YET, "c")
-    assert told(...).outcome is told(None).outcome is Outcome.NOT_ATTEMPTED
-    for other in ("d", 2, ["b"], {"b": 1}):
-        assert told(other).outcome is Outcome.NOT_YET
-        assert told(other).code == "no-option" and "'a', 'b', 'c'" in told(other).text
-
-
-def test_a_number_has_a_code_for_each_that_people_take_for_it() -> None:
-    grader = number(16, ("16", "8"))
-
-    def told(answer: Any) -> Result:
-        return verdict(lambda: grader.judge(grader.gather(answer)))
-
-    assert told(16) == told("16") == Result(Outcome.CORRECT, "16")
-    assert told(8).code == "8" and told(7) == Result(Outcome.NOT_YET, "other-number", {"number": 7})
-    assert told(...).outcome is Outcome.NOT_ATTEMPTED
-    assert told("sixteen").code == "not-a-number"
-
-
 def test_of_several_runs_the_first_that_is_rejected_is_the_last() -> None:
     def judge(found: int) -> None:
         if found < 0:
@@ -114,10 +87,6 @@ class Right(Numbers):
     """A dataset that is right."""
 
 
-def test_a_class_is_taken() -> None:
-    assert a_class(Right) is Right
-
-
 def test_an_object_in_place_of_its_class_is_told_so() -> None:
     result = rejection(lambda: a_class(Right()))
     assert result.outcome is Outcome.ERROR
@@ -127,20 +96,6 @@ def test_an_object_in_place_of_its_class_is_told_so() -> None:
 @pytest.mark.parametrize("answer", [3, None, "Right", lambda: Right])
 def test_what_is_no_class_at_all_is_shown(answer: Any) -> None:
     assert rejection(lambda: a_class(answer)).code == "not-a-class"
-
-
-def test_a_class_without_a_length_is_told_what_it_lacks() -> None:
-    class Endless:
-        def __getitem__(self, index: int) -> int:
-            return index
-
-    assert rejection(lambda: a_class(Endless)).fields == {"kind": "Endless", "method": "__len__"}
-
-
-def test_a_loader_in_place_of_a_class_is_told_what_the_exercise_keeps() -> None:
-    result = rejection(lambda: a_fixed_class(load(Right()), Right))
-    assert result.outcome is Outcome.NOT_YET
-    assert result.code == "a-loader"
 
 
 # Whether an answer is still the starter
@@ -197,19 +152,6 @@ def test_the_same_class_in_two_cells_is_told_by_its_last_definition() -> None:
 def test_a_class_of_which_no_source_is_known_is_no_starter() -> None:
     assert not same_class(type("Made", (), {}), a_class_of(STARTER))
     assert not same_class(int, a_class_of(STARTER))
-
-
-def test_an_untouched_starter_is_not_attempted() -> None:
-    result = rejection(
-        lambda: a_fixed_class(a_class_of(STARTER + DUNDERS), a_class_of(STARTER + DUNDERS))
-    )
-    assert result.outcome is Outcome.NOT_ATTEMPTED
-    assert (result.code, result.fields) == ("starter-class", {"name": "Made"})
-
-
-DUNDERS = (
-    "    def __len__(self):\n        return 1\n    def __getitem__(self, i):\n        return i\n"
-)
 
 
 def test_a_class_is_the_same_whether_or_not_its_own_cell_has_the_imports() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from answers.lesson_01 import Verified
-from cells import answer_in, source
+from cells import answer_in, to_copy
 from PIL import Image, ImageFile
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages
@@ -46,22 +46,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 # The notebook
 
 
-@pytest.mark.parametrize(
-    ("exercise", "cells", "name"),
-    [
-        ("01.predict", ["predict"], "prediction"),
-        ("01.diagnose", ["diagnose"], "first_bad"),
-        ("01.fix", ["setup", "fix"], "MyImages"),
-        ("01.transfer", ["setup", "transfer"], "MyReadings"),
-    ],
-)
-def test_an_untouched_starter_is_not_attempted(exercise: str, cells: list[str], name: str) -> None:
-    result = check(exercise, answer_in(read(TWIN), *cells)[name])
-    assert result.outcome is Outcome.NOT_ATTEMPTED, result
-
-
 def test_the_scan_in_on_call_finds_every_bad_file(tmp_path: Path) -> None:
-    [snippet] = re.findall(r"(?s)```python\n(.*?)```", source("on-call-scan", read(TWIN)))
+    [snippet] = to_copy("on-call-scan", read(TWIN))
     images = Images(make_images(tmp_path))
     known = {"torch": torch, "dataset": images}
     exec(snippet, known)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 import torch
+from cells import to_copy
 
 from dltutor.lessons.engine import words
 from dltutor.lessons.engine.checking import check
@@ -62,7 +62,7 @@ class SampleError(RuntimeError):
 
 
 def test_the_fix_in_on_call_passes_the_check() -> None:
-    [text] = re.findall(r"```python\n(.*?)```", cells()["on-call-wrap"], re.DOTALL)
+    [text] = to_copy("on-call-wrap", read(NOTEBOOK))
     names: dict[str, Any] = {"torch": torch, "__name__": __name__}
     exec(text, names)
     names["SampleError"] = SampleError  # pickle can't find the class that `exec` defined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 import torch
 from answers.lesson_04 import (
-    TWIN,
     CountInATensor,
     Fixed,
     WithoutItsLock,
     WithSlots,
 )
-from cells import answer_in, source
+from cells import answer_in, source, to_copy
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from dltutor.lessons.engine.checking import verdict
@@ -33,8 +31,9 @@ from dltutor.lessons.lesson_04.helpers import (
 )
 from dltutor.lessons.lesson_04.runs import Plan, Run, SlowMotion
 from dltutor.observation import observe
-from notebooks import read
+from notebooks import NOTEBOOKS, read
 
+TWIN = NOTEBOOKS / "solutions" / "04-global-state.ipynb"
 FINISHED = Ending("finished", 6)
 
 # Tables from the notebook. `what_arrives` spawns workers, so only the run of the solved notebook
@@ -137,7 +136,7 @@ if __name__ == "__main__":
 
 def test_the_code_for_on_call_shows_persistent_workers_the_epoch(tmp_path: Path) -> None:
     clips = source("clips", read(TWIN))
-    [code] = re.findall(r"(?s)```python\n(.*?)```", source("on-call", read(TWIN)))
+    [code] = to_copy("on-call", read(TWIN))
     job = tmp_path / "job.py"
     imports = "import torch\nfrom torch.utils.data import DataLoader, Dataset\n"
     job.write_text(imports + clips + "\n\n" + code + _FOUR_EPOCHS)
@@ -162,12 +161,7 @@ def test_slow_motion_says_that_it_waits_for_another_number_of_workers() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "loses"),
-    [
-        (WithoutItsLock, True),
-        (CountInATensor, True),
-        (Fixed, False),
-        (WithSlots, False),
-    ],
+    [(WithoutItsLock, True), (CountInATensor, True), (Fixed, False), (WithSlots, False)],
 )
 def test_slow_motion_loses_counts_without_a_lock_and_none_with_it(
     answer: type[CountedClips], loses: bool

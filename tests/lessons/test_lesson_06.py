@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cells import source
+from cells import to_copy
 
 from dltutor.failures.main_only_class import Squares
 from dltutor.lessons.engine.checking import check, verdict
@@ -47,19 +47,12 @@ def test_a_tensor_that_is_freed_too_early_explains_what_is_wrong_in_main() -> No
     assert result.code == "freed-tensor"
 
 
-# The notebook's starters and code, and how the checks read files
-
-
-@pytest.mark.parametrize("exercise", ["06.diagnose", "06.fix", "06.transfer"])
-def test_an_unset_answer_is_not_attempted(exercise: str) -> None:
-    assert check(exercise, ...).outcome is Outcome.NOT_ATTEMPTED
+# The notebook's code, and how the checks read files
 
 
 def test_the_class_for_who_is_on_call_is_a_fix(tmp_path: Path) -> None:
-    text = source("on-call", read(NOTEBOOK))
-    lines = text.partition("```python\n")[2].partition("```")[0]
     path = tmp_path / "on_call.py"
-    path.write_text(lines + MY_RECORDS)
+    path.write_text(to_copy("on-call", read(NOTEBOOK))[0] + MY_RECORDS)
     result = check("06.fix", path)
     assert result.outcome is Outcome.CORRECT, result
 

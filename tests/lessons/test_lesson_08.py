@@ -1,4 +1,4 @@
-"""Check lesson 08's judges on recorded evidence, its weights of samples, and its starters.
+"""Check lesson 08's judges on recorded evidence, and its weights of samples.
 
 While the solved notebook runs, `promised` compares what its tables measure with its text.
 """
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from cells import answer_in, source
+from cells import source
 
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import no_proc
-from dltutor.lessons.engine import words
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
-from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_08 import fix, helpers, transfer
 from dltutor.lessons.lesson_08.fix import SECOND, Epochs, Sample, weigh
 from dltutor.lessons.lesson_08.helpers import Nothing, full
@@ -72,20 +70,6 @@ def test_a_sample_weighs_its_storages_once_and_its_pickle() -> None:
 @pytest.mark.parametrize(("sample", "batch"), [(b"abc", 0), ({"a": (torch.zeros(9), 3)}, 36)])
 def test_a_sample_of_any_kind_has_a_size(sample: object, batch: int) -> None:
     assert full(load([sample] * 20, 2, "fork", batch_size=None)).batch == batch
-
-
-@pytest.mark.parametrize(
-    ("exercise", "cell", "name"),
-    [
-        ("08.predict", "prediction", "prediction"),
-        ("08.diagnose", "takes", "takes"),
-        ("08.fix", "my-excerpts", "MyExcerpts"),
-        ("08.transfer", "my-ahead", "my_ahead"),
-    ],
-)
-def test_the_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
-    answer = answer_in(NOTEBOOK, cell, torch=torch)[name]
-    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_the_notebook_lists_every_answer_to_the_question() -> None:

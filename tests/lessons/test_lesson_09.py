@@ -15,19 +15,17 @@ import numpy as np
 import pytest
 import torch
 from answers.lesson_09 import on_call
-from cells import answer_in
 from torch.utils.data import DataLoader
 
 from dltutor.failures.data.captions import CaptionTuple, shared_captions
 from dltutor.failures.tools.gauge import sent_to_spawned
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending, where
 from dltutor.lessons.engine.forms import letters
 from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_09 import fix
 from dltutor.lessons.lesson_09.fix import Rewritten, Run
 from dltutor.lessons.lesson_09.helpers import Memory, Reading, draw, memory_of
-from notebooks import NOTEBOOKS, read
 
 MB = 1 << 20
 ENDED = Ending("finished", 8)
@@ -87,21 +85,6 @@ def test_two_texts_that_begin_alike_are_cut_to_where_they_differ() -> None:
         "...babababababababababababab'",
         "...babababababababababababab and so on, for long long long long...",
     ]
-
-
-@pytest.mark.parametrize(
-    ("exercise", "cell", "name"),
-    [
-        ("09.predict", "predict", "prediction"),
-        ("09.diagnose", "diagnose", "grow_too"),
-        ("09.fix", "fix", "MyCaptions"),
-        ("09.transfer", "transfer", "MyBoxes"),
-    ],
-)
-def test_the_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
-    notebook = read(NOTEBOOKS / "09-copy-on-read.ipynb")
-    answer = answer_in(notebook, cell, np=np, Path=Path)[name]
-    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_the_class_that_can_be_copied_is_a_list_of_strings() -> None:

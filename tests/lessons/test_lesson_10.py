@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from cells import answer_in
+from cells import to_copy
 from fresh_interpreter import run_fresh
 from test_figure import run
 from torch.utils.data import get_worker_info
@@ -24,13 +24,14 @@ from dltutor.failures import heap_growth
 from dltutor.failures.heap_growth import reuses_memory
 from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons import lesson_10
-from dltutor.lessons.engine import checking
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_10 import fix, helpers
 from dltutor.lessons.lesson_10.fix import Run
 from notebooks import NOTEBOOKS, read
+
+NOTEBOOK = read(NOTEBOOKS / "10-leaking-loaders.ipynb")
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
@@ -47,25 +48,6 @@ def test_what_no_answer_shows_for_sure_is_judged_by_what_was_seen(run: Run, code
     result = verdict(lambda: fix.GRADER.judge((run,)))
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
     assert replace(result, exercise="10.fix").text
-
-
-@pytest.mark.parametrize(
-    ("exercise", "name"),
-    [
-        ("10.predict", "prediction"),
-        ("10.diagnose", "causes"),
-        ("10.fix", "MyRecordings"),
-        ("10.transfer", "my_validate"),
-    ],
-)
-def test_the_notebooks_starters_are_not_attempted(
-    exercise: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    notebook = read(NOTEBOOKS / "10-leaking-loaders.ipynb")
-    answer = answer_in(notebook, exercise.partition(".")[2], lesson=lesson_10, torch=torch)[name]
-    result = check(exercise, answer)
-    assert result.outcome is Outcome.NOT_ATTEMPTED, result
-    assert "Checking" not in capsys.readouterr().out
 
 
 def test_a_job_is_read_with_another_dataset_or_options() -> None:
@@ -193,17 +175,9 @@ def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
         assert later < grown / 5, weights.round()
 
 
-def code_in(cell_id: str) -> str:
-    notebook = read(NOTEBOOKS / "10-leaking-loaders.ipynb")
-    text = next(cell.source for cell in notebook.cells if cell.id == cell_id)
-    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
-    assert found, text
-    return found[1]
-
-
 def test_the_function_that_can_be_copied_tells_the_c_library_what_the_fixed_case_tells_it() -> None:
     names: dict[str, Any] = {}
-    exec(code_in("on-call-heap"), names)
+    exec(to_copy("on-call-heap", NOTEBOOK)[0], names)
     told = []
     for tell in (names["return_freed_memory"], heap_growth.return_freed_memory):
         with patch("ctypes.CDLL") as library:
@@ -214,15 +188,9 @@ def test_the_function_that_can_be_copied_tells_the_c_library_what_the_fixed_case
 
 def test_the_line_that_can_be_copied_names_main_and_its_children() -> None:
     names: dict[str, Any] = {}
-    exec(code_in("on-call"), names)
+    exec(to_copy("on-call", NOTEBOOK)[0], names)
     with subprocess.Popen(["sleep", "60"]) as child:
         line = names["memory_line"]()
         child.kill()
     assert re.match(r"/dev/shm \d+ MB; main: \d+ MB, \d+ descriptors; ", line), line
     assert re.search(rf"; \S+ {child.pid}: \d+ MB, \d+ descriptors", line), line
-
-
-def test_every_exercise_has_three_different_hints() -> None:
-    for exercise in checking.exercises().values():
-        assert len({*exercise.hints}) == 3
-        assert bool(exercise.runs) == bool(exercise.grader.at_most)

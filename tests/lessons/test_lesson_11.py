@@ -14,13 +14,13 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from cells import answer_in, assert_on_call_is_last, source
+from cells import source
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import too_many_open_files
 from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons import lesson_11
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_11 import confined, diagnose, held, last_words, transfer
@@ -53,18 +53,6 @@ def test_a_row_in_the_block_ends_its_reader() -> None:
 
 
 # Claims and code from the notebook
-
-
-@pytest.mark.parametrize(
-    ("exercise", "cells", "name"),
-    [("11.fix", ("collect",), "collect"), ("11.transfer", ("rows",), "MyRows")],
-)
-def test_the_notebooks_starter_is_not_attempted(
-    exercise: str, cells: tuple[str, ...], name: str
-) -> None:
-    known = {"torch": torch, "DataLoader": DataLoader}
-    answer = answer_in(read(NOTEBOOK), *cells, **known)[name]
-    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_each_way_to_keep_labels_keeps_what_the_check_says() -> None:
@@ -142,10 +130,6 @@ def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 # Commands and code from `On call`
-
-
-def test_the_last_section_is_on_call() -> None:
-    assert_on_call_is_last(read(NOTEBOOK))
 
 
 def run_in_a_shell(lines: str) -> str:

@@ -13,8 +13,8 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 import torch
-from cells import answer_in, source
-from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
+from cells import to_copy
+from torch.utils.data import DataLoader, Subset
 
 from dltutor.failures.tools.contract import load
 from dltutor.lessons.engine.checking import check, verdict
@@ -46,7 +46,7 @@ def test_the_records_of_a_plan_are_all_different(plan: transfer.Plan) -> None:
     assert len({*transfer.records_of(plan)}) == plan.records
 
 
-# Helpers and starters that the notebook uses
+# Helpers that the notebook uses
 
 
 def test_torch_seeds_three_generators_and_no_other() -> None:
@@ -118,23 +118,12 @@ def test_a_job_that_takes_too_long_is_ended(
     assert "Stopped after 0.3 s." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("exercise", "cell"), [("12.fix", "my-signals"), ("12.transfer", "my-stream")]
-)
-def test_the_starter_of_the_notebook_is_not_attempted(exercise: str, cell: str) -> None:
-    known = {"np": np, "torch": torch, "IterableDataset": IterableDataset}
-    defined = answer_in(read(NOTEBOOK), cell, get_worker_info=get_worker_info, **known)
-    answer = defined["MySignals" if exercise == "12.fix" else "MyStream"]
-    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
-
-
 # The fixes under On call
 
 
 def on_call() -> dict[str, Any]:
-    code = source("on-call-code", read(NOTEBOOK)).partition("```python\n")[2].partition("```")[0]
     known: dict[str, Any] = {}
-    exec(code, known)
+    exec(to_copy("on-call-code", read(NOTEBOOK))[0], known)
     return known
 
 

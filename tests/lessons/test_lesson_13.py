@@ -10,12 +10,10 @@ from unittest.mock import patch
 
 import pytest
 from answers.lesson_13 import forked, usual
-from cells import answer_in, assert_on_call_is_last, source
+from cells import to_copy
 from torch.utils.data import DataLoader
 
 from dltutor.__main__ import _parser
-from dltutor.lessons.engine.checking import check
-from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 from dltutor.lessons.lesson_13.helpers import Reviews, draw_curves, eight_against_none
@@ -72,19 +70,7 @@ def test_the_smallest_good_number_is_chosen(measured: dict[int, list[float]], ta
     assert smallest_good(measured) == take
 
 
-# Starters and the table from the notebook
-
-
-@pytest.mark.parametrize(
-    ("exercise", "cell", "name"),
-    [("13.fix", "fix", "my_batches"), ("13.transfer", "transfer", "my_measurement")],
-)
-def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
-    known: dict[str, Any] = {}
-    lines = source("setup", read(NOTEBOOK)).splitlines()
-    exec("\n".join(line for line in lines if "dltutor" not in line), known)
-    found = answer_in(read(NOTEBOOK), cell, **known)
-    assert check(exercise, found[name]).outcome is Outcome.NOT_ATTEMPTED
+# The table from the notebook
 
 
 def curve(none: float, eight: float) -> Throughput:
@@ -111,25 +97,16 @@ def test_a_promise_that_is_not_kept_stops_the_courses_own_tests(
 # Code to copy from `On call`
 
 
-def test_the_last_section_is_on_call() -> None:
-    assert_on_call_is_last(read(NOTEBOOK))
-
-
-def to_copy() -> list[str]:
-    text = source("on-call-code", read(NOTEBOOK))
-    return [lines for _, lines in re.findall(r"(?s)```(\w+)\n(.*?)```", text)]
-
-
 def test_the_lines_to_copy_say_how_long_a_loop_waits(capsys: pytest.CaptureFixture[str]) -> None:
     trained: list[Any] = []
-    lines, _, _ = to_copy()
+    lines, _, _ = to_copy("on-call-code", read(NOTEBOOK), r"\w+")
     exec(lines, {"loader": forked(Reviews(3200), 2), "train": trained.append})
     assert len(trained) == 20
     assert re.fullmatch(r"waited \d+\.\d\d s of \d+\.\d\d s\n", capsys.readouterr().out)
 
 
 def test_the_lines_to_copy_measure_the_numbers_that_the_command_measures() -> None:
-    _, lines, command = to_copy()
+    _, lines, command = to_copy("on-call-code", read(NOTEBOOK), r"\w+")
     loader = object()
     with patch("dltutor.how_many_workers", autospec=True) as measure:
         exec(lines, {"loader": loader})

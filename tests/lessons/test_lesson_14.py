@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from answers.lesson_14 import report
-from cells import source
+from cells import to_copy
 
 from dltutor.failures import NAMES
 from dltutor.lessons.engine import checking, saved_outcomes
@@ -131,7 +131,7 @@ def test_a_repository_is_small_and_its_records_are_short(incident: Incident) -> 
 
 
 def test_the_four_lines_that_count_show_blocks_that_arrive_twice(tmp_path: Path) -> None:
-    lines = source("counting", read(LEARNERS_FILE)).split("```")[1].removeprefix("python\n")
+    lines = to_copy("counting", read(LEARNERS_FILE))[0]
     scene = next(each for each in enter(4, tmp_path) if each.incident.name == "text")
     data, _ = scene.modules()
     for workers, seen in ((0, {1}), (2, {1, 2})):
