@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -92,9 +93,14 @@ def every(answers: dict[str, Any], is_thorough: Callable[[str, int], bool]) -> p
 
 
 def graded(exercise: str, answer: Any) -> Result:
-    """Grade an answer in this process. Only for answers that aren't run."""
+    """Grade an answer in this process, and check that there are words for its code.
+
+    This is only for answers that aren't run.
+    """
     grader = exercises()[exercise].grader
-    return verdict(lambda: grader.judge(grader.gather(grader.look(answer))))
+    result = verdict(lambda: grader.judge(grader.gather(grader.look(answer))))
+    assert replace(result, exercise=exercise).text
+    return result
 
 
 def test_every_exercise_is_asked_once_in_its_own_lesson() -> None:

@@ -14,7 +14,7 @@ from dltutor.failures import NAMES
 from dltutor.lessons.engine import checking, saved_outcomes
 from dltutor.lessons.engine.checking import check, exercises, hint
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_14 import causes, enter
+from dltutor.lessons.lesson_14 import causes, enter, text
 from dltutor.lessons.lesson_14.helpers import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 from notebooks import NOTEBOOKS, read
@@ -111,6 +111,11 @@ def test_the_check_sees_the_symptom_of_what_was_not_fixed(incident: Incident) ->
     made = report(incident, cause, where, ('"""\n\n', '"""\n\n# looked at\n'))()
     result = check(f"14.{incident.name}", made)
     assert (result.outcome.value, result.code) == ("Not yet", SYMPTOMS[incident.name])
+
+
+def test_a_report_that_says_nothing_is_not_attempted() -> None:
+    result = check("14.text", report(text.INCIDENT, ..., ...)())
+    assert (result.outcome, result.code) == (Outcome.NOT_ATTEMPTED, "empty-report")
 
 
 @pytest.mark.parametrize("name", ["database.py", "codec.py"])
