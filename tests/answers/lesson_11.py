@@ -323,6 +323,16 @@ class InAFile(Dataset[torch.Tensor]):
         Path(self.path).unlink(missing_ok=True)
 
 
+class CopiesAlone(Rows):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows[index])
+
+
+class NotUnlinked(Table):
+    def close(self) -> None:
+        self.block.close()
+
+
 class NotClosed(Table):
     def close(self) -> None:
         if self.block is not None:
@@ -432,11 +442,8 @@ WRONG_FIXES: WrongFixes = {
             like(Table, __getitem__=lambda self, index: torch.from_numpy(self.rows[index])),
             "shares",
         ),
-        "copies alone": (
-            like(Rows, __getitem__=lambda self, index: torch.tensor(self.rows[index])),
-            "old-rows",
-        ),
-        "not unlinked": (like(Table, close=lambda self: self.block.close()), "left-files"),
+        "copies alone": (CopiesAlone, "old-rows"),
+        "not unlinked": (NotUnlinked, "left-files"),
         "not closed": (NotClosed, "left-mapped"),
         "too short": (like(Table, __len__=lambda self: len(self.rows) - 1), "length"),
         "closed once": (ClosedOnce, "close-raised"),
