@@ -14,6 +14,7 @@ from cells import source
 
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import no_proc
+from dltutor.lessons.engine import words
 from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.lesson_08 import fix, helpers, transfer
