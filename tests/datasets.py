@@ -23,11 +23,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 FOR_EVER = 1000  # seconds, longer than any test may take
-NO_PICKLE_OF_A_FILE = (
-    "cannot pickle 'BufferedReader' instances"
-    if sys.version_info >= (3, 12)
-    else "cannot pickle '_io.BufferedReader' object"
-)
 BAD = 9  # the index of the bad sample, which is in W0's third batch if batches have 2 samples
 
 

@@ -45,6 +45,9 @@ def under(shows: bool) -> pytest.MarkDecorator:
 DEAR = ("gc_dirties_pages", "copy_on_read", "plot_in_thread")
 """Failure modes whose test spends over 2 s of CPU on reading memory."""
 
+SHOWN_BY_THEIR_NOTEBOOK = ("orphaned_segments",)
+"""Failure modes whose notebook runs both cases as well, and has to show the same results again."""
+
 
 def is_thorough(failure: Failure, start_method: str) -> bool:
     """Return whether only the thorough tier tests a failure under this start method.
@@ -52,8 +55,11 @@ def is_thorough(failure: Failure, start_method: str) -> bool:
     The default tier tests each failure under the cheapest start method that shows it, because each
     spawned worker imports torch, which takes 2 s of CPU. An isolated failure runs in its own
     interpreter, where forkserver is no cheaper than spawn. If the start method doesn't show the
-    failure, the default tier leaves out spawn and the failures in DEAR.
+    failure, the default tier leaves out spawn and the failures in DEAR. It also leaves out the
+    failures in SHOWN_BY_THEIR_NOTEBOOK, because it runs the notebooks.
     """
+    if failure.name in SHOWN_BY_THEIR_NOTEBOOK:
+        return True
     if start_method not in failure.start_methods:
         return start_method == "spawn" or failure.name in DEAR
     cheapest = failure.start_methods if failure.isolated else ("fork", "forkserver", "spawn")

@@ -6,7 +6,6 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from typing import Any
 
@@ -35,13 +34,6 @@ class ReadAhead(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         for _ in range(16):
             yield self.ready.get()
-
-
-def test_an_executor_that_main_has_not_used_does_no_harm() -> None:
-    loader = lost_thread.broken().loader
-    dataset: Any = loader.dataset
-    dataset.thread = ThreadPoolExecutor(max_workers=1)
-    assert observe(loader, deadline=20).end == "finished"
 
 
 def test_from_a_queue_every_worker_gets_what_was_ready_and_then_nothing() -> None:

@@ -10,11 +10,12 @@ import pytest
 from dltutor.failures.missing_main_guard import GUARDED, UNGUARDED, script, started_as
 
 
+@pytest.mark.thorough  # one to three interpreters that import torch
 @pytest.mark.parametrize(
     ("text", "start_method", "works"),
     [
-        pytest.param(UNGUARDED, "spawn", False, marks=pytest.mark.thorough),  # three interpreters
-        pytest.param(GUARDED, "spawn", True, marks=pytest.mark.thorough),
+        (UNGUARDED, "spawn", False),
+        (GUARDED, "spawn", True),
         (UNGUARDED, "fork", True),
     ],
 )

@@ -1,53 +1,12 @@
-"""Test which wrong samples or errors a shared read position causes, and that the fixes help."""
+"""Test the handle that each process opens for itself, and the slow disk that the cases read."""
 
 from __future__ import annotations
 
 import pickle
-import re
 from pathlib import Path
-from typing import Any
 
-import pytest
-from datasets import NO_PICKLE_OF_A_FILE
-
-from dltutor.failures import shared_file_offset
-from dltutor.failures.data.records import Kind, open_slowly, shared_records
-from dltutor.failures.tools.contract import Case
+from dltutor.failures.data.records import open_slowly, shared_records
 from dltutor.failures.tools.handles import PerProcess
-from dltutor.observation import Observation, observe
-
-
-def run(case: Case) -> Observation:
-    return observe(case.loader, consume=case.consume)
-
-
-@pytest.mark.parametrize("kind", ["file", "zip", "tar"])
-def test_one_worker_alone_reads_right(kind: Kind) -> None:
-    result: Any = run(shared_file_offset.broken(workers=1, kind=kind)).result
-    assert result.value == 0
-
-
-def test_two_workers_read_wrong_samples_of_a_tar_archive_without_a_word() -> None:
-    seen = run(shared_file_offset.broken(kind="tar"))
-    result: Any = seen.result
-    assert (seen.end, seen.stderr) == ("finished", "")
-    assert result.value > 0
-
-
-def test_a_zip_archive_seems_damaged() -> None:
-    seen = run(shared_file_offset.broken(kind="zip"))
-    assert seen.raised_in_worker == "BadZipFile", seen
-
-
-@pytest.mark.parametrize("options", [{"kind": "zip"}, {"kind": "tar"}, {"positioned": True}])
-def test_opened_in_each_worker_or_read_by_position_it_is_right(options: dict[str, Any]) -> None:
-    result: Any = run(shared_file_offset.fixed(**options)).result
-    assert result.value == 0
-
-
-def test_an_open_file_cannot_be_sent_to_a_new_process() -> None:
-    with pytest.raises(TypeError, match=re.escape(NO_PICKLE_OF_A_FILE)):
-        pickle.dumps(shared_file_offset.broken().loader.dataset)
 
 
 def test_a_handle_of_each_process_is_opened_once_and_never_pickled(tmp_path: Path) -> None:
