@@ -24,6 +24,7 @@ import no_address_grammars  # noqa: F401  # must run before any import of nbform
 import psutil
 import pytest
 from fresh_interpreter import PATHS
+from own_process import descriptors
 
 from dltutor.failures import NAMES
 from dltutor.system import processes
@@ -108,7 +109,7 @@ class Belongings:
     def now(cls) -> Belongings:
         return cls(
             {child.pid: _describe(child) for child in psutil.Process().children(recursive=True)},
-            _descriptors(),
+            descriptors(),
             frozenset(_our_shared_memory()),
             {id(thread): thread.name for thread in threading.enumerate()},
         )
@@ -133,16 +134,6 @@ def _describe(process: psutil.Process) -> str:
         return " ".join(process.cmdline())[:120] or process.name()
     except psutil.Error:
         return "that has just exited"
-
-
-def _descriptors() -> dict[int, str]:
-    found = {}
-    for name in os.listdir("/dev/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/dev/fd/{name}")
-        except OSError:  # the descriptor that listdir had open is closed
-            continue
-    return found
 
 
 _CLOCK = 0.1

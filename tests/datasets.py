@@ -13,13 +13,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from own_process import descriptors, until
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 FOR_EVER = 1000  # seconds, longer than any test may take
@@ -65,11 +65,7 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
 
 def shared_memory_open() -> set[str]:
     """Return the targets of main's open descriptors for torch's shared memory."""
-    found = set()
-    for number in os.listdir("/dev/fd"):
-        with suppress(OSError):  # listdir's own descriptor is closed by now
-            found.add(os.readlink(f"/dev/fd/{number}"))
-    return {target for target in found if "/torch_" in target}
+    return {target for target in descriptors().values() if "/torch_" in target}
 
 
 # Exceptions, functions, and datasets that make something go wrong in a worker.
@@ -107,10 +103,7 @@ def all_is_sent() -> None:
     While the worker sends a tensor, the tensor has a name in /dev/shm for a few microseconds. If
     the worker ended right then, the name would stay.
     """
-    until = time.monotonic() + 30
-    while any(map(_sends, sys._current_frames().values())):
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    until(lambda: not any(map(_sends, sys._current_frames().values())), 30)
 
 
 def _sends(frame: FrameType) -> bool:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from own_process import descriptors
 from PIL import Image
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import signal_handling
@@ -63,7 +64,7 @@ def state() -> dict[str, Any]:
         "gc": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), gc.get_debug()),
         "gc callbacks": list(gc.callbacks),
         "threads": [(each.name, each.ident) for each in threading.enumerate()],
-        "descriptors": _descriptors(),
+        "descriptors": descriptors(),
         "children": sorted(each.pid or 0 for each in multiprocessing.active_children()),
         "warnings": list(warnings.filters),
         "warnings are shown by": (warnings.showwarning, warnings.formatwarning),
@@ -101,14 +102,6 @@ def state() -> dict[str, Any]:
 _LIMITS = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
 
 
-def _descriptors() -> dict[int, str]:
-    found = {}
-    for name in os.listdir("/dev/fd"):
-        with suppress(OSError):
-            found[int(name)] = os.readlink(f"/dev/fd/{name}")
-    return found
-
-
 def _subreaper() -> bool:
     from dltutor.system.processes import adopt_orphans
 
@@ -141,16 +134,16 @@ def change_everything() -> None:
     torch.manual_seed(7)
     if threading.current_thread() is threading.main_thread():
         for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(each, _ignore)
+            signal.signal(each, _nothing)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     gc.disable()
     gc.set_threshold(123)
     gc.freeze()
-    gc.callbacks.append(_collected)
+    gc.callbacks.append(_nothing)
     threading.Thread(target=threading.Event().wait, daemon=True).start()
     os.open(os.devnull, os.O_RDONLY)
     warnings.simplefilter("error")
-    warnings.showwarning = _shown
+    warnings.showwarning = _nothing
     torch.set_num_threads(torch.get_num_threads() + 1)
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
@@ -160,7 +153,7 @@ def change_everything() -> None:
     atexit.register(_nothing)
     sys.path.append("/nowhere")
     sys.modules["__main__"].__spec__ = None
-    sys.excepthook = _hook
+    sys.excepthook = _nothing
     sys.setrecursionlimit(sys.getrecursionlimit() + 1)
     os.chdir("/")
     os.umask(0o77)
@@ -174,19 +167,7 @@ def change_everything() -> None:
             os.close(each)
 
 
-def _ignore(number: int, frame: Any) -> None: ...
-
-
-def _collected(phase: str, info: dict[str, int]) -> None: ...
-
-
-def _shown(*arguments: Any, **more: Any) -> None: ...
-
-
-def _hook(*arguments: Any) -> None: ...
-
-
-def _nothing() -> None: ...
+def _nothing(*_: Any, **__: Any) -> None: ...
 
 
 def and_then(change: Callable[[], None]) -> Callable[[Any], None]:

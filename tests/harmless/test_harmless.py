@@ -18,6 +18,7 @@ import psutil
 import pytest
 import torch
 from own_exercise import own_exercise
+from own_process import until
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import confine, diagnose, observe, watch
@@ -39,26 +40,23 @@ UP = 150  # the most seconds to wait, because even quick steps are slow on a bus
 SAMPLES = 8
 
 
-def wait_for(path: Path, seconds: float = UP) -> None:
-    until = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < until, f"{path.name} never came"
-        time.sleep(0.01)
+def wait_for(path: Path) -> None:
+    until(path.exists, UP)
 
 
 class Waits(Dataset[int]):
-    """A dataset of numbers that touches the file `begun`, and then waits for the file `until`."""
+    """A dataset of numbers that touches the file `begun`, and then waits for the file `awaited`."""
 
-    def __init__(self, begun: Path, until: Path) -> None:
+    def __init__(self, begun: Path, awaited: Path) -> None:
         self.begun = begun
-        self.until = until
+        self.awaited = awaited
 
     def __len__(self) -> int:
         return SAMPLES
 
     def __getitem__(self, index: int) -> int:
         self.begun.touch()
-        wait_for(self.until)
+        wait_for(self.awaited)
         return index
 
 
@@ -277,9 +275,9 @@ def test_nothing_is_left_of_a_run_whose_process_is_killed(
             assert len(started) > 4  # itself, a helper, two workers, and an orphan
             run.send_signal(number)
             run.wait()
-            until = time.monotonic() + GONE
+            end_of_wait = time.monotonic() + GONE
             while left := _left(mark, started, temporary):
-                assert time.monotonic() < until, left
+                assert time.monotonic() < end_of_wait, left
                 time.sleep(0.05)
         finally:
             run.kill()

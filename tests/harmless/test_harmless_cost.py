@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from datasets import Numbers, load
-from test_sampler import Clock, Made
+from test_sampler import Made, Simulated
 
 import dltutor
 from dltutor.display import instruments
@@ -68,43 +68,29 @@ def lesson() -> None:
     lesson_10.observe_memory(load(Numbers()))
 
 
-class Run:
-    """A simulated helper that samples main and two workers four times a second.
-
-    Args:
-        monkeypatch: The test's fixture, which replaces the sampler's clock.
-        options: The options that a Recorder gave its helper.
-    """
+class Run(Simulated):
+    """A simulated helper, with the options that a Recorder gave its own, and two workers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
-        self.clock = Clock()
-        monkeypatch.setattr(sampler, "time", self.clock)
-        self.reader = Made({1: 10})
-        self.reader.before_memory = self._read
-        known = inspect.signature(Sampler).parameters
-        rates = {name: options[name] for name in known if name in options}
-        self.sampling = Sampler(self.reader, **{**rates, "pid": 1})
+        known = inspect.signature(Sampler).parameters.keys() - {"pid"}
+        rates = {name: options[name] for name in known & options.keys()}
+        super().__init__(monkeypatch, CHEAP, FULL, WAITS, **rates)
         self.samples = 0
         self.read_at: list[float] = []
         self.look()
         self.new_workers()
-
-    def _read(self) -> None:
-        share = FULL / len(self.reader.processes)
-        self.clock.used += share
-        self.clock.now += WAITS * share
 
     def new_workers(self) -> None:
         """Replace the workers with those of the next epoch."""
         first = 2 + max(self.reader.processes)
         self.reader.processes = {1: 10, first: first, first + 1: first}
 
-    def look(self) -> None:
-        self.clock.now += 0.25
-        self.clock.used += CHEAP
+    def look(self) -> bool:
         self.samples += 1
-        if self.sampling.look()["memory"] is not None:
+        read = super().look()
+        if read:
             self.read_at.append(self.clock.now)
+        return read
 
     def until(self, seconds: float, epoch: float = 1e9) -> None:
         """Sample until this time in seconds, and replace the workers after each `epoch` seconds."""

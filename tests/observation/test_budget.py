@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confined_cases
 import pytest
+from own_process import until
 from torch.utils.data import DataLoader
 
 import dltutor
@@ -88,9 +88,7 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
     batches = iter(loader)
     # Stretch the moment when the loop has its next batch, but hasn't let go of the last one.
     last, following = next(batches), next(batches)
-    until = time.monotonic() + 60
-    while dataset.made < settings.waiting + 2 and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: dataset.made >= settings.waiting + 2, 60)
     assert gauge.shared() == settings.peak_shared / MB == 6 * 4
     del last, following
     assert gauge.shared() == settings.waiting * 4

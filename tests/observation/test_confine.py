@@ -24,6 +24,7 @@ import psutil
 import pytest
 import unprivileged
 from confined_cases import MB
+from own_process import until
 
 from dltutor.observation.confinement import child, confining, supervisor
 from dltutor.observation.confinement.asked import read_size
@@ -111,15 +112,6 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         return tmp_path / "train.py"
 
     return write
-
-
-def until(condition: Callable[[], Any], seconds: float = 40) -> Any:
-    """Wait until a condition holds, and return its value. Fail if that takes too many seconds."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-    return found
 
 
 # --- limits
@@ -504,7 +496,7 @@ def test_a_supervisor_that_is_lost_takes_all_with_it(
     violence: signal.Signals, own_home: Path, write: Callable[[str], Path]
 ) -> None:
     def kill() -> None:
-        until(lambda: stuck_pair(own_home))
+        until(lambda: stuck_pair(own_home), 40)
         supervisor_of(own_home).send_signal(violence)
 
     thread = threading.Thread(target=kill)
@@ -533,7 +525,7 @@ def test_nothing_outlives_a_killed_caller(
     with_supervisor: bool, own_home: Path, write: Callable[[str], Path], folder: Path
 ) -> None:
     with killed_caller(write(STUCK), "100M"):
-        pair = until(lambda: stuck_pair(own_home))
+        pair = until(lambda: stuck_pair(own_home), 40)
         between = supervisor_of(own_home)
         (main,) = [process for process in pair if process.ppid() == between.pid]
         if with_supervisor:
@@ -550,4 +542,4 @@ def test_nothing_outlives_a_killed_caller(
 @pytest.mark.thorough  # starts an interpreter that imports torch
 def test_workers_of_a_fork_server_do_not_outlive_a_killed_caller(own_home: Path) -> None:
     with killed_caller(confined_cases.served, "1G"):
-        until(lambda: len(processes(own_home, "pt_data_worker")) == 2)
+        until(lambda: len(processes(own_home, "pt_data_worker")) == 2, 40)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
+from own_process import until
 
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
@@ -84,8 +85,7 @@ def test_the_timer_of_an_outer_user_goes_on_and_keeps_its_handler() -> None:
             time.sleep(0.1)
         left, interval = signal.getitimer(signal.ITIMER_REAL)
         assert 0 < left <= 0.3 and interval == 60
-        while not rang and time.monotonic() < started + 20:
-            time.sleep(0.01)
+        until(lambda: rang)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)

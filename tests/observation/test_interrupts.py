@@ -24,6 +24,7 @@ import datasets
 import pytest
 from datasets import Numbers, PicklesWith, load
 from fresh_interpreter import run_fresh
+from own_process import until
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
@@ -396,7 +397,4 @@ def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None
     work.__code__ = work.__code__.replace(co_filename=file)
     as_if_in(file, "transfer")(work)
     assert during == [0]
-    until = time.monotonic() + 10
-    while not told and time.monotonic() < until:
-        time.sleep(0.01)
-    assert told
+    until(lambda: told)

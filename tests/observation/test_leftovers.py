@@ -6,7 +6,6 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
@@ -21,6 +20,7 @@ import pytest
 import torch.multiprocessing
 from datasets import Numbers, load
 from fresh_interpreter import run_fresh
+from own_process import until
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe, torch_internals
@@ -151,15 +151,13 @@ def a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
         iterator: Any = iter(load(Numbers(length=1000)))
         try:
             os.kill(iterator._workers[0].pid, signal.SIGKILL)
-            until = time.monotonic() + 30
-            while time.monotonic() < until:  # one long sleep would miss a signal that
-                time.sleep(0.01)  # comes right before it begins
+            # Many short sleeps, because a long one would miss a signal right before it begins.
+            until(lambda: False, 30)
         except RuntimeError as error:
             return str(error).split(") ")[1]
         finally:
             # _shutdown_workers() would wait for the lock of an event that W0 may have held.
             torch_internals.abandon(iterator)
-        return "nothing was heard"
 
     def ignores(loader: DataLoader[Any]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -189,11 +187,6 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
         shm = {name for name in os.listdir("/dev/shm") if name.startswith(segments)}
         return sorted(names), this.num_fds(), shm
 
-    def wait_until(settled: Callable[[], bool]) -> None:
-        until = time.monotonic() + 30
-        while not settled() and time.monotonic() < until:
-            time.sleep(0.01)
-
     torch.multiprocessing.set_sharing_strategy("file_system")
     batches: list[Any] = []
     assert observe(load(Numbers()), consume=batches.extend).end == "finished"
@@ -203,14 +196,13 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
     assert len(kept()[2]) == 8, kept()
     assert batches[0].tolist() == [[0.0], [1.0]]
     batches.clear()  # torch would abort here if a segment were gone
-    wait_until(lambda: not kept()[2])
+    until(lambda: not kept()[2], 30)
     first = kept()
     assert {*first[0]} == {"torch_shm_manager"} and not first[2], first
     for trouble in (datasets.killed, datasets.leave):
         assert observe(load(Numbers(trouble))).end == "worker died"
     assert len(list(load(Numbers()))) == 8
-    wait_until(lambda: kept() == first)
-    assert kept() == first, first
+    until(lambda: kept() == first, 30)
 
 
 IN_TURN = (

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from own_process import descriptors, until
 
 from dltutor.observation.memory import recorder as module
 from dltutor.observation.memory.moments import Moment
@@ -48,13 +49,6 @@ def started(**options: Any) -> tuple[Recorder, list[Moment]]:
     recorder = Recorder(listeners=[samples.append], **options)
     recorder.start()
     return recorder, samples
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def has(samples: list[Moment], *roles: str) -> bool:
@@ -292,11 +286,7 @@ def test_with_proc_really_hidden_the_run_goes_on_and_the_notes_say_so() -> None:
 
 
 def open_pipes() -> set[str]:
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            found.add(os.readlink(f"/proc/self/fd/{fd}"))
-    return {name for name in found if name.startswith("pipe:")}
+    return {name for name in descriptors().values() if name.startswith("pipe:")}
 
 
 def test_a_forked_worker_keeps_none_of_the_pipes_and_cannot_end_the_helper() -> None:

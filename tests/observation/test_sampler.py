@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_process import until
 
 from dltutor.observation.memory import sampler
 from dltutor.observation.memory.sampler import Sampler
@@ -168,26 +169,36 @@ class Clock:
         return self.used
 
 
-class Costly:
-    """A sampler that looks four times a second, on a fake clock.
+class Simulated:
+    """A sampler that looks four times a second, on a fake clock, at main and what a test adds.
 
     Args:
+        monkeypatch: The test's fixture, which replaces the sampler's clock.
         cheap: CPU seconds that a look takes.
         full: CPU seconds that a look takes in addition if it reads memory.
-        period: The fewest seconds between two looks that read memory.
+        waits: Seconds on the clock for each CPU second of reading memory (default 0).
+        options: Arguments for the Sampler, to replace those here.
     """
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float, period: float = 1.0
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        cheap: float,
+        full: float,
+        waits: float = 0.0,
+        **options: Any,
     ) -> None:
-        self.clock, self.cheap, self.full = Clock(), cheap, full
+        self.clock, self.cheap, self.full, self.waits = Clock(), cheap, full, waits
         monkeypatch.setattr(sampler, "time", self.clock)
         self.reader = Made({1: 10})
         self.reader.before_memory = self._read
-        self.sampling = sampler_of(self.reader, period=period, budget=0.01)
+        rates = {"memory_period": 1.0, "memory_budget": 0.01, **options}
+        self.sampling = Sampler(self.reader, 1, **rates)  # type: ignore[arg-type]
 
     def _read(self) -> None:
-        self.clock.used += self.full
+        share = self.full / len(self.reader.processes)
+        self.clock.used += share
+        self.clock.now += self.waits * share
 
     def look(self) -> bool:
         """Look a quarter of a second later, and return whether that read memory."""
@@ -201,13 +212,13 @@ class Costly:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Costly]:
-    return partial(Costly, monkeypatch)
+def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Simulated]:
+    return partial(Simulated, monkeypatch)
 
 
 @pytest.mark.parametrize("full", [0.02, 0.5, 4.0])
 def test_all_samples_together_cost_what_the_budget_gives(
-    made: Callable[..., Costly], full: float
+    made: Callable[..., Simulated], full: float
 ) -> None:
     costly = made(cheap=0.0005, full=full)
     costly.for_minutes(60)
@@ -215,31 +226,31 @@ def test_all_samples_together_cost_what_the_budget_gives(
 
 
 def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
-    made: Callable[..., Costly],
+    made: Callable[..., Simulated],
 ) -> None:
     assert made(cheap=0.0005, full=0.005).for_minutes(1) == 60
 
 
 def test_in_a_short_run_a_loader_is_read_twice_a_second_and_later_as_the_budget_allows(
-    made: Callable[..., Costly],
+    made: Callable[..., Simulated],
 ) -> None:
-    costly = made(cheap=0.0005, full=0.02, period=0.5)
+    costly = made(cheap=0.0005, full=0.02, memory_period=0.5)
     assert costly.for_minutes(10 / 60) == 20
     # Of the 10 ms a second in the budget, four cheap samples leave 8 ms.
     assert costly.for_minutes(10) == pytest.approx(600 * 0.008 / 0.02, rel=0.1)
 
 
 def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
-    made: Callable[..., Costly],
+    made: Callable[..., Simulated],
 ) -> None:
-    costly = made(cheap=0.0, full=0.001, period=0.5)
+    costly = made(cheap=0.0, full=0.001, memory_period=0.5)
     costly.look()
     costly.clock.now += 0.24  # `look` adds 0.25, which makes 0.49 s
     assert costly.look()
 
 
 def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(
-    made: Callable[..., Costly],
+    made: Callable[..., Simulated],
 ) -> None:
     costly = made(cheap=0.01, full=0.2)
     read = costly.for_minutes(60)
@@ -247,7 +258,7 @@ def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(
 
 
 def test_workers_are_read_at_second_sight_where_main_was_cheap_to_read(
-    made: Callable[..., Costly],
+    made: Callable[..., Simulated],
 ) -> None:
     costly = made(cheap=0.0005, full=0.01)
     assert costly.look()
@@ -256,7 +267,7 @@ def test_workers_are_read_at_second_sight_where_main_was_cheap_to_read(
 
 
 def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
-    made: Callable[..., Costly],
+    made: Callable[..., Simulated],
 ) -> None:
     costly = made(cheap=0.0, full=0.1)
     assert costly.look()
@@ -306,13 +317,7 @@ def test_a_worker_that_loses_its_parent_is_sampled_until_it_ends(
     assert line["gone"] == [child.pid]
     assert grandchild in line["processes"]
     os.kill(grandchild, signal.SIGKILL)
-    assert grandchild in wait_for_gone(sampling)
-
-
-def wait_for_gone(sampling: Sampler) -> list[int]:
-    while not (gone := sampling.look()["gone"]):
-        time.sleep(0.01)
-    return list(gone)
+    assert grandchild in until(lambda: sampling.look()["gone"])
 
 
 def test_where_the_kernel_lists_no_children_every_process_is_asked(

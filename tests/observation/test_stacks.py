@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from datasets import FOR_EVER
+from own_process import until
 
 from dltutor.observation import stacks
 
@@ -93,8 +94,7 @@ def stuck(where: Callable[[str], None], folder: Path) -> Iterator[int]:
     process = multiprocessing.get_context("fork").Process(target=where, args=(str(folder),))
     process.start()
     try:
-        while not (folder / "ready").exists():
-            time.sleep(0.01)
+        until((folder / "ready").exists)
         assert process.pid is not None
         yield process.pid
         assert process.is_alive()

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from own_process import until
 
 from dltutor.system import marks
 from dltutor.system.process_memory import Proc, pss
@@ -53,13 +53,6 @@ def start(code: str, *words: str) -> tuple[Process, list[int]]:
     assert process.stdout is not None
     with process.stdout as out:
         return process, [int(word) for word in out.readline().split()]
-
-
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 def gone(pid: int) -> set[int]:

@@ -1,0 +1,29 @@
+"""Look at what this process has open, and wait until something has happened."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def descriptors() -> dict[int, str]:
+    """Return what each open descriptor of this process leads to."""
+    found = {}
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the descriptor that listdir had open is closed
+            found[int(name)] = os.readlink(f"/dev/fd/{name}")
+    return found
+
+
+def until(condition: Callable[[], Found], seconds: float = 20) -> Found:
+    """Wait until a condition holds, and return its value. Fail if that takes too many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+    return found
