@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from own_process import descriptors, until
+from own_process import until
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 FOR_EVER = 1000  # seconds, longer than any test may take
@@ -61,11 +61,6 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
     return DataLoader(
         dataset, multiprocessing_context=start_method if options["num_workers"] else None, **options
     )
-
-
-def shared_memory_open() -> set[str]:
-    """Return the targets of main's open descriptors for torch's shared memory."""
-    return {target for target in descriptors().values() if "/torch_" in target}
 
 
 # Exceptions, functions, and datasets that make something go wrong in a worker.

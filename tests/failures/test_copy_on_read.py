@@ -1,4 +1,4 @@
-"""Test that reading captions copies memory only if they're Python objects, and that all arrive."""
+"""Test that every kind of captions delivers all of them, and how shared captions are sent."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import pickle
 from collections.abc import Callable
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from datasets import load
 
-from dltutor.failures import copy_on_read
 from dltutor.failures.data.captions import LISTED, STORED, SharedCaptions
 
 FEW = ["a lake", "", "two lakes: \N{SNOWMAN}", "a longer line than the others"]
@@ -22,33 +20,6 @@ def few(tmp_path: Path) -> Path:
     path = tmp_path / "captions.txt"
     path.write_text("\n".join(FEW) + "\n")
     return path
-
-
-@pytest.fixture(scope="module")
-def least() -> float:
-    return private(copy_on_read.fixed)
-
-
-def private(make: Callable[..., copy_on_read.Case], **options: Any) -> float:
-    case = make(**options)
-    assert case.consume is not None
-    return cast("Any", case.consume(case.loader)).value
-
-
-@pytest.mark.thorough  # a run for each kind, except the one that test_failures.py runs
-@pytest.mark.parametrize("kind", [kind for kind in LISTED if kind != "list"])
-def test_reading_python_objects_copies_them(kind: str, least: float) -> None:
-    if kind == "pandas":
-        pytest.importorskip("pandas")
-    assert private(copy_on_read.broken, kind=kind) > 2.5 * least
-
-
-@pytest.mark.thorough  # a run for each kind, except the one that test_failures.py runs
-@pytest.mark.parametrize("kind", [kind for kind in STORED if kind != "packed"])
-def test_reading_bytes_copies_nothing(
-    kind: str, least: float, nothing_left_behind: Callable[..., None]
-) -> None:
-    assert private(copy_on_read.fixed, kind=kind) < 1.5 * least
 
 
 @pytest.mark.parametrize("kind", [*LISTED, *STORED])

@@ -1,16 +1,12 @@
-"""Test that sending a view sends its whole storage, but sending a copy doesn't."""
+"""Test how often a tensor that a dataset holds moves to shared memory."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 import torch
 from datasets import Numbers, load
 
-from dltutor.failures import view_of_a_giant
 from dltutor.failures.tools.gauge import Gauge, no_proc
-from dltutor.failures.view_of_a_giant import WINDOW
 from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
@@ -25,18 +21,6 @@ class Rows(Numbers):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.rows[index]
-
-
-@pytest.mark.parametrize(
-    ("make", "storage"),
-    [(view_of_a_giant.broken, 500_000 * 2), (view_of_a_giant.fixed, WINDOW * 2)],
-)
-def test_the_storage_that_arrives_tells_a_view_from_a_copy(
-    make: Callable[[], view_of_a_giant.Case], storage: int
-) -> None:
-    excerpt = next(iter(make().loader))
-    assert excerpt.nbytes == WINDOW * 2
-    assert excerpt.untyped_storage().nbytes() == storage
 
 
 @pytest.mark.parametrize(("start_method", "tensors"), [("fork", 2), ("forkserver", 1)])

@@ -17,9 +17,8 @@ from answers import lesson_03, lesson_09, lesson_10
 from answers.lesson_11 import MadeForEachUse
 from torch.utils.data import get_worker_info
 
-from dltutor import check, confine
-from dltutor.failures import copy_on_read
-from dltutor.lessons.engine.memory import Empty, loader_of_nothing, room
+from dltutor import check
+from dltutor.lessons.engine.memory import Empty
 from dltutor.lessons.lesson_10 import fix
 
 # Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
@@ -121,12 +120,3 @@ def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
         gc.unfreeze()
     assert result.outcome.value == "Not yet"
     assert "frozen" not in result.text, result
-
-
-@pytest.mark.thorough  # lesson 09's solved notebook shows the same with the installed torch
-def test_where_room_is_short_a_worker_dies_with_any_build_of_torch() -> None:
-    # Use the notebook's settings. A fixed limit of 360 MB was too low for main alone with CUDA's
-    # build of torch.
-    how: dict[str, Any] = {"memory": room(90, workers=8), "workers": 8, "deadline": 60}
-    assert confine(loader_of_nothing, **how).end == "finished"
-    assert confine(copy_on_read.broken, **how).end == "worker died"
