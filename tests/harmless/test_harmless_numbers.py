@@ -17,7 +17,6 @@ from datasets import Numbers, Stream, load, raise_error
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from dltutor import how_many_workers
-from dltutor.__main__ import main
 from dltutor.observation import errors, observe
 from dltutor.observation.confinement.results import observation_of
 from dltutor.observation.confinement.task import Report, Task
@@ -344,20 +343,6 @@ def test_a_wrong_step_is_refused(wrong: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^step must be a function .* or .*seconds.*, got ") as caught:
         how_many_workers(own(), step=wrong)
     assert str(caught.value).endswith(f"got {wrong!r}")
-
-
-def test_the_command_takes_the_seconds_of_a_step(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = "from torch.utils.data import DataLoader\nloader = DataLoader(range(40), 4)\n"
-    (tmp_path / "rows.py").write_text(code)
-    words = ["workers", f"{tmp_path}/rows.py:loader", "--counts", "0", "--deadline", "20"]
-    assert main([*words, "--step", "0.01"]) == 0
-    told = capsys.readouterr().out
-    assert "0.01 s" in told and "Only 0 was measured" in told
-    with pytest.raises(SystemExit):
-        main([*words, "--step", "0"])
-    assert "--step: must be a positive number of seconds" in capsys.readouterr().err
 
 
 # --- raw: what a terminal would show without `observe`

@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 from dltutor import check, diagnose, explain, how_many_workers, observe
 from dltutor.diagnosis.report import Diagnosis
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.observation import errors, foreign
+from dltutor.observation import foreign
 from dltutor.observation.budget.own_loader import tensor_bytes
 from dltutor.observation.collated import length_by_shape
 from dltutor.observation.loaders import inner_loaders
@@ -365,22 +365,6 @@ def test_an_exception_that_raises_when_it_is_asked_is_told_as_raised(kind: str) 
     assert (seen.end, seen.chain[0][0], seen.batches) == ("raised", f"Odd_{kind}", 4)
     assert seen.traceback and "trouble" in str(seen.traceback[-1])
     assert str(seen)
-
-
-def test_an_exception_is_told_as_python_tells_it_where_it_can_be_asked() -> None:
-    try:
-        try:
-            raise KeyError("first")
-        except KeyError as cause:
-            raise ValueError("second") from cause
-    except ValueError as error:
-        read = errors.read(error)
-        assert read.chain == (("ValueError", "second"), ("KeyError", "'first'"))
-        assert read.raw.splitlines()[-1] == "ValueError: second"
-        try:
-            raise TypeError("third") from None
-        except TypeError as third:
-            assert [kind for kind, _ in errors.read(third).chain] == ["TypeError"]
 
 
 ARGUMENTS: dict[str, Callable[[Any], object]] = {

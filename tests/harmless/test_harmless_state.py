@@ -19,13 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import confined_cases
 import numpy as np
 import pytest
 import torch
 from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor import diagnose
+from dltutor import confine, diagnose, how_many_workers, observe
 from dltutor.diagnosis import fork_doubts
 from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import Diagnosis
@@ -310,10 +311,19 @@ def test_a_visit_whose_time_was_over_makes_no_later_fork_wait(
     assert waits == []
 
 
+ROWS_OF_THREE: Any = [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     "call",
-    [lambda: diagnose(DataLoader([1, 2, 3], num_workers=1)), lambda: check("00.predict", "b")],  # type: ignore[arg-type]
-    ids=["diagnose", "check"],
+    [
+        lambda: diagnose(DataLoader(ROWS_OF_THREE, num_workers=1)),
+        lambda: check("00.predict", "b"),
+        lambda: observe(DataLoader(ROWS_OF_THREE)),
+        lambda: how_many_workers(DataLoader(ROWS_OF_THREE), counts=(0,)),
+        lambda: confine(confined_cases.scores),
+    ],
+    ids=["diagnose", "check", "observe", "how_many_workers", "confine"],
 )
 def test_in_another_thread_one_sentence_names_the_thread(
     call: Callable[[], object], nothing_left_behind: Left
@@ -339,7 +349,7 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_de
         import timeit
         from state_of_main import *
         hear_of_fork_hooks()
-        from dltutor import diagnose
+        from dltutor import confine, diagnose, how_many_workers, observe
         class Rows:
             def __len__(self): return 32
             def __getitem__(self, index): return float(torch.rand(())), random.random()
@@ -459,7 +469,7 @@ def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
         """
         import torch
         from torch.utils.data import DataLoader
-        from dltutor import diagnose
+        from dltutor import confine, diagnose, how_many_workers, observe
         torch.multiprocessing.set_sharing_strategy("file_system")
         kept = torch.ones(3).share_memory_()
         class Rows:
@@ -595,7 +605,7 @@ def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
         linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
         exec(compile(cell, file, "exec"))
         pretend_cuda(pytest.MonkeyPatch())
-        from dltutor import diagnose
+        from dltutor import confine, diagnose, how_many_workers, observe
         diagnosis = diagnose(make)
         assert [each.name for each in diagnosis.findings] == ["wrong_length"], diagnosis
         assert "return cards[index]" in diagnosis.findings[0].where, diagnosis
@@ -760,7 +770,7 @@ def make():
 
 
 if __name__ == "__main__":
-    from dltutor import diagnose
+    from dltutor import confine, diagnose, how_many_workers, observe
 
     fork_doubts._RUNTIMES["torch.cuda"] = ("CUDA", lambda cuda: True, "CUDA")
     diagnosis = diagnose(make, deadline=120)

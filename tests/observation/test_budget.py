@@ -142,7 +142,7 @@ def test_a_deadline_must_be_positive(deadline: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *((name, 0) for name in ("num_workers", "prefetch_factor", "batch_size", "sample_bytes")),
+        ("num_workers", 0),
         ("start_method", "thread"),
     ],
 )

@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -433,11 +432,6 @@ def test_a_target_that_a_child_could_not_run_is_refused(
 )
 def test_sizes_are_read_as_people_write_them(text: Any, count: int) -> None:
     assert read_size("shm", text) == count
-
-
-def test_outside_the_main_thread_it_says_why_not() -> None:
-    with ThreadPoolExecutor(1, "elsewhere") as thread, pytest.raises(RuntimeError, match="elsewh"):
-        thread.submit(confine, confined_cases.scores).result()
 
 
 # --- Stop, and processes that are killed

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -451,19 +450,3 @@ def test_a_wrong_argument_is_named_with_what_was_given(name: str, values: list[A
         with pytest.raises((TypeError, ValueError), match=f"^{name} must be ") as caught:
             observe(load(Numbers()), **{name: value})
         assert f"got {value!r}" in str(caught.value)
-
-
-def test_outside_the_main_thread_it_says_why_not() -> None:
-    caught: list[Exception] = []
-
-    def call() -> None:
-        try:
-            observe(load(Numbers()))
-        except Exception as error:
-            caught.append(error)
-
-    thread = threading.Thread(target=call, name="trainer")
-    thread.start()
-    thread.join()
-    [error] = caught
-    assert isinstance(error, RuntimeError) and "trainer" in str(error)

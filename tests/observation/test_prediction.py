@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from test_machine import THIS
 
 from dltutor.observation.budget import usage
 from dltutor.observation.budget.prediction import Footprint, Prediction, Settings
@@ -21,20 +22,7 @@ from dltutor.system.this_machine import Machine
 MB = 1 << 20
 GB = 1 << 30
 
-BINDER = Machine(
-    cores=2,
-    cpu_quota=1.0,
-    memory=64 * GB,
-    memory_limit=2 * GB,
-    shm=64 * MB,
-    open_files=1024,
-    start_method="fork",
-    c_library="glibc 2.36",
-    system="Linux",
-    python="3.11.7",
-    torch="2.13.0",
-    root=False,
-)
+BINDER = replace(THIS, cpu_quota=1.0, memory=64 * GB, memory_limit=2 * GB)
 FORK = Footprint("fork", main=150 * MB, once=0, worker=15 * MB)
 FORKSERVER = Footprint("forkserver", main=150 * MB, once=12 * MB, worker=150 * MB)
 EMPTY = Room(shm=64 * MB, memory=2 * GB)

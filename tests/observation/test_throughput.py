@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,15 +262,27 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("target", ["own_job.py:loader", "own_job:make", "{}/own_job.py:make"])
+@pytest.mark.parametrize(
+    ("target", "words", "counts", "told"),
+    [
+        ("own_job.py:loader", "--counts 1 0", ["0", "1"], "Take "),
+        ("own_job:make", "--counts 0", ["0"], "Only 0 was measured"),
+        ("{}/own_job.py:make", "--counts 0 --step 0.01", ["0"], "0.01 s"),
+    ],
+)
 def test_the_command_says_what_to_take(
-    own: Path, target: str, capsys: pytest.CaptureFixture[str]
+    own: Path,
+    target: str,
+    words: str,
+    counts: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["workers", target.format(own), "--counts", "1", "0", "--deadline", "20"]) == 0
-    _, header, *rows, last = capsys.readouterr().out.splitlines()
+    assert main(["workers", target.format(own), *words.split(), "--deadline", "20"]) == 0
+    title, header, *rows, last = capsys.readouterr().out.splitlines()
     assert header.split()[:2] == ["workers", "samples/s"]
-    assert [row.split()[0] for row in rows] == ["0", "1"]
-    assert last.startswith("Take ")
+    assert [row.split()[0] for row in rows] == counts
+    assert told in f"{title}\n{last}"
 
 
 @pytest.mark.parametrize(
@@ -312,6 +323,7 @@ def test_a_file_that_trains_when_it_is_imported_is_stopped(
     [
         (["--deadline", "0"], "must be a positive number of seconds"),
         (["--deadline", "soon"], "must be a positive number of seconds"),
+        (["--step", "0"], "--step: must be a positive number of seconds"),
         (["--counts", "0,2"], "with spaces between them, such as 0 1 2 4"),
         (["--counts", "-1"], "must be numbers of workers"),
         (["--counts"], "expected at least one argument"),
@@ -341,9 +353,3 @@ def test_spawned_workers_find_the_file(own: Path, nothing_left_behind: Callable[
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=own)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Take 0" in done.stdout
-
-
-def test_outside_the_main_thread_it_says_why_not() -> None:
-    with ThreadPoolExecutor(1, "trainer") as pool:
-        error = pool.submit(how_many_workers, DataLoader(range(8)), counts=(0,)).exception()
-    assert isinstance(error, RuntimeError) and "trainer" in str(error)
