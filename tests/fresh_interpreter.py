@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -15,12 +16,15 @@ PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts")
 
 
 def run_fresh(
-    script: str, *, seconds: float = 60, **options: Any
+    script: str, *, seconds: float = 60, before: Sequence[str] = (), **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script that may import from tests/ and scripts/, and check that it succeeds in time."""
+    """Run a script that may import from tests/ and scripts/, and check that it succeeds in time.
+
+    `before` are words that a shell would need before the interpreter, such as `unshare --mount`.
+    """
     script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [*before, sys.executable, "-c", script],
         capture_output=True,
         text=True,
         timeout=seconds,

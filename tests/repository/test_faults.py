@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from textwrap import dedent
 
+import mounting
 import pytest
-
-TESTS = Path(__file__).parents[1]
+from fresh_interpreter import run_fresh
 
 pytestmark = [
     pytest.mark.timeout(120, method="thread"),
@@ -18,88 +15,54 @@ pytestmark = [
 ]
 
 
-def start(script: str, mounts: str = "true", **names: object) -> subprocess.Popen[str]:
-    """Start a script in a new interpreter, after mounts that only the script sees."""
-    code = f"import sys; sys.path.insert(0, {str(TESTS)!r})\n" + dedent(script)
-    shell = f'{mounts} && exec "$0" -c "$1"'
-    alone = ["unshare", "--mount"] if mounts != "true" else []
-    return subprocess.Popen(
-        [*alone, "sh", "-c", shell, sys.executable, code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def printed(script: str, mounts: str = "") -> str:
+    """Run a script, after mounts that only the script sees, and return what it prints."""
+    alone = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"'] if mounts else []
+    done = run_fresh(script, before=alone, seconds=100)
+    assert done.stderr == ""
+    return done.stdout
 
 
-def printed(process: subprocess.Popen[str]) -> str:
-    out, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
-    assert errors == ""
-    return out
+may_mount = pytest.mark.skipif(bool(mounting.why_not()), reason=mounting.why_not())
 
 
-@pytest.fixture
-def may_mount() -> None:
-    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    tried = subprocess.run(command, capture_output=True, text=True)
-    if tried.returncode:
-        pytest.skip(f"nothing can be mounted here: {tried.stderr.strip()}")
-
-
-@pytest.fixture
-def small_disk(may_mount: None, tmp_path: Path) -> str:
-    """Return a command that mounts 64 kB of memory at a folder and makes the folder TMPDIR."""
-    return f"mount -t tmpfs -o size=64k tmpfs {tmp_path} && export TMPDIR={tmp_path}"
-
-
-NOISY = """
-    import os, sys
-    from datasets import Numbers, load
-    from dltutor import observe
-
-    def speak(*_):
-        for _ in range(100):
-            print("x" * 1023, file=sys.stderr)
-"""
-
-
+@may_mount
 def test_where_the_disk_fills_up_the_workers_words_are_lost_and_the_run_is_not(
-    small_disk: str,
+    tmp_path: Path,
 ) -> None:
-    out = printed(
-        start(
-            NOISY
-            + """
-    seen = observe(load(Numbers(speak)))
-    print(seen.end, seen.batches, 0 < len(seen.stderr) <= 65536, os.listdir(os.environ["TMPDIR"]))
-    """,
-            small_disk,
-        )
-    )
-    assert out == "finished 8 True []\n"
+    script = """
+        import os, sys
+        from datasets import Numbers, load
+        from dltutor import observe
+
+        def speak(*_):
+            for _ in range(100):
+                print("x" * 1023, file=sys.stderr)
+
+        seen = observe(load(Numbers(speak)))
+        print(seen.end, seen.batches, 0 < len(seen.stderr) <= 65536)
+        print(os.listdir(os.environ["TMPDIR"]))
+        """
+    mounts = f"mount -t tmpfs -o size=64k tmpfs {tmp_path} && export TMPDIR={tmp_path}"
+    assert printed(script, mounts) == "finished 8 True\n[]\n"
 
 
-def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so(
-    may_mount: None,
-) -> None:
+@may_mount
+def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so() -> None:
+    script = """
+        import math, os
+        from datasets import Numbers, load
+        from dltutor import machine, observe
+
+        assert not os.path.exists("/dev/shm")
+        seen = observe(load(Numbers(), num_workers=0))
+        print(seen.end, all(math.isnan(each) for each in seen.timeline.shm), machine().shm)
+        """
     # /mnt, mounted at /dev, hides /dev/shm.
-    out = printed(
-        start(
-            """
-    import math, os
-    from datasets import Numbers, load
-    from dltutor import machine, observe
-
-    assert not os.path.exists("/dev/shm")
-    seen = observe(load(Numbers(), num_workers=0))
-    print(seen.end, all(math.isnan(each) for each in seen.timeline.shm), machine().shm)
-    """,
-            "mount -t tmpfs -o size=1m tmpfs /mnt && for each in null zero random urandom; do "
-            "touch /mnt/$each && mount --bind /dev/$each /mnt/$each; done && "
-            "mount --rbind /mnt /dev",
-        )
-    )
-    assert out == "finished True None\n"
+    mounts = "mount -t tmpfs -o size=1m tmpfs /mnt && for each in null zero random urandom; do "
+    mounts += "touch /mnt/$each && mount --bind /dev/$each /mnt/$each; done && "
+    mounts += "mount --rbind /mnt /dev"
+    assert printed(script, mounts) == "finished True None\n"
 
 
 @pytest.mark.thorough  # two interpreters, twelve runs each
@@ -120,12 +83,6 @@ def test_two_notebooks_at_once_leave_each_other_alone() -> None:
         mine = [name for name in os.listdir("/dev/shm") if f"_{os.getpid()}_" in name]
         print(len(this.children(recursive=True)), this.num_fds() - before, mine)
         """
-    both = [start(script), start(script)]
     told = "finished\nraised\nworker died\nhung\n" * 3 + "0 0 []\n"
-    assert [printed(each) for each in both] == [told, told]
-
-
-def test_what_is_printed_is_checked(capfd: pytest.CaptureFixture[str]) -> None:
-    failing: Callable[[], str] = lambda: printed(start("raise SystemExit('no')"))  # noqa: E731
-    with pytest.raises(AssertionError, match="no"):
-        failing()
+    with ThreadPoolExecutor(2) as both:
+        assert list(both.map(printed, [script, script])) == [told, told]
