@@ -1,4 +1,4 @@
-"""Start a Jupyter server for a test, send it requests, and run notebooks on it."""
+"""Start a Jupyter server for a test, and send it requests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
-
-import websocket
 
 
 @contextlib.contextmanager
@@ -93,48 +90,3 @@ def fetch(
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return answer.url, answer.read().decode()
-
-
-def run_to_first_check(server: dict[str, Any], notebook: str) -> str:
-    """Run a notebook's cells up to its first check, and return the output of that check."""
-    cells = json.loads(fetch(server, f"api/contents/{notebook}")[1])["content"]["cells"]
-    wanted = {"path": notebook, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
-    session = json.loads(fetch(server, "api/sessions", wanted)[1])
-    address = server["url"].replace("http", "ws", 1)
-    address += f"api/kernels/{session['kernel']['id']}/channels?token={server['token']}"
-    line = websocket.create_connection(address, timeout=100)
-    try:
-        for cell in cells:
-            if cell["cell_type"] != "code":
-                continue
-            output = _execute(line, "".join(cell["source"]))
-            if "check" in cell["metadata"].get("tags", ()):
-                return output
-    finally:
-        line.close()
-        fetch(server, f"api/sessions/{session['id']}", method="DELETE")
-    raise AssertionError(f"{notebook} has no check")
-
-
-def _execute(line: websocket.WebSocket, code: str) -> str:
-    header = {"msg_id": uuid4().hex, "msg_type": "execute_request", "version": "5.3"}
-    header |= {"session": "tests", "username": ""}
-    content = {"code": code, "silent": False, "store_history": True, "stop_on_error": True}
-    message = {"header": header, "parent_header": {}, "metadata": {}, "content": content}
-    line.send(json.dumps({**message, "channel": "shell", "buffers": []}))
-    said = ""
-    while True:
-        answer = line.recv()
-        if isinstance(answer, bytes):
-            continue  # a binary message, which the live chart sends
-        message = json.loads(answer)
-        if message["parent_header"].get("msg_id") != header["msg_id"]:
-            continue
-        kind, content = message["header"]["msg_type"], message["content"]
-        assert kind != "error", "\n".join(content["traceback"])
-        if kind == "stream":
-            said += content["text"]
-        elif kind in ("execute_result", "display_data"):
-            said += content["data"].get("text/plain", "")
-        elif kind == "status" and content["execution_state"] == "idle":
-            return said

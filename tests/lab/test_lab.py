@@ -432,6 +432,18 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
+TO_FIRST_CHECK = """
+import json, sys, nbclient, nbformat
+said = {}
+for name in sys.argv[1:]:
+    notebook = nbformat.read(name, as_version=4)
+    tags = ["check" in cell.metadata.get("tags", ()) for cell in notebook.cells]
+    del notebook.cells[tags.index(True) + 1 :]
+    nbclient.execute(notebook, timeout=100)
+    said[name] = str(notebook.cells[-1].outputs)
+print(json.dumps(said))
+"""
+
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1500)
@@ -449,9 +461,16 @@ def test_in_an_empty_environment_each_lesson_runs_to_its_first_check(
         address, page = jupyter_server.fetch(account, "")
         assert address.endswith("/lab/tree/00-start-here.ipynb")
         assert "<title>JupyterLab</title>" in page
-        said = {name: jupyter_server.run_to_first_check(account, name) for name in LESSONS}
-    assert os.listdir(folder) == ["dltutor-course"]
-    for name, output in said.items():
+    ran = subprocess.run(
+        [f"{installed}/bin/python", "-c", TO_FIRST_CHECK, *LESSONS],
+        cwd=folder / "dltutor-course",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    for name, output in json.loads(ran.stdout).items():
         assert "Not attempted" in output, (name, output)
+    assert os.listdir(folder) == ["dltutor-course"]
     record = json.loads((folder / "dltutor-course" / RECORD).read_text())
     assert set(LESSONS) <= record.keys()
