@@ -18,7 +18,6 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from dltutor.display.chart import Chart
 
 pytestmark = [
-    pytest.mark.timeout(60, method="thread"),
     pytest.mark.xdist_group("browser"),  # one worker, because the tests share a browser
 ]
 
@@ -458,7 +457,6 @@ def check_live(page: Page) -> None:
     expect(page.locator(".jp-OutputArea-output img[src^='data:image/png']")).to_have_count(2)
 
 
-@pytest.mark.timeout(90, method="thread")
 def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
     run_all(own_page, f"{server}/lab/tree/nb.ipynb?reset")
     check_live(own_page)
@@ -477,7 +475,6 @@ def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(own_page: Page, se
 
 
 @pytest.mark.thorough  # a second page with the same chart
-@pytest.mark.timeout(90, method="thread")
 def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
     run_all(own_page, f"{server}/notebooks/nb.ipynb")
     check_live(own_page)

@@ -19,8 +19,6 @@ from dltutor.observation.memory.process_curves import ProcessCurves
 from dltutor.observation.memory.timeline import FIELDS, Timeline
 from notebooks import execute
 
-pytestmark = pytest.mark.timeout(30, method="thread")
-
 MB = 1 << 20
 
 
@@ -159,7 +157,6 @@ def test_the_end_names_who_died_and_folds_only_where_a_figure_follows() -> None:
 
 
 @pytest.mark.thorough  # it runs a notebook twice
-@pytest.mark.timeout(90, method="thread")
 def test_a_live_notebook_is_the_same_in_every_run(tmp_path: Path) -> None:
     here = str(Path(__file__).parents[1])
     live = lesson(

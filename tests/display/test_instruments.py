@@ -20,10 +20,7 @@ from dltutor.display.chart import Chart
 from dltutor.display.figure import MemoryFigure
 from dltutor.observation.memory.timeline import Timeline
 
-pytestmark = [
-    pytest.mark.timeout(60, method="thread"),
-    pytest.mark.usefixtures("nothing_left_behind"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ GRACE = 20  # the most seconds for the managers to notice
 
 
 @pytest.mark.thorough  # starts an interpreter that imports torch
-@pytest.mark.timeout(60, method="thread")
 def test_managers_that_live_on_remove_the_segments() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="c-", dir="/tmp") as folder,  # short enough for sockets

@@ -10,8 +10,6 @@ from dltutor.failures.data.sentences import Sentences, as_list, packed
 from dltutor.failures.too_many_open_files import LENGTH
 from dltutor.observation import confine
 
-pytestmark = pytest.mark.timeout(100, method="thread")
-
 LIMIT = 128
 
 

@@ -23,10 +23,7 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.observation.memory.timeline import Timeline
 
-pytestmark = [
-    pytest.mark.timeout(60, method="thread"),
-    pytest.mark.usefixtures("nothing_left_behind"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 CHEAP: Final = 0.0001  # CPU seconds to sample three processes with torch, without PSS
 FULL: Final = 0.02  # CPU seconds to read the PSS of all three

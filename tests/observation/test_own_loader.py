@@ -25,10 +25,7 @@ from dltutor.observation.budget.own_loader import (
 from dltutor.observation.budget.prediction import Footprint
 from dltutor.system.process_memory import pss
 
-pytestmark = [
-    pytest.mark.usefixtures("nothing_left_behind"),
-    pytest.mark.timeout(120, method="thread"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 MB = 1 << 20
 PAGE = 4096

@@ -28,8 +28,6 @@ from dltutor.system import process_memory
 from dltutor.system.process_memory import DENIED, Proc
 from dltutor.system.psutil_reader import Psutil
 
-pytestmark = pytest.mark.timeout(60, method="thread")
-
 NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
 CHEAP = {"rss": 1, "faults": 2, "threads": 3, "fds": 4}
 FULL = {"uss": 5, "pss": 6, "pss_shm": 7}

@@ -11,10 +11,7 @@ from datasets import Numbers, load
 
 from dltutor.observation.memory.worker_names import WorkerNames
 
-pytestmark = [
-    pytest.mark.timeout(60, method="thread"),
-    pytest.mark.usefixtures("nothing_left_behind"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def test_workers_are_known_by_the_name_that_torch_gives_them(tmp_path: Path) -> None:

@@ -11,10 +11,7 @@ from textwrap import dedent
 import pytest
 from binder_limits import Run, run
 
-pytestmark = [
-    pytest.mark.timeout(120, method="thread"),
-    pytest.mark.usefixtures("nothing_left_behind"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def taken(tmp_path: Path, code: str) -> Run:

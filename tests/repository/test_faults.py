@@ -9,10 +9,7 @@ import mounting
 import pytest
 from fresh_interpreter import run_fresh
 
-pytestmark = [
-    pytest.mark.timeout(120, method="thread"),
-    pytest.mark.usefixtures("nothing_left_behind"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def printed(script: str, mounts: str = "") -> str:

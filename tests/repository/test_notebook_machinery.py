@@ -190,7 +190,6 @@ def test_a_lesson_that_is_too_long_is_named_with_its_counts() -> None:
 # Runs of notebooks
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.skipif(sys.version_info[:2] != PYTHON, reason="the outputs are another Python's")
 def test_the_strict_run_fails_where_the_twin_no_longer_holds(twin: Path) -> None:
     notebook = read(twin)
@@ -214,7 +213,6 @@ def test_the_strict_run_fails_where_the_twin_no_longer_holds(twin: Path) -> None
 
 
 @pytest.mark.thorough  # a notebook's process and nbval take 4 s
-@pytest.mark.timeout(60)
 def test_a_starter_that_is_already_solved_is_caught(twin: Path) -> None:
     path = learner_path(twin)
     notebook = read(path)
@@ -227,7 +225,6 @@ def test_a_starter_that_is_already_solved_is_caught(twin: Path) -> None:
 
 
 @pytest.mark.thorough  # a notebook's process and nbval take 4 s
-@pytest.mark.timeout(60)
 def test_a_kernel_that_dies_is_reported_at_its_cell(tmp_path: Path) -> None:
     path = save(lesson(code("fine", "1"), code("fatal", "import os; os._exit(3)")), tmp_path)
     said = "\n".join(validate(path, solved=False))
@@ -236,7 +233,6 @@ def test_a_kernel_that_dies_is_reported_at_its_cell(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough  # a notebook's process and nbval take 4 s
-@pytest.mark.timeout(60)
 def test_a_notebook_that_hangs_is_ended_with_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +248,6 @@ def test_a_notebook_that_hangs_is_ended_with_its_processes(
 
 
 @pytest.mark.thorough  # a notebook's process and nbval take 4 s
-@pytest.mark.timeout(60)
 def test_what_a_lesson_leaves_behind_is_named_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,12 +49,6 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
         assert inspect.getdoc(thing)
 
 
-def test_all_of_them_can_be_imported_at_once() -> None:
-    names: dict[str, object] = {}
-    exec("from dltutor import *", names)
-    assert set(dltutor.__all__) <= names.keys()
-
-
 @pytest.mark.parametrize("error", [dltutor.CannotConfine, CannotMeasure, CannotRun, CheckFailed])
 def test_each_exception_of_ours_has_one_root(error: type[Exception]) -> None:
     assert issubclass(error, dltutor.DltutorError)

@@ -31,10 +31,7 @@ from dltutor.system.processes import (
 )
 from dltutor.system.psutil_reader import Psutil
 
-pytestmark = [
-    pytest.mark.usefixtures("nothing_left_behind"),
-    pytest.mark.timeout(60, method="thread"),
-]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
 ORPHAN = "sleep 600 >/dev/null 2>&1 & echo $!"
