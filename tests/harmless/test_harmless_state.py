@@ -35,7 +35,8 @@ from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
 from dltutor.observation.own_mappings import keep_private
 
-Left = Callable[..., None]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
 ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 160 kB
 WIDTH = len(ROWS[0])
 
@@ -100,7 +101,7 @@ class Following(Dataset[int]):
 
 
 def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
-    readers: list[Reader], nothing_left_behind: Left
+    readers: list[Reader],
 ) -> None:
     def positions() -> list[int]:
         return [os.lseek(each.descriptor, 0, os.SEEK_CUR) for each in readers]
@@ -141,7 +142,7 @@ class InPlace(Dataset[torch.Tensor]):
     ],
 )
 def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_is_found(
-    how: str, tmp_path: Path, nothing_left_behind: Left
+    how: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows"
     np.arange(1.0, 65.0, dtype=np.float32).tofile(path)
@@ -325,9 +326,7 @@ ROWS_OF_THREE: Any = [1, 2, 3]
     ],
     ids=["diagnose", "check", "observe", "how_many_workers", "confine"],
 )
-def test_in_another_thread_one_sentence_names_the_thread(
-    call: Callable[[], object], nothing_left_behind: Left
-) -> None:
+def test_in_another_thread_one_sentence_names_the_thread(call: Callable[[], object]) -> None:
     with ThreadPoolExecutor(1, thread_name_prefix="trainer") as pool:
         error = pool.submit(call).exception()
     assert type(error) is RuntimeError
@@ -435,9 +434,7 @@ class Answered(Dataset[int]):
         return self.connection.recv(1)[0]
 
 
-def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found(
-    nothing_left_behind: Left,
-) -> None:
+def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found() -> None:
     dataset = Answered()
     try:
         assert dataset[7] == 7
@@ -452,7 +449,7 @@ def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found(
     assert set(others) == {"the same problem got in the way"}
 
 
-def test_a_loader_that_only_holds_a_connection_is_diagnosed(nothing_left_behind: Left) -> None:
+def test_a_loader_that_only_holds_a_connection_is_diagnosed() -> None:
     one, other = socket.socketpair()
     with one, other:
         dataset = Guarded()
@@ -543,26 +540,20 @@ def untried(diagnosis: Diagnosis) -> list[str]:
     return [each.why for each in diagnosis.untried]
 
 
-def test_a_dataset_that_fails_only_in_a_fork_is_untried_with_the_way_out(
-    cuda: None, nothing_left_behind: Left
-) -> None:
+def test_a_dataset_that_fails_only_in_a_fork_is_untried_with_the_way_out(cuda: None) -> None:
     why, *others = untried(diagnose(on_the_device()))
     assert "CUDA" in why and "function" in why
     assert set(others) == {"the same problem got in the way"}
 
 
-def test_a_loop_that_fails_only_in_a_fork_is_untried_with_the_way_out(
-    cuda: None, nothing_left_behind: Left
-) -> None:
+def test_a_loop_that_fails_only_in_a_fork_is_untried_with_the_way_out(cuda: None) -> None:
     loader = DataLoader(Guarded(), batch_size=4, num_workers=2)
     why, *_ = untried(diagnose(loader, consume=step_on_the_device))
     assert "CUDA" in why and "function" in why
 
 
 def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    nothing_left_behind: Left,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def make() -> DataLoader[int]:
         return on_the_device(unlabeled=21)
@@ -632,9 +623,7 @@ class Model:
             raise RuntimeError(BAD_FORK)
 
 
-def test_if_unpickling_the_function_uses_cuda_each_experiment_unpickles_it_anew(
-    cuda: None, nothing_left_behind: Left
-) -> None:
+def test_if_unpickling_the_function_uses_cuda_each_experiment_unpickles_it_anew(cuda: None) -> None:
     model = Model()
 
     def make() -> DataLoader[int]:
@@ -648,7 +637,7 @@ def test_if_unpickling_the_function_uses_cuda_each_experiment_unpickles_it_anew(
 
 
 def test_no_experiment_pins_memory_if_cuda_is_in_use_here_and_the_report_says_so(
-    cuda: None, nothing_left_behind: Left
+    cuda: None,
 ) -> None:
     def train(loader: Any) -> None:
         assert not loader.pin_memory
@@ -661,9 +650,7 @@ def test_no_experiment_pins_memory_if_cuda_is_in_use_here_and_the_report_says_so
     assert any("pin" in each.question and "CUDA" in each.why for each in diagnosis.untried)
 
 
-def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(
-    cuda: None, nothing_left_behind: Left
-) -> None:
+def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(cuda: None) -> None:
     lock = threading.Lock()
 
     def make() -> DataLoader[int]:
@@ -675,7 +662,7 @@ def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(
 
 
 def test_a_function_that_fails_in_each_fork_is_asked_in_a_new_interpreter(
-    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Forks of this process inherit what it has loaded, but a new interpreter doesn't.
     monkeypatch.setattr(sys, "loaded_here", True, raising=False)
@@ -690,9 +677,7 @@ def test_a_function_that_fails_in_each_fork_is_asked_in_a_new_interpreter(
     assert diagnose(make).ok
 
 
-def test_stop_ends_a_visit_in_a_new_interpreter_and_nothing_is_left(
-    cuda: None, nothing_left_behind: Left
-) -> None:
+def test_stop_ends_a_visit_in_a_new_interpreter_and_nothing_is_left(cuda: None) -> None:
     timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         timer.start()
@@ -705,7 +690,7 @@ def sleepy() -> Any:
     time.sleep(600)
 
 
-def test_the_deadline_holds_in_a_new_interpreter(cuda: None, nothing_left_behind: Left) -> None:
+def test_the_deadline_holds_in_a_new_interpreter(cuda: None) -> None:
     began = time.monotonic()
     with pytest.raises(CannotRun):
         diagnose(sleepy, deadline=4)
@@ -733,7 +718,7 @@ class NotOfThisProcess(Dataset[int]):
 
 @pytest.mark.parametrize("how", ["hangs", "dies", "raises"])
 def test_what_another_runtime_does_in_a_fork_is_untried(
-    how: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+    how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = types.ModuleType("ray")
     ray.is_initialized = lambda: True  # type: ignore[attr-defined]
@@ -749,28 +734,15 @@ def test_an_error_of_your_own_is_found_where_a_runtime_is_in_use(cuda: None) -> 
     assert [each.name for each in diagnosis.findings] == ["raises"]
 
 
-SCRIPT = """\
+SCRIPT = f"""\
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis import fork_doubts
 
-
-class Cards:
-    def __len__(self):
-        return 32
-
-    def __getitem__(self, index):
-        if "CUDA" in fork_doubts.in_use():
-            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
-        return index
-
-
-def make():
-    return DataLoader(Cards(), batch_size=4, num_workers=2, multiprocessing_context="spawn")
-
+{CELL.replace("range(30)", "range(32)").replace("=2)", "=2, multiprocessing_context='spawn')")}
 
 if __name__ == "__main__":
-    from dltutor import confine, diagnose, how_many_workers, observe
+    from dltutor import diagnose
 
     fork_doubts._RUNTIMES["torch.cuda"] = ("CUDA", lambda cuda: True, "CUDA")
     diagnosis = diagnose(make, deadline=120)

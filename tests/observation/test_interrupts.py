@@ -31,6 +31,8 @@ from dltutor.observation import observe
 from dltutor.observation.interrupts import delay_in_plumbing, in_plumbing, interrupts_held
 from dltutor.observation.memory.recorder import Recorder
 
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
 
 def stop() -> None:
     signal.raise_signal(signal.SIGINT)
@@ -48,14 +50,12 @@ def interrupted(loader: DataLoader[Any], **options: Any) -> float:
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
-def test_while_workers_start(start_method: str, nothing_left_behind: Callable[..., None]) -> None:
+def test_while_workers_start(start_method: str) -> None:
     # At that moment, W0 runs, and main is sending W1 its dataset.
     interrupted(load(PicklesWith(stop), start_method))
 
 
-def test_before_the_first_worker_starts(
-    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
-) -> None:
+def test_before_the_first_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Recorder.start
 
     def start_and_stop(recorder: Recorder) -> None:
@@ -93,15 +93,12 @@ def works(loader: DataLoader[Any]) -> None:
     ids=["waiting", "in the loop", "without workers", "cleaning up", "more than once"],
 )
 def test_at_a_stage_of_a_run(
-    dataset: Numbers,
-    options: dict[str, Any],
-    consume: Callable[[Any], object] | None,
-    nothing_left_behind: Callable[..., None],
+    dataset: Numbers, options: dict[str, Any], consume: Callable[[Any], object] | None
 ) -> None:
     assert interrupted(load(dataset, **options), consume=consume) < 20
 
 
-def test_a_loop_that_catches_it_goes_on(nothing_left_behind: Callable[..., None]) -> None:
+def test_a_loop_that_catches_it_goes_on() -> None:
     def consume(loader: DataLoader[Any]) -> None:
         try:
             stop()
@@ -152,9 +149,7 @@ def test_at_a_fork_where_python_would_forget_it_and_by_ctrl_c_which_reaches_work
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM], ids=["stop", "deadline"])
 def test_while_a_descriptor_is_passed_none_is_lost(
-    number: signal.Signals,
-    monkeypatch: pytest.MonkeyPatch,
-    nothing_left_behind: Callable[..., None],
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The signal arrives when main has received a batch's descriptor but hasn't taken it over yet.
     source = """

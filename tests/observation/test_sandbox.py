@@ -38,6 +38,8 @@ from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.tables import MB
 
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
 LIMIT = 30  # seconds that the exercise of these tests allows. Most answers take less than 1 s.
 CLEANING = 4  # more seconds until all that was started is gone, on a busy machine
 
@@ -141,7 +143,7 @@ def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
 
 
 def test_what_is_left_is_found_where_no_process_can_be_marked(
-    nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(marks, "new", lambda: 0)  # as on macOS
     assert check("00.own", start_a_stray_through_a_child).outcome is Outcome.NOT_YET
@@ -155,7 +157,7 @@ def in_a_fork(value: Callable[[], int]) -> int:
 
 
 def test_an_answer_that_fills_memory_is_stopped_before_its_time(
-    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sandbox, "MEMORY", 600 * MB)
     at_most(60, monkeypatch)
@@ -168,9 +170,7 @@ def at_most(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     own_exercise(monkeypatch, Grader(gather, lambda _: correct(), at_most=seconds))
 
 
-def test_an_answer_that_starts_process_after_process_is_stopped_before_its_time(
-    nothing_left_behind: Callable[..., None],
-) -> None:
+def test_an_answer_that_starts_process_after_process_is_stopped_before_its_time() -> None:
     def multiply() -> None:
         while True:
             start_a_stray()
@@ -183,7 +183,7 @@ def test_an_answer_that_starts_process_after_process_is_stopped_before_its_time(
 
 
 def test_an_answer_that_prints_a_hundred_megabytes_is_read_to_its_end(
-    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at_most(60, monkeypatch)
     assert check("00.own", print_a_hundred_megabytes).outcome is Outcome.CORRECT
@@ -206,7 +206,7 @@ def test_an_answer_runs_as_a_main_process_with_the_kernels_data() -> None:
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_an_answer_starts_processes_by_any_method_also_after_a_reset_of_the_notebook(
-    method: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+    method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer() -> None:
         context: Any = multiprocessing.get_context(method)
@@ -292,9 +292,7 @@ def test_temporary_files_of_an_answer_are_gone_with_it(tmp_path: Path) -> None:
     assert not Path((tmp_path / "where").read_text()).exists()
 
 
-def test_stop_ends_a_check_and_all_that_it_started(
-    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
-) -> None:
+def test_stop_ends_a_check_and_all_that_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def press_stop() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
