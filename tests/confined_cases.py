@@ -73,17 +73,6 @@ def large_batches() -> Case:
     return case(Samples(32, 10 * MB), batch_size=8)
 
 
-def keep_all(loader: DataLoader[Any]) -> None:
-    batches = []
-    for batch in loader:
-        batches.append(batch)
-
-
-def kept_batches() -> Case:
-    """Return a case whose loop keeps every batch, each with an open descriptor."""
-    return case(Samples(1000, 1024), 1, keep_all)
-
-
 def stuck() -> Case:
     return case(Stuck(16, 16))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from dltutor import how_many_workers
 from dltutor.__main__ import main
@@ -111,11 +111,6 @@ def test_waits_add_up_to_as_many_times_the_throughput_as_there_are_workers() -> 
     assert found.take == 4
     assert len(none.rates) == len(four.rates) == 2
     assert len(made) == 4, "each run has one of its own"
-
-
-def test_rows_in_memory_want_no_workers() -> None:
-    rows = DataLoader(TensorDataset(torch.rand(4096, 8)), 64, **FORKED)
-    assert how_many_workers(rows, counts=(0, 2), runs=3).take == 0
 
 
 def test_a_short_epoch_is_repeated_because_idle_workers_would_leave_the_cores_to_others() -> None:
