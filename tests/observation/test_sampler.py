@@ -383,13 +383,6 @@ class Program:
             pipe.close()
 
 
-def test_the_program_ends_when_its_input_is_closed() -> None:
-    with Program() as program:
-        program.line()
-        program.leave()
-        assert program.process.wait(2) == 0
-
-
 def test_the_program_goes_on_when_the_learner_presses_stop_until_it_is_told_to_end() -> None:
     with Program() as program:
         assert program.line()["limits"]["machine"] > 0
