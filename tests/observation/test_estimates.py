@@ -1,8 +1,7 @@
-"""Check the estimate of memory between two readings, which chart, figure, and table share."""
+"""Check that chart, figure, and table share one estimate of memory between two readings."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,100 +10,12 @@ import pytest
 from dltutor.display.areas import areas
 from dltutor.display.chart import Chart
 from dltutor.observation.memory.collector import Collector
-from dltutor.observation.memory.estimates import Estimates, Known
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 MB = 1 << 20
 PAGE = 4096
-PAGES = MB // PAGE  # in a megabyte
-NAN = math.nan
-
-
-class Family:
-    """Processes that are sampled together once a second. All sizes are in MB."""
-
-    def __init__(self) -> None:
-        self.estimates = Estimates()
-        self.seconds = 0.0
-
-    def sample(self, **processes: Known) -> dict[str, float]:
-        """Add a sample of each process, by name, and return the estimated memory of each."""
-        self.estimates.add(self.seconds, processes)
-        self.seconds += 1
-        return {name: self.curve(name)[-1] for name in processes}
-
-    def curve(self, name: str) -> list[float]:
-        of = self.estimates.of[name]
-        return [(a + b) / MB for a, b in zip(of.private, of.shared, strict=True)]
-
-
-def read(uss: float, pss: float, *, copied: float = 0, rss: float = 500) -> Known:
-    """Return a sample with USS and PSS. `copied` is how many MB the process has copied so far."""
-    return Known(rss * MB, copied * PAGES, uss * MB, pss * MB)
-
-
-def seen(*, copied: float = 0, rss: float = 500) -> Known:
-    """Return a sample with only RSS and faults."""
-    return Known(rss * MB, copied * PAGES, NAN, NAN)
-
-
-@pytest.fixture
-def family() -> Family:
-    """Make main and two workers, with 60 MB each of their own, and 120 MB that the three share."""
-    made = Family()
-    together = made.sample(main=read(60, 100), W0=read(60, 100), W1=read(60, 100))
-    assert sum(together.values()) == 300
-    return made
-
-
-def test_where_memory_is_read_the_estimate_is_what_was_read() -> None:
-    assert Family().sample(main=read(60, 100), W0=read(10, 50)) == {"main": 100, "W0": 50}
-
-
-def test_pages_copied_since_the_reading_add_themselves_to_the_copier(family: Family) -> None:
-    now = family.sample(main=seen(), W0=seen(copied=25), W1=seen())
-    assert now == {"main": 100, "W0": 125, "W1": 100}
-
-
-def test_a_reading_settles_what_was_estimated_since_the_one_before(family: Family) -> None:
-    family.sample(main=seen(), W0=seen(copied=25), W1=seen())
-    family.sample(main=seen(), W0=seen(copied=50), W1=seen())
-    # W0 has given back half of the pages that it took, and its share fell by 12 MB.
-    family.sample(main=seen(), W0=read(85, 113, copied=50), W1=seen())
-    assert family.curve("W0") == [100, 108.5, 117, 113]
-
-
-def test_a_fork_adds_to_the_sum_only_what_the_worker_has_copied() -> None:
-    made = Family()
-    made.sample(main=read(190, 200))
-    assert made.sample(main=seen(), W0=seen(copied=5)) == {"main": 200, "W0": 5}
-
-
-def test_a_worker_that_was_not_read_yet_is_never_more_than_its_rss() -> None:
-    assert Family().sample(main=read(1, 1), W0=seen(copied=900, rss=30))["W0"] == 30
-
-
-def test_the_others_inherit_the_shared_pages_of_a_worker_that_ends(family: Family) -> None:
-    assert family.sample(main=seen(), W0=seen()) == {"main": 120, "W0": 120}
-    assert family.sample(main=seen()) == {"main": 180}
-
-
-def test_the_sum_falls_by_the_private_memory_of_the_worker_that_ends(family: Family) -> None:
-    before = sum(family.sample(main=seen(), W0=seen(), W1=seen(copied=30)).values())
-    after = sum(family.sample(main=seen(), W0=seen()).values())
-    assert before - after == 90
-
-
-def test_without_pss_the_estimate_is_uss() -> None:
-    made = Family()
-    assert made.sample(main=Known(90 * MB, 0, 60 * MB, NAN))["main"] == 60
-    assert made.sample(main=seen(copied=7))["main"] == 67
-
-
-def test_a_worker_that_denies_its_figures_is_estimated_by_its_faults() -> None:
-    assert Family().sample(main=read(60, 70), W0=seen(copied=20, rss=100))["W0"] == 20
 
 
 # One recorded run, in which two workers copy a list, and W1 ends early.
@@ -134,7 +45,7 @@ def line(row: int) -> dict[str, Any]:
     return {
         "seconds": row / 4,
         "processes": {
-            pid: {"rss": 400 * MB, "faults": int(copied(pid) * PAGES), "threads": 1, "fds": 9}
+            pid: {"rss": 400 * MB, "faults": int(copied(pid) * MB / PAGE), "threads": 1, "fds": 9}
             for pid in living
         },
         "memory": {

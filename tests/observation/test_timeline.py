@@ -131,6 +131,34 @@ def test_private_memory_is_joined_by_lines_where_faults_are_not_counted() -> Non
     assert np.isnan(timeline(curves("W0", rss=[99] * 5)).private_curve("W0")).all()
 
 
+def test_a_worker_that_was_not_read_yet_has_what_it_has_copied_but_not_more_than_its_rss() -> None:
+    read = {"uss": [190 * PAGE, NAN], "pss": [200 * PAGE, NAN], "faults": [0, 0]}
+    made = timeline(
+        curves("main", rss=[500 * PAGE] * 2, **read),
+        curves("W0", first=1, faults=[5], rss=[500 * PAGE]),
+        curves("W1", first=1, faults=[900], rss=[30 * PAGE]),
+        length=2,
+    )
+    assert [made.memory_curve(role)[1] / PAGE for role in made.roles] == [200, 5, 30]
+
+
+def test_the_others_inherit_the_shared_pages_of_a_worker_that_ends() -> None:
+    # Each of the three has 60 pages of its own, and they share 120 more.
+    def life(role: str, samples: int) -> ProcessCurves:
+        once = {"uss": [60.0 * PAGE], "pss": [100.0 * PAGE]}
+        read = {field: (value + [NAN] * 2)[:samples] for field, value in once.items()}
+        return curves(role, rss=[500.0 * PAGE] * samples, faults=[0.0] * samples, **read)
+
+    made = timeline(life("main", 3), life("W0", 2), life("W1", 1), length=3)
+    assert (made.total_pss() / PAGE).tolist() == [300, 240, 180]
+
+
+def test_without_pss_memory_is_uss() -> None:
+    only_uss = curves("main", uss=[60 * PAGE, NAN], faults=[0, 7], rss=[90 * PAGE] * 2)
+    made = timeline(only_uss, length=2)
+    assert (made.memory_curve("main") / PAGE).tolist() == [60, 67] and made.kind == "USS"
+
+
 def test_growth_is_the_slope_of_the_steady_part_by_batch_and_by_second() -> None:
     # The steps before the first batch are start-up. After that, W0 grows by 3 bytes a batch, with
     # 10 batches between two samples.
