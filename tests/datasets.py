@@ -55,6 +55,17 @@ class Stream(IterableDataset[torch.Tensor]):
         return (torch.tensor([float(i)]) for i in range(self.length))
 
 
+class MeasuredStream(Stream):
+    """A stream with a length, which may be wrong."""
+
+    def __init__(self, length: int, told: int) -> None:
+        super().__init__(length)
+        self.told = told
+
+    def __len__(self) -> int:
+        return self.told
+
+
 def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader[Any]:
     """Make a loader with 2 workers and batches of 2, unless `options` say otherwise."""
     options = {"batch_size": 2, "num_workers": 2} | options

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Numbers, Stream, load
+from datasets import MeasuredStream, Numbers, load
 from torch.utils.data import DataLoader, Subset
 
 from dltutor.failures import (
@@ -231,17 +231,6 @@ def test_a_batch_of_a_reused_buffer_is_its_last_content_again_and_again_with_no_
 def test_an_unfinished_batch_at_the_end_of_a_stream_is_dropped_once() -> None:
     batches = list(TAIL.BatchedStream(TAIL.LENGTH + TAIL.BATCH - 1))
     assert torch.cat(batches).tolist() == list(range(TAIL.LENGTH))
-
-
-class MeasuredStream(Stream):
-    """A stream with a length, which may be wrong."""
-
-    def __init__(self, length: int, told: int) -> None:
-        super().__init__(length)
-        self.told = told
-
-    def __len__(self) -> int:
-        return self.told
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from datasets import MeasuredStream, Numbers, load
 from test_report import observation
 from test_timeline import curves, timeline
-from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
+from torch.utils.data import DataLoader, SequentialSampler
 
 from dltutor.observation.loaders import length
 from dltutor.observation.observing import observe
@@ -56,37 +57,24 @@ def test_the_promises_that_a_run_shows_to_be_broken(seen: Any, promises: list[st
     assert seen.story().tone == ("warn" if promises or seen.end == "hung" else "good")
 
 
-class Rows(Dataset[Any]):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.zeros(2)
-
-
-class Stream(IterableDataset[Any]):
-    def __len__(self) -> int:
-        return 8
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(torch.zeros(8, 2))
+ROWS = Numbers(length=8)
 
 
 def test_a_stream_that_is_not_dealt_out_comes_once_for_each_worker() -> None:
-    workers = {"num_workers": 2, "multiprocessing_context": "fork"}
-    seen = observe(DataLoader(Stream(), batch_size=4, **workers))  # type: ignore[arg-type]
+    stream = MeasuredStream(8, 8)
+    seen = observe(load(stream, batch_size=4))
     assert (seen.samples, seen.expected, [each for each, _ in seen.signs]) == (16, 8, ["complete"])
-    assert observe(DataLoader(Stream(), batch_size=4), epochs=2).signs == ()
+    assert observe(DataLoader(stream, batch_size=4), epochs=2).signs == ()
 
 
 @pytest.mark.parametrize(
     ("loader", "expected"),
     [
-        (DataLoader(Rows(), batch_size=3), 8),
-        (DataLoader(Rows(), batch_size=3, drop_last=True), None),
-        (DataLoader(Rows(), batch_size=3, sampler=SequentialSampler(range(4))), None),
-        (DataLoader(Rows(), batch_sampler=[[0, 1]]), None),
-        (DataLoader(Rows(), batch_size=None), 8),
+        (DataLoader(ROWS, batch_size=3), 8),
+        (DataLoader(ROWS, batch_size=3, drop_last=True), None),
+        (DataLoader(ROWS, batch_size=3, sampler=SequentialSampler(range(4))), None),
+        (DataLoader(ROWS, batch_sampler=[[0, 1]]), None),
+        (DataLoader(ROWS, batch_size=None), 8),
     ],
 )
 def test_how_many_samples_an_epoch_must_have(loader: DataLoader[Any], expected: Any) -> None:
@@ -104,7 +92,7 @@ def works_meanwhile(loader: Any) -> None:
 
 @pytest.mark.parametrize("loop", [left_early, works_meanwhile])
 def test_what_a_loop_of_yours_waits_is_its_own(loop: Callable[[Any], None]) -> None:
-    seen = observe(DataLoader(Rows(), batch_size=2), consume=loop)
+    seen = observe(DataLoader(ROWS, batch_size=2), consume=loop)
     assert seen.expected == (None if loop is left_early else 8)
     assert seen.waited is not None and 0 < seen.waited < 1
-    assert observe(DataLoader(Rows(), batch_size=2)).waited is None
+    assert observe(DataLoader(ROWS, batch_size=2)).waited is None

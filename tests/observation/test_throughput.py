@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from datasets import Numbers, Stream, raise_error, sleep_on
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import how_many_workers
 from dltutor.__main__ import main
@@ -38,31 +39,10 @@ class Waits(Dataset[torch.Tensor]):
         return torch.tensor(index)
 
 
-class Raises(Waits):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        raise KeyError("label")
-
-
-class Hangs(Waits):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(60)
-        raise AssertionError
-
-
 class HangsInWorkers(Waits):
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(60 if get_worker_info() else 0)
         return torch.tensor(index)
-
-
-class Stream(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(64))
-
-
-class Tiny(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(16))
 
 
 def load(dataset: Any, batch_size: int = 4, **options: Any) -> DataLoader[Any]:
@@ -122,17 +102,20 @@ def test_a_short_epoch_is_repeated_because_idle_workers_would_leave_the_cores_to
 
 def test_a_stream_that_is_too_short_for_a_number_is_said() -> None:
     # A worker's first two batches are for the start-up, and its last two are left out.
-    found = how_many_workers(load(Tiny(), **FORKED), counts=(0, 1), runs=1)
+    found = how_many_workers(load(Stream(16), **FORKED), counts=(0, 1), runs=1)
     assert found.too_short == (1,)
     assert "Not measured: 1." in str(found)
-    for empty in (load([]), load(Tiny(), batch_size=16)):
+    for empty in (load([]), load(Stream(16), batch_size=16)):
         with pytest.raises(CannotMeasure, match="too few batches"):
             how_many_workers(empty, counts=(0,))
 
 
 @pytest.mark.parametrize(
     ("dataset", "deadline", "told"),
-    [(Raises(), 60, "with 0 workers.* KeyError"), (Hangs(), 1, "with 0 workers.* 1 s")],
+    [
+        (Numbers(raise_error, at=0), 60, "with 0 workers.* ValueError"),
+        (Numbers(sleep_on, at=0), 1, "with 0 workers.* 1 s"),
+    ],
 )
 def test_a_loader_that_fails_is_told_in_a_sentence(
     dataset: Any, deadline: float, told: str
@@ -188,8 +171,8 @@ def reverse(samples: list[Any]) -> list[Any]:
         load(list(range(10)), num_workers=2, collate_fn=reverse, persistent_workers=True),
         DataLoader(list(range(10)), sampler=[3, 1, 4], batch_size=None),
         DataLoader(list(range(10)), batch_sampler=[[1, 2], [3]]),
-        DataLoader(Stream(), 7, drop_last=True),
-        DataLoader(Stream(), batch_size=None),
+        DataLoader(Stream(64), 7, drop_last=True),
+        DataLoader(Stream(64), batch_size=None),
         load(list(range(10)), timeout=5, num_workers=1, prefetch_factor=4, in_order=False),
     ],
 )
@@ -215,6 +198,7 @@ def test_it_tries_up_to_twice_the_cores() -> None:
 OWN = """
 import sys, time
 import torch
+from datasets import Numbers, Stream, raise_error, sleep_on
 from torch.utils.data import DataLoader, Dataset
 from beside import LENGTH
 
