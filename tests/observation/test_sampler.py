@@ -229,15 +229,6 @@ def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
     assert made(cheap=0.0005, full=0.005).for_minutes(1) == 60
 
 
-def test_in_a_short_run_a_loader_is_read_twice_a_second_and_later_as_the_budget_allows(
-    made: Callable[..., Simulated],
-) -> None:
-    costly = made(cheap=0.0005, full=0.02, memory_period=0.5)
-    assert costly.for_minutes(10 / 60) == 20
-    # Of the 10 ms a second in the budget, four cheap samples leave 8 ms.
-    assert costly.for_minutes(10) == pytest.approx(600 * 0.008 / 0.02, rel=0.1)
-
-
 def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
     made: Callable[..., Simulated],
 ) -> None:
