@@ -216,6 +216,7 @@ def drawn_after_the_fork() -> Case:
         a_lock_that_nobody_holds,
         drawn_after_the_fork,
     ],
+    ids=["a program", "a thread", "a lock that nobody holds", "drawn after the fork"],
 )
 def test_a_setting_in_which_nothing_goes_wrong(make: Callable[[], Case]) -> None:
     case = make()

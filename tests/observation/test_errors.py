@@ -82,21 +82,6 @@ def test_a_chain_that_bites_its_tail_ends() -> None:
     assert list(errors.chain(one)) == [one, other]
 
 
-def test_what_was_raised_here_has_no_worker() -> None:
-    failed = errors.read(caught(datasets.raise_error))
-    assert failed.raised_in_worker is None and failed.failed_worker is None
-    assert [frame.function for frame in failed.traceback] == ["caught", "raise_error"]
-
-
-def test_the_raw_text_is_what_a_terminal_shows_with_short_paths() -> None:
-    raw = errors.read(caught(with_a_cause)).raw
-    assert raw.startswith("Traceback (most recent call last):")
-    assert "The above exception was the direct cause of the following exception:" in raw
-    assert raw.endswith("ValueError: no label")
-    assert str(Path(__file__).parents[2]) not in raw
-    assert "/observation/test_errors.py" in raw
-
-
 def with_notes() -> None:
     error = pickle.PicklingError("cannot pickle 'Handle' instances")
     # As Python 3.14 adds them, innermost first.

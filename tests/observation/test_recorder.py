@@ -222,9 +222,7 @@ def test_a_worker_that_died_before_any_sample_is_told() -> None:
     assert recorder.stop().notes == ("W1 was killed by SIGKILL before it could be sampled",)
 
 
-def test_a_process_that_is_gone_before_the_first_sample_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_is_gone_before_the_first_sample_is_told() -> None:
     with sleepers(1) as (process,):
         recorder = Recorder(pid=process.pid)
     recorder.start()
