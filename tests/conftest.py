@@ -96,6 +96,21 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture
+def short_folder(
+    nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """Make a folder for the test's temporary files, with a path that is short enough for sockets.
+
+    Processes that the test starts use the folder, too. This process's own multiprocessing doesn't,
+    because `nothing_left_behind` has started its helpers, and so has given it its folder for good.
+    """
+    with tempfile.TemporaryDirectory(prefix="s-", dir="/tmp") as name:
+        monkeypatch.setattr(tempfile, "tempdir", name)
+        monkeypatch.setenv("TMPDIR", name)
+        yield Path(name)
+
+
 @dataclass(frozen=True)
 class Belongings:
     """The descendants, descriptors, /dev/shm names, and threads of this process at one moment."""

@@ -253,7 +253,7 @@ def interrupted(how: str, method: str, folder: Path) -> None:
     "how", ["observe", "diagnose", "diagnose in a new interpreter", "confine", "check"]
 )
 def test_nothing_is_left_of_a_run_whose_process_is_killed(
-    how: str, method: str, number: int, tmp_path: Path
+    how: str, method: str, number: int
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
         temporary = Path(name) / "t"
@@ -298,9 +298,6 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
 
 
 @pytest.mark.thorough  # it runs until its deadline of 10 s
-def test_a_job_of_torchrun_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
-        monkeypatch.setenv("TMPDIR", name)
-        monkeypatch.setattr(tempfile, "tempdir", None)
-        torchrun(deadline=10)  # torchrun makes a folder at once, and another for each attempt
-        assert os.listdir(name) == []
+def test_a_job_of_torchrun_leaves_no_folder(short_folder: Path) -> None:
+    torchrun(deadline=10)  # torchrun makes a folder at once, and another for each attempt
+    assert os.listdir(short_folder) == []

@@ -333,16 +333,8 @@ def test_in_another_thread_one_sentence_names_the_thread(call: Callable[[], obje
     assert "must be called in the main thread" in str(error) and "trainer_0" in str(error)
 
 
-@pytest.fixture
-def own_folder() -> Iterator[str]:
-    """Make a folder for temporary files, with a path that is short enough for sockets."""
-    with tempfile.TemporaryDirectory(prefix="own-") as folder:
-        yield folder
-
-
-def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_dearer(
-    own_folder: str,
-) -> None:
+@pytest.mark.usefixtures("short_folder")
+def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_dearer() -> None:
     run_fresh(
         """
         import timeit
@@ -367,8 +359,7 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_de
         assert [each.__module__ for each in ours] == ["dltutor.observation.sandbox"]
         cost = min(timeit.repeat(ours[0], number=1000, repeat=9)) / 1000
         assert cost < 1e-5, cost  # a fork itself takes a hundred times as long
-        """,
-        env={**os.environ, "TMPDIR": own_folder},
+        """
     )
 
 
@@ -381,9 +372,8 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_de
         pytest.param("forkserver", marks=pytest.mark.thorough),
     ],
 )
-def test_observe_changes_nothing_but_what_the_loop_trains(
-    start_method: str, own_folder: str
-) -> None:
+@pytest.mark.usefixtures("short_folder")
+def test_observe_changes_nothing_but_what_the_loop_trains(start_method: str) -> None:
     script = """
         from state_of_main import *
         hear_of_fork_hooks()
@@ -407,7 +397,7 @@ def test_observe_changes_nothing_but_what_the_loop_trains(
                 assert weight > 0
         """
     script = script.replace("START_METHOD", repr(start_method))
-    run_fresh(script, env={**os.environ, "TMPDIR": own_folder}, seconds=250)
+    run_fresh(script, seconds=250)
 
 
 class Answered(Dataset[int]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import confined_cases
@@ -40,15 +40,10 @@ because the C library keeps freed samples."""
 
 
 @pytest.fixture
-def nothing_left(
-    nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def nothing_left(nothing_left_behind: Callable[..., None], short_folder: Path) -> Iterator[None]:
     """Check that no process, segment, descriptor, or temporary file is left."""
-    with tempfile.TemporaryDirectory(prefix="b-", dir="/tmp") as short:
-        monkeypatch.setattr(tempfile, "tempdir", short)
-        monkeypatch.setenv("TMPDIR", short)
-        yield
-        assert os.listdir(short) == []
+    yield
+    assert os.listdir(short_folder) == []
 
 
 leaves_nothing = pytest.mark.usefixtures("nothing_left")

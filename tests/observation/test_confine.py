@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -68,25 +67,24 @@ def _lives(pid: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def folder(
-    own_home: Path, nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    own_home: Path,
+    nothing_left_behind: Callable[..., None],
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """Make a folder for temporary files, and check that a confined run leaves nothing anywhere."""
+    """Check that a confined run leaves nothing anywhere, and return its temporary folder."""
     monkeypatch.delenv("DLTUTOR_WATCHDOG", raising=False)
-    short = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))  # names of sockets must be short
-    monkeypatch.setattr(tempfile, "tempdir", str(short))
-    monkeypatch.setenv("TMPDIR", str(short))
-    short.chmod(0o1777)
+    short_folder.chmod(0o1777)
     mounts = Path("/proc/self/mountinfo").read_text()
     before = set(processes(own_home))  # multiprocessing's helpers
 
     def left_over() -> list[Any]:
-        return [*(set(processes(own_home)) - before), *abandoned_groups(), *short.iterdir()]
+        return [*(set(processes(own_home)) - before), *abandoned_groups(), *short_folder.iterdir()]
 
-    yield short
-    until = time.monotonic() + GRACE
-    while (left := left_over()) and time.monotonic() < until:
+    yield short_folder
+    end = time.monotonic() + GRACE
+    while (left := left_over()) and time.monotonic() < end:
         time.sleep(0.05)
-    shutil.rmtree(short)
     assert not left, f"left behind: {left}"
     assert Path("/proc/self/mountinfo").read_text() == mounts
 
