@@ -23,7 +23,6 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbconvert.preprocessors import ClearOutputPreprocessor, TagRemovePreprocessor
 from nbformat import NotebookNode
 from nbformat.warnings import DuplicateCellId, MissingIDFieldWarning
 from portable import ROOT, code_cells, shorten_outputs, unfit
@@ -163,13 +162,15 @@ def tidy(notebook: NotebookNode) -> None:
 
 def learner_version(twin: NotebookNode) -> NotebookNode:
     """Return a twin without solutions, outputs, and counts, with links that work one folder up."""
-    notebook, resources = TagRemovePreprocessor(remove_cell_tags={"solution"}).preprocess(
-        nbformat.from_dict(twin), {}
-    )
-    notebook, _ = ClearOutputPreprocessor().preprocess(notebook, resources)
+    notebook = nbformat.from_dict(twin)
+    notebook.cells = [
+        cell for cell in notebook.cells if "solution" not in cell.metadata.get("tags", ())
+    ]
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK_UP.sub(r"\1", cell.source)
+    for cell in code_cells(notebook):
+        cell.outputs, cell.execution_count = [], None
     tidy(notebook)
     return notebook
 

@@ -16,7 +16,7 @@ PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts")
 
 
 def run_fresh(
-    script: str, *, seconds: float = 60, before: Sequence[str] = (), **options: Any
+    script: str, *, seconds: float = 100, before: Sequence[str] = (), **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a script that may import from tests/ and scripts/, and check that it succeeds in time.
 

@@ -30,6 +30,8 @@ class Measures:
         drawn: For each iteration, a digest of each sample, if batches can be taken apart.
         fields: For each of the first two iterations, [path of a field, a digest of each sample's
             part of that field], if batches can be taken apart and there aren't too many samples.
+        padded: The paths of fields whose rows don't have the same shape in all batches. Usually
+            each batch is padded to its longest sample.
         ngrams: What `ngrams.count` returns for the first iteration of a stream.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
@@ -77,6 +79,7 @@ class Measures:
     passes: tuple[tuple[str, ...], ...] = ()
     drawn: tuple[tuple[str, ...], ...] = ()
     fields: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
+    padded: tuple[str, ...] = ()
     ngrams: tuple[int, ...] = ()
     counted: tuple[int, ...] = ()
     finished: tuple[bool, ...] = ()

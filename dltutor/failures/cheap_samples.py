@@ -62,4 +62,4 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)
 
 
-FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(4))
+FAILURE = Failure(**facts_of(__name__), broken=broken, fixed=fixed, sign=Costs(2))

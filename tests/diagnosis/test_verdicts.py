@@ -45,6 +45,16 @@ def run(*epochs: Sequence[str], **others: Any) -> Measures:
     return replace(RUN, **many | {"finished": (True,) * len(each)} | others)
 
 
+def padded(second: str) -> Measures:
+    """Make the record of a run whose samples' text is padded, and differs in the second epoch.
+
+    `second` has the letters that identify the second epoch's samples. The first has a to h.
+    """
+    epochs = ("abcdefgh", second)
+    fields = [(("['id']", tuple(ids)), ("['text']", tuple("stuvwxyz"))) for ids in epochs]
+    return run("01234567", "01234569", padded=("['text']",), fields=tuple(fields))
+
+
 def begun(epoch: str) -> Measures:
     """Make the record of a run that time allowed only the beginning of an epoch."""
     return run(epoch, end="enough", finished=(False,))
@@ -264,6 +274,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "an epoch leaves some out": (
             Evidence(STREAM, run("abcdefgh", "abcdefgi")),
             Evidence(STREAM, run("abcdefgh", "ijklmnop")),
+            Evidence(STREAM, padded("abcdefgh")),
+        ),
+        "an epoch of padded samples leaves some out": (
+            Evidence(STREAM, padded("abcdefgi")),
+            Evidence(STREAM, padded("hgfedcba")),
+            Evidence(STREAM, replace(padded("abcdefgi"), fields=((), ()))),
         ),
         "fewer than without workers": (
             stream(run("abcd", "efgh"), run("ijklqr", "mnopst")),

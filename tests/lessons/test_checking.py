@@ -233,6 +233,8 @@ def test_every_exercise_has_a_title_three_hints_and_its_lesson(name: str) -> Non
     assert each.lesson == name.split(".")[0] and each.lesson.isdigit()
     assert each.title and len(set(each.hints)) == 3 and all(each.hints)
     assert bool(each.runs) == (each.grader.at_most > 0)
+    assert bool(each.usually) == bool(each.runs)
+    assert each.usually <= each.grader.at_most
 
 
 ODD: tuple[Any, ...] = (Numbers(), "x", np.float64("nan"), torch.zeros(2), {}, int, len)

@@ -96,6 +96,20 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
     return {path: _rows(column) for path, column in found.items()}
 
 
+def row_shapes(batch: Any, count: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of a row in each tensor or array of a batch, by the path of the field.
+
+    Args:
+        batch: A batch from the loader.
+        count: The number of samples in the batch.
+    """
+    return {
+        path: tuple(attribute(column, "shape")[1:])
+        for path, column in _columns(batch, count)
+        if column is not None and rows(column) == count
+    }
+
+
 def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a digest of each sample, given the digests that `split_fields` returns."""
     return [_short("".join(each).encode()) for each in zip(*fields.values(), strict=True)]

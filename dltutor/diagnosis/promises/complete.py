@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from dltutor.diagnosis.difference import recut
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.words import by_interpreter
 
 _finding: Final = partial(Finding, promise="complete")
@@ -257,9 +258,9 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
     if min(run.counted[:2]) < run.counted[0] / 2:
         yield _used_up(evidence)
         return
-    first, second = (Counter(each) for each in run.drawn[:2])
     if not parts.stream:
         return
+    first, second = (Counter(_unpadded(run, epoch)) for epoch in range(2))
     missing, more = (first - second).total(), (second - first).total()
     if not 0 < max(missing, more) <= first.total() / _FEW:
         return
@@ -274,6 +275,14 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
         "data ends.",
         certainty="likely",
     )
+
+
+def _unpadded(run: Measures, epoch: int) -> Sequence[object]:
+    # Return something for each sample that doesn't depend on which samples share its batch.
+    if not run.padded:
+        return run.drawn[epoch]
+    fields = [parts for path, parts in run.fields[epoch] if path not in run.padded]
+    return [*zip(*fields, strict=True)]
 
 
 def _used_up(evidence: Evidence) -> Finding:

@@ -8,7 +8,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Certainty, Finding
-from dltutor.diagnosis.words import duration
+from dltutor.diagnosis.words import count_of, duration
 
 _finding: Final = partial(Finding, promise="ends")
 
@@ -81,8 +81,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     before = samples.before if samples is not None and samples.ended == "hung" else 0
     if not run.batches and drawn is None and not before:
         return  # main didn't get a sample either, so samples may only be slow
-    came = f"{run.batches} batches arrived, then no more" if run.batches else "No batch arrived"
-    said = f"{came}."
+    said = f"{_arrived(evidence)}, then no more." if run.batches else "No batch arrived."
     if drawn is not None:
         said += f" A sample takes {duration(drawn.typical)} in the main process."
     if samples is not None and before:
@@ -118,12 +117,16 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
 def _endless_sampler(evidence: Evidence) -> Finding:
     run, parts = evidence.run, evidence.parts
     return _finding(
-        f"{run.batches} batches arrived, then no more. Main asked the sampler for the next one and "
-        "never got an answer. Asked alone, without a dataset or workers, the sampler doesn't "
-        "finish either.",
+        f"{_arrived(evidence)}, then no more. Main asked the sampler for the next one and never "
+        "got an answer. Asked alone, without a dataset or workers, the sampler doesn't finish "
+        "either.",
         run.line,
         "Look at the line above. Which indices does it never get rid of? Raise an error for those, "
         "or skip them.",
         cause=f"{parts.sampler} loops forever or waits for something, so the workers get no "
         "indices.",
     )
+
+
+def _arrived(evidence: Evidence) -> str:
+    return f"{count_of(evidence.run.batches, 'batch', 'batches')} arrived"

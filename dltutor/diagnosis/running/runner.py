@@ -175,6 +175,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         fields=tuple(
             tuple((path, tuple(parts)) for path, parts in each.items()) for each in watch.fields[:2]
         ),
+        padded=tuple(path for path, shapes in watch.shapes.items() if len(shapes) > 1),
         ngrams=() if watch.ngrams is None else tuple(watch.ngrams.tolist()),
         counted=tuple(watch.counted),
         finished=tuple(watch.finished),

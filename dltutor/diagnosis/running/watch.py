@@ -20,7 +20,14 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from dltutor.diagnosis.objects import ngrams
-from dltutor.diagnosis.objects.digests import digest, joined, leaves, split, split_fields
+from dltutor.diagnosis.objects.digests import (
+    digest,
+    joined,
+    leaves,
+    row_shapes,
+    split,
+    split_fields,
+)
 from dltutor.diagnosis.running.side_effects import temporary_files
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation import torch_internals
@@ -60,6 +67,7 @@ class Watch:
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.fields: list[dict[str, list[str]]] = []
+        self.shapes: dict[str, set[tuple[int, ...]]] = {}  # of a row, by the path of the field
         self.ngrams: ngrams.Counts | None = None  # in a stream's first iteration
         self.counted: list[int] = []
         self.finished: list[bool] = []
@@ -179,6 +187,8 @@ class Watch:
             seen.clear()  # from now on, only whole samples are compared
         for path, parts in seen.items():
             parts += fields[path]
+        for path, shape in row_shapes(batch, count).items():
+            self.shapes.setdefault(path, set()).add(shape)
 
     def _weigh(self, batch: Any) -> None:
         tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]

@@ -168,7 +168,8 @@ def _in_sandbox(exercise: Exercise, answer: Any) -> Result:
         return verdict(lambda: _grade(grader, answer, begin)).to_dict()
 
     def announce() -> None:
-        print(f"Checking {exercise.name}: {exercise.runs}, at most {grader.at_most} s.", flush=True)
+        times = f"usually {exercise.usually} s, at most {grader.at_most} s"
+        print(f"Checking {exercise.name}: {exercise.runs}, {times}.", flush=True)
 
     ended = sandbox.run(grade, at_most=grader.at_most, announce=announce)
     received = Result.from_dict(ended.result)

@@ -67,6 +67,11 @@ class Exercise:
         return str(self._words.get("runs", ""))
 
     @property
+    def usually(self) -> int:
+        """Seconds to check a right answer on two cores, or 0 if the check runs nothing."""
+        return int(self._words.get("usually", 0))
+
+    @property
     def hints(self) -> tuple[str, ...]:
         """Three hints: where to look, which mechanism is at work, and almost the line to write."""
         return tuple(self._words["hints"])
