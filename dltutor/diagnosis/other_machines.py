@@ -35,6 +35,12 @@ def _not_forked(evidence: Evidence) -> list[str]:
         "refers to a tensor that's gone as soon as the pickle is written."
         for path, kind in travel.gone
     ]
+    said += [
+        f"{_WHERE}, every worker dies when it starts, because `{path}` ({kind}) can't be "
+        f"unpickled: {error}. Unpickling doesn't call `__init__`, so `__getattr__` or "
+        "`__setstate__` may need an attribute that isn't there yet."
+        for path, kind, error in travel.unreadable
+    ]
     if travel.main and not travel.script:
         names = ", ".join(f"`{name}`" for name in travel.main)
         said.append(

@@ -497,3 +497,10 @@ def test_an_experiment_that_fills_no_field_is_an_error(field: str, says: str) ->
     probe("run", 1.0, bool, ask).check()
     with pytest.raises(TypeError, match=says):
         probe(field, 1.0, bool, ask).check()
+
+
+def test_what_can_be_pickled_but_not_unpickled_is_told_where_workers_are_not_forked() -> None:
+    travel = Travel(unreadable=(("dataset", "Wrapper", "RecursionError: too deep"),))
+    [said] = elsewhere(of(travel=travel))
+    assert "Wrapper" in said and "RecursionError" in said
+    assert not elsewhere(of(NO_PICKLE, parts=SPAWN, travel=travel))

@@ -318,4 +318,4 @@ def test_nothing_is_announced_for_an_answer_that_is_not_run(
     assert check("00.own", 4).outcome is Outcome.NOT_YET
     assert capsys.readouterr().out == ""
     assert check("00.own", 3).outcome is Outcome.CORRECT
-    assert capsys.readouterr().out == "Checking 00.own: calls it, at most 20 s.\n"
+    assert capsys.readouterr().out == "Checking 00.own: calls it, usually 1 s, at most 20 s.\n"

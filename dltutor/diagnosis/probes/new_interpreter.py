@@ -78,7 +78,7 @@ def needed(evidence: Evidence) -> bool:
     travel, samples = evidence.travel, evidence.samples
     if evidence.parts.method != "fork" or not evidence.run.well or travel is None:
         return False
-    if travel.cannot or travel.gone or travel.raised or travel.unlike:
+    if travel.cannot or travel.gone or travel.unreadable or travel.raised or travel.unlike:
         return False
     return samples is not None and samples.looked > 0 and not samples.failed
 

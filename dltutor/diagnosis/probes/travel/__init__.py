@@ -30,7 +30,6 @@ from dltutor.tables import MB
 
 _DRAWN: Final = 16
 _LARGE: Final = 16 * MB  # bytes; a smaller array isn't worth mapping
-_HEAVY: Final = 64 * MB  # bytes; don't unpickle a larger pickle
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,8 @@ class Travel:
         cannot: The smallest parts that can't be pickled, each as [path, class, error].
         gone: The smallest parts whose pickle refers to a tensor that's freed before anything can
             unpickle it, each as [path, class].
+        unreadable: The smallest parts that can be pickled, but not unpickled, each as [path, class,
+            error].
         main: The classes and functions of `__main__` that the pickle refers to by name.
         script: The file of `__main__`, or "" in a notebook, which has none.
         raised: The error from drawing a sample from an unpickled copy, or "" if there was none.
@@ -52,6 +53,7 @@ class Travel:
 
     cannot: tuple[tuple[str, str, str], ...] = ()
     gone: tuple[tuple[str, str], ...] = ()
+    unreadable: tuple[tuple[str, str, str], ...] = ()
     main: tuple[str, ...] = ()
     script: str = ""
     raised: str = ""
@@ -64,6 +66,9 @@ class Travel:
         if self.cannot:
             path, kind, _ = self.cannot[0]
             return f"`{path}`, a {kind}, can't be pickled."
+        if self.unreadable:
+            path, kind, error = self.unreadable[0]
+            return f"They can, but `{path}`, a {kind}, can't be unpickled: {error}."
         if self.raised or self.unlike:
             unlike = self.raised or f"{self.unlike} samples differ"
             return f"They can, but a copy of the dataset behaves differently: {unlike}."
@@ -99,10 +104,15 @@ def ask(subject: Subject) -> Travel:
     main: Any = sys.modules.get("__main__")
     sent = subject.method != "fork" and not (cannot or gone)  # a forked worker needs no pickle
     size, took = _timed(subject.dataset) if sent else (0, 0.0)
-    raised, unlike = ("", 0) if cannot or gone else _copied(subject)
+    copy = None if cannot or gone else _copy(subject.dataset)
+    unreadable = (
+        [] if cannot or gone or copy is not None else packing.unreadable("dataset", subject.dataset)
+    )
+    raised, unlike = ("", 0) if copy is None or subject.stream else _compared(subject, copy)
     return Travel(
         cannot=tuple(cannot[:4]),
         gone=tuple(gone[:4]),
+        unreadable=tuple(unreadable[:4]),
         main=tuple(names),
         script=str(getattr(main, "__file__", None) or ""),
         raised=raised,
@@ -126,21 +136,23 @@ def _timed(dataset: Any) -> tuple[int, float]:
     with suppress(Exception), as_for_spawned():
         began = time.perf_counter()
         pickled = ForkingPickler.dumps(dataset)
-        if len(pickled) <= _HEAVY:
+        if len(pickled) <= packing.HEAVY:
             pickle.loads(pickled)
         return len(pickled), time.perf_counter() - began
     return 0, 0.0
 
 
-def _copied(subject: Subject) -> tuple[str, int]:
+def _copy(dataset: Any) -> Any:
+    # Return an unpickled copy of the dataset, or None if it can't be unpickled, for example because
+    # of a part that can be unpickled only while a worker starts. Don't copy a large dataset.
+    with suppress(Exception):
+        packed = bytes(_pickled(dataset))
+        return pickle.loads(packed) if len(packed) < packing.HEAVY else dataset
+    return None
+
+
+def _compared(subject: Subject, copy: Any) -> tuple[str, int]:
     # Return what drawing from a copy raises that the original doesn't, and how many samples differ.
-    if subject.stream:
-        return "", 0
-    try:
-        packed = bytes(_pickled(subject.dataset))
-        copy = pickle.loads(packed) if len(packed) < _HEAVY else subject.dataset
-    except Exception:  # for example, a part that can be unpickled only while a worker starts
-        return "", 0
     unlike = 0
     for index in in_time(subject.indices()[:_DRAWN], 1.0):
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import gc
 import io
+import pickle
 import pickletools
 import sys
 import time
@@ -29,6 +30,7 @@ from dltutor.diagnosis.running.limits import Limited
 from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import foreign
 from dltutor.observation.foreign import first_line, is_a, module_of
+from dltutor.tables import MB
 
 _Ill = TypeVar("_Ill")
 
@@ -45,6 +47,7 @@ _TRANSPARENT: Final = (
     deque,
     partial,
 )
+HEAVY: Final = 64 * MB  # bytes; don't unpickle a larger pickle
 _MOST: Final = 200  # the most parts of one thing to try one by one
 _LONGEST: Final = 2.0  # the most seconds to pickle a thing or take it apart
 
@@ -99,6 +102,27 @@ def _why_refused(thing: Any) -> str:
         pack(thing)
     except Unanswered:
         return ""
+    except Exception as error:
+        return first_line(error)
+    return ""
+
+
+def unreadable(path: str, thing: Any) -> list[tuple[str, str, str]]:
+    """Return the smallest parts whose pickle can't be unpickled, each as [path, class, error].
+
+    This leaves out what only multiprocessing can pickle, because that needs a worker that starts.
+    """
+    return _smallest(path, thing, _why_unreadable, _DEEP, time.monotonic() + _LONGEST)
+
+
+def _why_unreadable(thing: Any) -> str:
+    file = Limited(Unanswered(), size=HEAVY, seconds=_LONGEST)
+    try:
+        pickle.dump(thing, file)
+    except Exception:
+        return ""
+    try:
+        pickle.loads(file.getvalue())
     except Exception as error:
         return first_line(error)
     return ""
