@@ -44,6 +44,7 @@ from dltutor.diagnosis.probes import (
     reordered,
     samples,
     shares,
+    travel,
     twice,
 )
 from dltutor.diagnosis.probes.leftovers import Leftover
@@ -863,3 +864,42 @@ def test_a_lock_that_workers_share_is_free_afterwards() -> None:
     assert not [each.name for each in found.findings if each.promise == "ends"], found
     assert dataset.lock.acquire(timeout=5)
     dataset.lock.release()
+
+
+# Which parts can't be unpickled
+
+
+class Wrapper(Rows):
+    """A dataset that passes on another one's attributes. Unpickling asks it for one too early."""
+
+    def __init__(self) -> None:
+        self.inner = Rows()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Guarded(Wrapper):
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+
+class Holds(Rows):
+    """A dataset with a part, such as a queue, which can be unpickled only while a worker starts."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+
+def test_the_smallest_part_that_cannot_be_unpickled_is_named() -> None:
+    for dataset, expected in ((Wrapper(), "dataset"), (Holds(Wrapper()), "dataset.part")):
+        [(path, kind, error)] = ask(travel, dataset).unreadable
+        assert (path, kind) == (expected, "Wrapper") and error.startswith("RecursionError")
+    assert ask(travel, Guarded()).unreadable == ()
+    queue_of_main = multiprocessing.get_context("fork").Queue()
+    try:
+        assert ask(travel, Holds(queue_of_main)).unreadable == ()
+    finally:
+        queue_of_main.close()
