@@ -104,11 +104,14 @@ def ask(subject: Subject) -> Travel:
     main: Any = sys.modules.get("__main__")
     sent = subject.method != "fork" and not (cannot or gone)  # a forked worker needs no pickle
     size, took = _timed(subject.dataset) if sent else (0, 0.0)
-    copy = None if cannot or gone else _copy(subject.dataset)
-    unreadable = (
-        [] if cannot or gone or copy is not None else packing.unreadable("dataset", subject.dataset)
-    )
-    raised, unlike = ("", 0) if copy is None or subject.stream else _compared(subject, copy)
+    unreadable: list[tuple[str, str, str]] = []
+    raised, unlike = "", 0
+    if not (cannot or gone):
+        copy = _copy(subject.dataset)
+        if copy is None:
+            unreadable = packing.unreadable("dataset", subject.dataset)
+        elif not subject.stream:
+            raised, unlike = _compared(subject, copy)
     return Travel(
         cannot=tuple(cannot[:4]),
         gone=tuple(gone[:4]),
