@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # For two cores: many tests wait for a deadline, and others work meanwhile. Of the thorough ones
 # most run to the limit of a check, which a busy machine would make longer.
-PARALLEL := -n 7 --dist loadgroup --durations=25
+PARALLEL := -n 5 --dist loadgroup --durations=25
 THOROUGH := -n 3 --dist loadgroup --durations=25
 
 # Written last: a .venv without it was never finished.

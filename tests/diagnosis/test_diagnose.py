@@ -71,7 +71,9 @@ def test_an_exception_of_your_code_is_found_and_told_alike_as_text_and_html_and_
         jsonschema.validate({**found, "ok": "yes"}, schema)
 
 
-@pytest.mark.parametrize("after", [0.05, 0.6, 1.5])
+@pytest.mark.parametrize(
+    "after", [0.6, *(pytest.param(each, marks=pytest.mark.thorough) for each in (0.05, 1.5))]
+)  # the default tier stops one visit, because each takes seconds
 def test_stop_ends_a_visit_at_once_and_nothing_is_left(
     after: float, nothing_left_behind: Callable[..., None]
 ) -> None:

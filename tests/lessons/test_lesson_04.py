@@ -130,7 +130,7 @@ def starts(method):
 
 if __name__ == "__main__":
     dataset = MyClips()
-    print([list(starts(method)) for method in ("fork", "spawn")])
+    print([list(starts(method)) for method in ("fork", "forkserver")])
 """
 
 

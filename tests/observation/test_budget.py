@@ -27,6 +27,7 @@ from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
 pytestmark = [
+    pytest.mark.xdist_group("budget"),  # one worker, because it measures a process with torch once
     pytest.mark.timeout(180, method="thread"),
     pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no /dev/shm here"),
 ]
