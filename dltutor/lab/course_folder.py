@@ -20,6 +20,7 @@ from typing import Final
 import dltutor
 
 RECORD: Final = ".dltutor.json"
+_INCIDENTS: Final = "incidents"  # lesson 14 makes this folder next to its notebook
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ def _pages() -> Iterator[tuple[str, bytes]]:
     outside = f"]({_repository()}/blob/HEAD/".encode()
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
-        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+        theirs = any(part.startswith(".") or part == _INCIDENTS for part in relative.parts)
+        if path.is_file() and not theirs:
             page = path.read_bytes()
             if path.suffix in (".ipynb", ".md"):  # links to files elsewhere go to our repository
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)

@@ -54,7 +54,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_every_file_of_the_notebooks(wheel: Path) -> None:
-    there = {name for name in files(ROOT / "notebooks") if ".ipynb_checkpoints" not in name}
+    there = {
+        name
+        for name in files(ROOT / "notebooks")
+        if not {".ipynb_checkpoints", "incidents"} & {*Path(name).parts}
+    }
     assert "00-start-here.ipynb" in there
     names = ZipFile(wheel).namelist()
     packed = [name for name in names if name.startswith("dltutor/notebooks/")]
@@ -108,6 +112,18 @@ def test_every_notebook_is_laid_out_with_its_code_as_it_is(course: Path) -> None
     lessons = [name for name in there if re.match(r"(solutions/)?\d\d-[^/]+$", name)]
     assert {lab.FIRST, f"solutions/{lab.FIRST}"} <= set(lessons)
     assert [name for name in lessons if code(laid_out[name]) != code(there[name])] == []
+
+
+def test_a_clone_that_lessons_have_run_in_lays_out_the_course_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    for name in ("00.ipynb", "incidents/text/data.py", "solutions/incidents/held-out/text/data.py"):
+        path = clone / "notebooks" / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+    monkeypatch.setattr(dltutor, "__file__", str(clone / "dltutor" / "__init__.py"))
+    assert lay_out(tmp_path / "course").new == ("00.ipynb",)
 
 
 def test_every_link_in_the_folder_leads_to_a_file_in_it_or_to_the_web(course: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -23,6 +24,21 @@ def test_the_fork_server_has_torch_already() -> None:
     child.start()
     child.join()
     assert child.exitcode == 0
+
+
+def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
+    tests = """
+        import os, pytest
+        @pytest.mark.xdist_group("one")
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(number):
+            print(os.getpid(), file=open("pids", "a"))
+    """
+    (tmp_path / "test_group.py").write_text(dedent(tests))
+    run = ["pytest", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    subprocess.run([sys.executable, "-m", *run], cwd=tmp_path, capture_output=True, check=True)
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 6 and len({*pids}) == 1
 
 
 def test_a_child_process_left_behind_is_named(nothing_left_behind: Callable[..., None]) -> None:
