@@ -205,8 +205,8 @@ def command() -> int:
         code = main()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has ended. Redirect stdout, because Python flushes stdout
-        # again at exit, and would print this error.
+        # The program that reads our output, such as `head`, has ended. Redirect stdout to
+        # /dev/null, because Python flushes stdout again at exit, and would print this error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see the glossary)
 
 Tone = Literal["plain", "good", "bad", "warn"]
 
-# Mid-tones with a contrast of at least 3:1 against white and against JupyterLab's dark gray.
+# These colors have a contrast of at least 3:1 against white and against JupyterLab's dark gray.
 # The color only repeats what the title or label says in words.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
@@ -66,7 +66,7 @@ class Told:
     """A record that terminals and notebooks show as a table, its `story`."""
 
     def story(self) -> Table:
-        """Return the table."""
+        """Return the table. Each subclass makes its own."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ def size(count: float) -> str:
 
 
 def count_of(count: int, noun: str, plural: str = "") -> str:
-    """Write a count with its noun: "1 sample", "3 batches"."""
+    """Write a count with its noun, as in "1 sample". By default, the plural adds an "s"."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 

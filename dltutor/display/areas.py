@@ -14,7 +14,7 @@ from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
-_MOST_LAYERS: Final = 8  # the most workers with a layer each, because more workers share one layer
+_MOST_LAYERS: Final = 8  # if there are more workers than this, they share one layer
 _NEAR: Final = 0.5  # draw the limit if more than this fraction of the limit is in use
 _ABOVE_LIMIT: Final = 15  # points between the limit and the label of a process that died
 _LINE: Final = 0.075  # the height of a label, as a fraction of the axes' height
@@ -27,7 +27,7 @@ class Areas:
     Args:
         kind: "PSS", or "USS" if there is no PSS.
         seconds: When each sample was taken, in seconds since the recording began.
-        layers: Role -> memory in MB, which is 0 while the process didn't run.
+        layers: Role -> memory in MB, which is 0 while no process had the role.
     """
 
     kind: str
@@ -91,7 +91,7 @@ def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None
 
 
 def label_areas(axes: Axes, drawn: Areas) -> None:
-    """Label each layer on the right, at its height and with its size at the moment of the peak."""
+    """Mark the peak, and label it and each layer on the right, with their sizes at that moment."""
     if not drawn.layers:
         return
     moment = int(drawn.total.argmax())

@@ -28,7 +28,7 @@ from dltutor.observation.budget.usage import room
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
-_MOST_WORKERS: Final = 8  # the slider's end, or the number of cores if that's higher
+_MOST_WORKERS: Final = 8  # the slider's end, unless there are more cores or workers
 _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _IMAGE: Final = Settings.sample_bytes
@@ -71,7 +71,8 @@ def budget(
 
     Raises:
         TypeError: `loader` isn't a DataLoader.
-        ValueError: A setting is out of range, or the loader returned no batch to measure.
+        ValueError: A setting is out of range, or the loader returned no batch that could be
+            measured in time.
         RuntimeError: No worker could be measured.
     """
     given: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """Draw a timeline, two timelines side by side, or the growth in several timelines.
 
 This module doesn't use pyplot, so there is no global state and no window. Draw in the main thread
-only, because matplotlib holds locks while it draws, and a worker that main forks at that moment
-would wait for those locks forever.
+only, because matplotlib holds locks while it draws. If main forked a worker at that moment and the
+worker drew something itself, it would wait for those locks forever.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def compare(
         labels: The two runs' names.
 
     Returns:
-        A figure with each run's memory by process, as `draw` draws it. Each run's title shows the
-        run's peak, and the most private memory that its workers held together.
+        A figure with each run's memory by process as stacked areas, and one legend. Each run's
+        title shows the run's peak, and the most private memory that its workers held together.
     """
     timelines = (before, after)
     both = (areas(before), areas(after))
@@ -103,7 +103,10 @@ def compare(
 
 
 def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
-    """Draw what grows in several runs from the first batch to the last, on one scale.
+    """Draw how much several runs grew, on one scale.
+
+    Growth counts from the moment at which each worker had delivered a batch to the last batch, or
+    over the whole run if no batches were counted.
 
     From top to bottom, the figure shows each process's private memory (USS) and its share of shared
     memory, both only at the moments when the sampler read them, and its open file descriptors.

@@ -46,16 +46,16 @@ def observe(
             another library that wraps DataLoaders and that you can iterate again: webdataset's
             WebLoader, Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's
             loaders.
-        deadline: Seconds after which `observe` stops the run and reports it as "hung". The deadline
-            interrupts Python code and every wait for a worker, but not C code that is stuck in this
-            process.
+        deadline: Seconds after which `observe` stops the run and reports it as "hung", or as
+            "worker died" if a dead worker is the reason. The deadline interrupts Python code and
+            every wait for a worker, but not C code that is stuck in this process.
         consume: The training loop, as a function that takes the loader and iterates it. An
             exception in the loop ends the run, too. The Observation has what the loop returns in
             the last epoch. If None, the loop is `for batch in loader: pass`.
         epochs: How many times the loop runs.
         live: Whether to draw memory by process while the loader runs, and a figure that stays
             afterward. If so, the sampler reads PSS and USS twice a second at first. Otherwise the
-            sampler reads both only when workers have started, about every 10 s, and at the end,
+            sampler reads both only when workers have started, at most every 10 s, and at the end,
             because a reading takes time from the workers. Outside a notebook there is no chart, but
             the run is the same.
 

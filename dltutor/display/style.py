@@ -16,7 +16,7 @@ OTHER: Final = "#999999"
 TEXT: Final = "#7A7A7A"  # contrast 4.3 on white and 4.4 on JupyterLab's #111
 ALARM: Final = "#D55E00"
 
-#: Settings for `matplotlib.rc_context`, with no background, and a gray that shows on both pages.
+#: Settings for `matplotlib.rc_context`, with no background, and a gray for light and dark pages.
 STYLE: Final[Any] = {  # Any, because matplotlib types the keys as a Literal, not as str
     "figure.dpi": 100,
     "figure.facecolor": "none",

@@ -1,4 +1,4 @@
-"""Define the catalog of failure modes. Each has its own module, with a broken and a fixed case."""
+"""Define the catalog of failure modes, each in its own module with a broken and a fixed case."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ def time_an_epoch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that collates the rows of each batch one by one."""
+    """Build a case that indexes the dataset once for each row, and then collates the rows."""
     loader = load(measurements(), workers, start_method, batch_size=BATCH)
     return Case(loader, consume=time_an_epoch)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case that indexes once for each batch, in main, whatever the arguments are."""
+    """Build a case that indexes the dataset once for each batch, in main. Ignore the arguments."""
     dataset = measurements()
     batches = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)
     return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)

@@ -45,10 +45,9 @@ StoredAs = Literal["packed", "fixed_width", "tensor", "shared_memory"]
 
 
 def read_all(loader: DataLoader[str]) -> Finding:
-    """Run one epoch.
+    """Run one epoch, and measure the memory private to the average worker at the last batch.
 
-    Returns:
-        The MB private to the average worker at the last batch, or to main if there are no workers.
+    If there are no workers, measure main's private memory.
     """
     gauge = Gauge()
     private = 0.0

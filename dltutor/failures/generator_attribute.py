@@ -72,7 +72,8 @@ FAILURE: Final = Failure(
     **facts_of(__name__),
     broken=broken,
     fixed=fixed,
-    # Under forkserver, workers write to the server's stderr, so only the exit code is certain.
+    # Under forkserver, workers write to the fork server's stderr, which we may not see, so the
+    # exit code counts, too.
     sign=Says(
         "worker died", ("unable to resize file <filename not specified>", "ended with exit code 1")
     ),

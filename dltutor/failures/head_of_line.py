@@ -68,7 +68,7 @@ def shared_texts() -> Path:
 
 
 def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Time half of the second epoch, because the first epoch includes the start of the workers."""
+    """Time the first half of the second epoch, because the first epoch also starts the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()

@@ -44,7 +44,11 @@ class Squares(Dataset[torch.Tensor]):
 
 
 def define_in_cell(source: str, name: str) -> Any:
-    """Run source code in `__main__`, as a notebook cell does, and return the class `name`."""
+    """Run source code as a notebook cell does, and put the class `name` into `__main__`.
+
+    Returns:
+        The class.
+    """
     cell: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Dataset": Dataset}
     exec(source, cell)
     setattr(sys.modules["__main__"], name, cell[name])
@@ -66,7 +70,8 @@ FAILURE: Final = Failure(
     **facts_of(__name__),
     broken=broken,
     fixed=fixed,
-    # Under forkserver, workers write to the server's stderr, so only the exit code is certain.
+    # Under forkserver, workers write to the fork server's stderr, which we may not see, so the
+    # exit code counts, too.
     sign=Says(
         "worker died",
         ("AttributeError: Can't get attribute 'Squares' on <module '__m", "ended with exit code 1"),

@@ -75,7 +75,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = T
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Build a case whose dataset scales a copy of the stored array."""
+    """Build a case whose dataset writes each scaled sample into a new array."""
     loader = load(UntouchedSpectra(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 

@@ -49,7 +49,7 @@ class Standardized(Dataset[torch.Tensor]):
 
 
 def use_threads(worker_id: int) -> None:
-    """Let a worker compute with as many threads as main."""
+    """Let a worker compute with two threads, as main did before it started the worker."""
     torch.set_num_threads(THREADS)
 
 

@@ -89,6 +89,9 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
     Args:
         loader: A loader with the number of workers and the start method for the run.
         strategy: The sharing strategy of the run, "file_system" or "file_descriptor".
+
+    Raises:
+        RuntimeError: The run exited before it had all batches.
     """
     context = loader.multiprocessing_context
     method = context.get_start_method() if context is not None else ""
@@ -118,7 +121,7 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
         The segments that the processes had open, as `segments_of` returns them.
     """
     processes = of_run(folder)
-    # Kill the managers first, or they'd clean up when the processes that they serve are gone.
+    # Kill torch's shared-memory managers first, or they'd clean up after the other processes.
     # Spare Python's resource tracker, because it exits by itself and removes only semaphores.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
     held = {name: file for each in processes for name, file in segments_of(each.pid).items()}

@@ -70,7 +70,7 @@ def new_axes(width: float, height: float) -> Any:
 
 
 def draw_in_thread(loader: DataLoader[Any]) -> None:
-    """Run an epoch while a thread draws the chart of the previous one."""
+    """Run an epoch whose workers start while a thread draws a chart."""
     chart = Chart()
     chart.means = [0.4, 0.6, 0.2]
     drawing, forked = threading.Event(), threading.Event()

@@ -62,7 +62,8 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     gauge = Gauge()
     held = []
     for step, batch in enumerate(loader):
-        # Wait until the workers have prefetched all they may. This takes longer on a busy machine.
+        # In the first step, wait until the workers have prefetched all that they may. This takes
+        # longer on a busy machine.
         until = time.monotonic() + (_LONGEST if step == 0 and loader.num_workers else 0)
         while gauge.shared() < budget(loader, batch.nbytes) / MB and time.monotonic() < until:
             time.sleep(0.02)
@@ -71,7 +72,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def budget(loader: DataLoader[Any], batch: int) -> int:
-    """Return the most bytes that workers' batches of `batch` bytes take up in shared memory."""
+    """Return how many bytes of batches are in shared memory once the workers can't prefetch more.
+
+    Args:
+        loader: The loader, whose loop holds one batch.
+        batch: The size of a batch, in bytes.
+    """
     return (loader.num_workers * (loader.prefetch_factor or 0) + 1) * batch
 
 

@@ -84,12 +84,12 @@ def train_reshuffled(loader: Loader) -> Orders:
 
 
 def evaluate(loader: Loader) -> Orders:
-    """Run one epoch, and return a list with the order of its indices."""
+    """Run one epoch, and return a list with a single order, the order of the epoch's indices."""
     return [_epoch(loader)]
 
 
 def same_order(orders: list[Orders]) -> Finding:
-    """Count the epochs that had the same order as an earlier one."""
+    """Count the epochs that had the same order as an earlier one, on every rank."""
     epochs = [str(epoch) for epoch in zip(*orders, strict=True)]
     return Finding(
         len(epochs) - len(set(epochs)), f"of {len(epochs)} epochs in an order seen before"
@@ -141,7 +141,7 @@ def _epoch(loader: Loader) -> list[int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
-    """Build a case that trains without `set_epoch` ("order") or evaluates with padding."""
+    """Build a case that trains without `set_epoch` or, for "padding", evaluates with repeats."""
     if kind == "padding":
         unshuffled = partial(_padded, shuffle=False)
         return _case(unshuffled, evaluate, counted_twice, workers, start_method)
@@ -149,7 +149,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order"
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
-    """Build a case that trains with `set_epoch` ("order") or evaluates without padding."""
+    """Build a case that trains with `set_epoch` or, for "padding", evaluates without repeats."""
     if kind == "padding":
         return _case(Share, evaluate, counted_twice, workers, start_method)
     return _case(_padded, train_reshuffled, same_order, workers, start_method)
@@ -175,5 +175,5 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS - 1),
-    deadline=60,  # because up to four processes import torch
+    deadline=60,  # because rank 1 and the new workers of each epoch may import torch
 )

@@ -99,7 +99,7 @@ def shared_scan() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Build a case that loads batches of 16 MB, and prefetches four of them.
+    """Build a case that loads three batches of 16 MB. Two workers prefetch all three.
 
     In a `/dev/shm` of 24 MB, main raises an error if `collate` is "default", and the loop hangs if
     it's "list". With "numpy", the batches need no shared memory.
@@ -109,7 +109,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "defa
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Build a case that loads the slices as bytes, in batches of 4 MB, and prefetches two."""
+    """Build a case that loads the slices as bytes. Each worker prefetches one batch of 4 MB."""
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 1}
     return Case(load(ByteSlices(shared_scan()), workers, start_method, **options), normalize)
 

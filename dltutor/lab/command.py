@@ -16,7 +16,7 @@ FIRST: Final = "00-start-here.ipynb"
 
 
 def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command `lab` to the parser, and set `run` as the function that carries it out."""
+    """Add `lab` to a parser's commands, and make `run` the function that carries it out."""
     parser = commands.add_parser(
         "lab",
         help="copy the notebooks to a folder, and open them in JupyterLab",
@@ -45,9 +45,12 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Copy the notebooks, then replace this process with JupyterLab.
 
+    Args:
+        arguments: The parsed arguments, which are `folder`, `no_browser`, and `port`.
+
     Returns:
-        The exit code if something went wrong, which is 2 for a wrong folder, 1 if JupyterLab is
-        missing or the notebooks can't be copied, and 130 after Ctrl-C.
+        The exit code if JupyterLab can't start, which is 2 for a wrong folder, 1 if JupyterLab is
+        missing or the notebooks can't be copied, and 130 after Ctrl-C during the copying.
     """
     folder = Path(arguments.folder).absolute()
     if os.path.lexists(folder) and not os.path.isdir(folder):

@@ -25,13 +25,15 @@ _INCIDENTS: Final = "incidents"  # lesson 14 makes this folder next to its noteb
 
 @dataclass(frozen=True)
 class LaidOut:
-    """The changes that `lay_out` made. Paths are relative to the folder, in course order.
+    """What `lay_out` did. Paths are relative to the folder and sorted.
 
     Args:
-        new: Files that were missing.
-        updated: Files that the learner hadn't changed and that this version of dltutor replaced.
-        beside: Files that the learner has changed, each with the name of the newer file next to it.
-        kept: Files that the learner has changed and that have no newer version.
+        new: Files that were missing and that `lay_out` added.
+        updated: Files that the learner hadn't changed and that `lay_out` replaced.
+        beside: Files that the learner has changed, each with the path of the newer copy
+            next to it.
+        kept: Files that the learner has changed, and for which this version of dltutor has nothing
+            newer than the version that last updated the folder.
     """
 
     new: tuple[str, ...]
@@ -60,13 +62,14 @@ def lay_out(folder: Path) -> LaidOut:
     Leave each file that the learner has changed as it is. If this version of dltutor has a newer
     copy, put the copy next to the learner's file, with the version in the copy's name. Write all
     files to a temporary folder first, and move them into place last, so that a full disk or Ctrl-C
-    leaves each file either as it was or complete.
+    leaves each file either as it was or complete. If `lay_out` made the folder and then fails, it
+    removes the folder.
 
     Args:
-        folder: The folder, which this function makes if only the folder's parent exists.
+        folder: The folder. If it's missing, `lay_out` makes it, but not the folder's parent.
 
     Returns:
-        What changed in the folder.
+        Which files are new, updated, or changed by the learner.
 
     Raises:
         OSError: The folder can't be made, read, or written, or dltutor has no notebooks to copy.
@@ -122,7 +125,7 @@ def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
 
 
 def _pages() -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each course file, in order.
+    """Yield the relative path and the content of each course file, sorted by path.
 
     Raises:
         FileNotFoundError: This copy of dltutor has no notebooks.
@@ -139,7 +142,7 @@ def _pages() -> Iterator[tuple[str, bytes]]:
         theirs = any(part.startswith(".") or part == _INCIDENTS for part in relative.parts)
         if path.is_file() and not theirs:
             page = path.read_bytes()
-            if path.suffix in (".ipynb", ".md"):  # links to files elsewhere go to our repository
+            if path.suffix in (".ipynb", ".md"):  # links out of the folder go to our repository
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)
             yield relative.as_posix(), page
 
@@ -183,6 +186,6 @@ def _files(number: int) -> str:
 
 
 def _sha256(content: bytes) -> str:
-    from hashlib import sha256  # imported here, because `dltutor list` doesn't need OpenSSL
+    from hashlib import sha256  # imported here, so that `dltutor list` doesn't load OpenSSL
 
     return sha256(content).hexdigest()

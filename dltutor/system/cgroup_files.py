@@ -16,7 +16,7 @@ _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_NO_LIMIT = 1 << 60  # treat higher values as no limit, because version 1 reports about 2**63
+_NO_LIMIT = 1 << 60  # no limit from here on. Without a limit, version 1 reports about 2**63.
 
 
 def groups(
@@ -33,7 +33,8 @@ def groups(
         proc: Where `/proc` is mounted.
 
     Returns:
-        The folder and the version (1 or 2) of each group. The list is empty without cgroups.
+        The folder and the version (1 or 2) of each group. The list is empty if no mounted cgroup
+        file system has the controller.
     """
     mounted = dict(_mounts(proc))
     paths: dict[str, str] = {}
@@ -54,9 +55,12 @@ def groups(
 def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | None]:
     """Find the cgroup that limits a process's memory the most.
 
+    `pid` and `proc` are as for `groups`.
+
     Returns:
-        The file with the memory charged to that group, page cache included, and the group's limit
-        in bytes, or None without a limit. If no group counts memory, the result is ("", None).
+        The path of the file that says how much memory is charged to that group, page cache
+        included, and the group's limit in bytes, or None without a limit. If no group counts
+        memory, the result is ("", None).
     """
     bounds = list(_memory_bounds(pid, proc))
     file, limit = min(bounds, key=lambda bound: bound[1], default=("", _NO_LIMIT))
@@ -66,8 +70,8 @@ def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | N
 def memory_left(pid: int | None = None, *, proc: str = "/proc") -> int | None:
     """Return how many more bytes a process's cgroups allow, or None without a limit.
 
-    The page cache is charged to a group, but its inactive part counts as free, because Linux gives
-    that part up as soon as a process needs the memory.
+    `pid` and `proc` are as for `groups`. The page cache is charged to a group, but its inactive
+    part counts as free, because Linux gives that part up as soon as a process needs the memory.
     """
     left = []
     for file, limit in _memory_bounds(pid, proc):
@@ -81,7 +85,10 @@ def memory_left(pid: int | None = None, *, proc: str = "/proc") -> int | None:
 
 
 def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
-    """Return how many cores' worth of time a process's cgroups grant, or None without a quota."""
+    """Return how many cores' worth of time a process's cgroups grant, or None without a quota.
+
+    `pid` and `proc` are as for `groups`.
+    """
     quotas = []
     for folder, version in groups("cpu", pid, proc=proc):
         if version == 2:

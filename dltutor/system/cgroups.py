@@ -1,7 +1,7 @@
 """Make, enter, and remove a cgroup (control group) with a memory limit, such as a container has.
 
-Linux has two versions of cgroups, and this module uses the version that counts memory here. On a
-machine with version 1, `scripts/cgroup_v2.py` tests version 2 in a virtual machine.
+Linux has two versions of cgroups, and this module uses the version that counts memory on this
+machine. On a machine with version 1, `scripts/cgroup_v2.py` tests version 2 in a virtual machine.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _limit(group: Group, limit: int) -> None:
 
 
 def _parents(proc: str) -> list[tuple[Path, int]]:
-    """Return the groups in which we can make a group with a memory limit, and their versions."""
+    """Return the groups in which to try to make one with a memory limit, and their versions."""
     found = []
     for folder, version in cgroup_files.groups("memory", proc=proc):
         if version == 1:

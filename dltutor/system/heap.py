@@ -6,7 +6,7 @@ import ctypes
 from typing import Final
 
 _HOLES: Final = 4000  # the most free blocks of one size to allocate
-_HEAP: Final = 64 << 30  # the most bytes that the heap may span
+_HEAP: Final = 64 << 30  # a block more than this many bytes below the heap's top isn't in the heap
 
 
 def fill_holes() -> None:

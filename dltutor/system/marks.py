@@ -58,7 +58,7 @@ def put(mark: int, pid: int = 0) -> None:
     try:
         hard = resource.prlimit(pid, _LOCKS)[1]
         resource.prlimit(pid, _LOCKS, (mark, hard))
-    except (OSError, ValueError):  # the process is gone or not ours, or there is no such limit
+    except (OSError, ValueError):  # the process is gone or not ours, or the system rejects the mark
         pass
 
 
@@ -88,5 +88,6 @@ def _read(pid: int) -> int | None:
         value = resource.prlimit(pid, _LOCKS)[0]
     except (OSError, ValueError):
         return None
-    # A smaller value isn't a mark, but a limit that a user may have set with `ulimit -x`.
+    # A smaller value isn't a mark. It's -1 for no limit, or a limit that a user has set with
+    # `ulimit -x`.
     return value if value >= 1 << _LEVELS[0] else None

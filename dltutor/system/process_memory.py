@@ -53,8 +53,8 @@ class Proc:
         """Return a process's start time and cheaply read figures, or None if the process has ended.
 
         The start time, in clock ticks since boot, tells the process from a later one with the same
-        pid. The figures are rss, faults (minor page faults since the process started), threads, and
-        fds (open descriptors).
+        pid. The figures are rss (in bytes), faults (minor page faults since the process started),
+        threads, and fds (open descriptors, or None if the system doesn't let us list them).
         """
         words = self._stat(pid)
         if not _lives(words):
@@ -86,13 +86,14 @@ class Proc:
         return all(not words or words[0] in (b"T", b"t", b"Z", b"X") for words in threads)
 
     def command(self, pid: int) -> bytes:
-        """Return a process's command line (a NUL ends each word), or b"" if the process is gone."""
+        """Return a process's command line (a NUL ends each word), or b"" if it has ended."""
         return self._read(f"{pid}/cmdline") or b""
 
     def memory(self, pid: int) -> Figures | None:
         """Return the figures that are slow to read: uss, pss, and pss_shm (PSS in shared memory).
 
-        Return DENIED if the system doesn't let us read them, or None if the process is gone.
+        The figures are in bytes, and pss_shm is None if Linux doesn't report it. Return DENIED if
+        the system doesn't let us read them, or None if the process has ended.
         """
         try:
             sums = _kilobytes(self._read_or_raise(f"{pid}/smaps_rollup"))
@@ -107,11 +108,11 @@ class Proc:
         return {"uss": uss, "pss": sums[b"Pss:"], "pss_shm": sums.get(b"Pss_Shmem:")}
 
     def available(self) -> int | None:
-        """Return how much memory the machine can still give without swapping."""
+        """Return how many bytes the machine can still give without swapping, or None if unknown."""
         return _kilobytes(self._read("meminfo")).get(b"MemAvailable:")
 
     def total(self) -> int | None:
-        """Return the size of the machine's memory."""
+        """Return the size of the machine's memory in bytes, or None if unknown."""
         return _kilobytes(self._read("meminfo")).get(b"MemTotal:")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
@@ -125,7 +126,7 @@ class Proc:
         return found
 
     def _scanned_children(self) -> Callable[[int], set[int]]:
-        # Linux doesn't always list children, so read the parent of every process.
+        # Some Linux kernels have no file with a thread's children, so read every process's parent.
         families: dict[int, set[int]] = {}
         for name in filter(str.isdigit, self._names(".")):
             if words := self._stat(int(name)):
@@ -133,7 +134,8 @@ class Proc:
         return lambda pid: families.get(pid, set())
 
     def _stat(self, pid: int | str) -> list[bytes]:
-        # The command's name is in parentheses and may contain any character, so start after ")".
+        # The command's name is in parentheses and may contain any character, so start after the
+        # last ")".
         return (self._read(f"{pid}/stat") or b"").rpartition(b")")[2].split()
 
     def _names(self, path: str) -> list[str]:
@@ -178,17 +180,17 @@ def pss(pid: int) -> int:
 
 
 def free() -> int | None:
-    """Return how much more memory this process may use, or None if that's unknown.
+    """Return how many more bytes of memory this process may use, or None if that's unknown.
 
-    That's what the machine can still give without swapping, or what the cgroups still allow, if
-    that's less.
+    The result is what the machine can still give without swapping, or what the cgroups still allow,
+    whichever is less.
     """
     left = (reader().available(), cgroup_files.memory_left())
     return min((max(0, each) for each in left if each is not None), default=None)
 
 
 def shared_memory() -> tuple[int | None, int | None]:
-    """Return how much `/dev/shm` holds and its size, or None for both if there is no `/dev/shm`."""
+    """Return how many bytes `/dev/shm` holds and its size, or None for both if it doesn't exist."""
     try:
         disk = os.statvfs("/dev/shm")
     except OSError:
@@ -197,7 +199,7 @@ def shared_memory() -> tuple[int | None, int | None]:
 
 
 def _lives(stat: list[bytes]) -> bool:
-    # Z and X are dead processes whose parent hasn't read their exit code.
+    # Z is a zombie, whose parent hasn't read its exit code. X is a process that is disappearing.
     return bool(stat) and stat[0] not in (b"Z", b"X")
 
 

@@ -108,8 +108,9 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
     Stop each process before killing it, so that the process can't start another one in between.
     Resource trackers and torch's shared-memory managers clean up after other processes, so they get
-    4 s to end by themselves once those other processes are gone. Reap this process's children,
-    except the children that multiprocessing started, because multiprocessing reaps them itself.
+    4 s to end by themselves once those other processes are gone. Of all these processes, reap this
+    process's own children, except the children that multiprocessing started, because
+    multiprocessing reaps those itself.
 
     Also remove the batches in `/dev/shm` that one of the processes had open or mapped. A batch's
     name alone doesn't tell which process made the batch, because with `docker --ipc=host`, the pid
@@ -117,7 +118,7 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
     Args:
         processes: The processes to kill, which mustn't include this process.
-        mark: If not 0, also kill every process that carries this mark, orphans included (see
+        mark: If not 0, also kill every other process that carries this mark, orphans included (see
             `dltutor.system.marks`).
         spare: Words that protect a process whose command line contains one of them. The process's
             children end anyway.
@@ -129,7 +130,10 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
 
 def end_descendants(mark: int = 0) -> set[Process]:
-    """Kill this process's descendants and every process that carries the mark, as `end` does.
+    """Kill this process's descendants, as `end` does.
+
+    Args:
+        mark: If not 0, also kill every other process that carries this mark.
 
     Returns:
         The processes that have ended.
@@ -220,9 +224,9 @@ def _may_clean(command: bytes) -> bool:
 
 
 def _reap(processes: set[Process]) -> set[Process]:
-    # Return the children that we can't reap yet, because a dead child may still have threads that
-    # are ending. Leave multiprocessing's children to multiprocessing, which would take a child that
-    # we have reaped for a living one.
+    # Return the children that we can't reap yet, because they're running, or are dead but have
+    # threads that are still ending. Leave multiprocessing's children to multiprocessing, which
+    # would take a child that we have reaped for a living one.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()
@@ -271,10 +275,11 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
 
 
 def held_segments(pids: Iterable[int]) -> dict[int, int]:
-    """Return the batches that these processes have open (inode -> size in bytes).
+    """Return the batches in `/dev/shm` that these processes have open (inode -> size in bytes).
 
-    A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
-    anymore, but the worker has it open until main fetches it, and main has it open afterward.
+    By default, torch unlinks a batch's file right after making it, so the batch has no name to look
+    for. But the worker has the file open until main fetches the batch, and main has the file open
+    afterward. The size of all of `/dev/shm` would include other programs' files.
     """
     found = {}
     for pid in pids:

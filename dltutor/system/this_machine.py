@@ -23,10 +23,10 @@ class Machine(Told):
         cores: How many cores this process may run on.
         cpu_quota: How many cores' worth of time the cgroup grants, or None without a quota.
         memory: The machine's memory, or 0 if unknown.
-        memory_limit: The cgroup's memory limit, or None without a limit.
+        memory_limit: The cgroup's memory limit, or None if there's none below `memory`.
         shm: The size of `/dev/shm`, or None without a `/dev/shm`.
         open_files: How many descriptors a process may have open, or None without a limit.
-        start_method: multiprocessing's default start method.
+        start_method: The start method of a loader that doesn't choose one.
         c_library: The C library, such as "glibc 2.36", or "" if unknown.
         system: The operating system, such as "Linux".
         python: Python's version, such as "3.12.4".

@@ -23,7 +23,8 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
 
     Args:
         shape: One of `CLASSES`.
-        rng: The generator for the colors, position, and size. The same seed gives the same image.
+        rng: The generator for the colors, position, size, and grain. If you make it from the same
+            seed, you get the same image.
         side: The width and height in pixels.
 
     Raises:

@@ -93,6 +93,10 @@ class Server:
 
     Args:
         seed: A different seed gives different rows. You can set `seed` at any time.
+
+    Attributes:
+        sessions: The record of each session, in the order in which the sessions began.
+        connect: Call this to open a Connection to the server from any process.
     """
 
     def __init__(self, seed: int = 0) -> None:

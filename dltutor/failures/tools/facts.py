@@ -62,6 +62,6 @@ def facts_of(module: str) -> dict[str, Any]:
 
 
 def _row(symptoms: list[str], cause: str, fix: str, **plain: Any) -> dict[str, Any]:
-    # Join lines, because the TOML breaks them.
+    # Join the lines of a cause or a fix, because the TOML file breaks them.
     told = {"cause": " ".join(cause.split()), "fix": " ".join(fix.split())}
     return {**plain, "symptoms": tuple(symptoms), **told}

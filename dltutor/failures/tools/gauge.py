@@ -65,11 +65,11 @@ class Gauge:
         return sum(sizes) / len(sizes)
 
     def each(self) -> list[float]:
-        """Return the MB private to each worker (USS), W0 first.
+        """Return the MB private to each worker (USS), in the order of the workers' pids.
 
-        We wait, for at most 10 s, until the worker is idle, because in the middle of a batch its
-        memory varies by a few MB. The worker becomes idle soon, because the loop takes no batch
-        while we wait.
+        We wait, for at most 10 s, until each worker is idle, because in the middle of a batch its
+        memory varies by a few MB. A worker becomes idle soon, because the loop takes no batch while
+        we wait.
         """
         workers = sorted(self._workers())
         return [_when_idle([worker], partial(_uss, worker)) / MB for worker in workers]

@@ -115,7 +115,7 @@ Sign = Says | Counts | Costs
 
 
 def _value(seen: Seen) -> float:
-    # Every comparison with NaN is false, so a run without a Finding shows nothing.
+    # Every comparison with NaN is false, so `shown` is false if either run has no Finding.
     return seen.result.value if isinstance(seen.result, Finding) else float("nan")
 
 
