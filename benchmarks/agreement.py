@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A dataset that lists file names.
+    """A dataset that holds a list of file names.
 
     A forked worker that reads a name copies the name's page, because Python writes the name's
     reference count there.
@@ -99,7 +99,7 @@ class Held:
 
         If smem isn't installed, its total is 0.
         """
-        time.sleep(0.7)  # until no sample includes an earlier call's smem anymore
+        time.sleep(0.7)  # until there are samples without an earlier call's smem process
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
         helpers = [process for process in family if program.__file__ in process.cmdline()]

@@ -181,7 +181,10 @@ def one(name: str, kind: str, method: str) -> int:
 
 
 def print_row(each: dict[str, Any], *, short: bool) -> None:
-    """Print one line about a row, and its report. If `short`, print a report only after a crash."""
+    """Print one line about a row, and its report.
+
+    If `short`, print the report only if the interpreter ended without printing any findings.
+    """
     right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
     sign = "ok " if right else "---"
     took = f"{each.get('took', each['seconds']):.1f} s"

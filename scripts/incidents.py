@@ -64,7 +64,7 @@ def record(incident: Incident) -> None:
     shown = lines if few else [*lines[:_FIRST], "...", *lines[-_LAST:]]
     end = f"(exit code {job.wait()})\n"
     (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
-    # Keep only three of the last readings, in which only main is left.
+    # If main runs on alone at the end, keep only three of those readings.
     while len(ticks) > 4 and all(len(each) == 1 for each in ticks[-4:]):
         ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"

@@ -97,7 +97,8 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
     """Yield environment variables for a notebook kernel: most of this process's, and new folders.
 
     Args:
-        strict: Whether `check` raises an error if an answer isn't correct, as a twin's has to be.
+        strict: Whether `check` raises an error for an answer that isn't correct. In a twin, every
+            answer has to be correct.
     """
     with tempfile.TemporaryDirectory(prefix="dltutor-run-", ignore_cleanup_errors=True) as root:
         home, temporary = Path(root, "home"), Path(root, "tmp")

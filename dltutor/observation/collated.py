@@ -14,10 +14,11 @@ def length_by_shape(batch: Any) -> int | None:
     """Return the number of samples in a batch that torch's `default_collate` made.
 
     `default_collate` puts the samples' first parts into one tensor, or into one list if they are
-    strings. For any other batch, the length of the first part is a guess.
+    strings. This function returns the length of that tensor or list. If other code made the batch,
+    the result is only a guess.
 
     Returns:
-        The length, or None if the batch's first part has no length.
+        The number, or None if the batch's first part has no dimensions and isn't a list of strings.
     """
     for _ in range(_DEEP):
         if not is_a(batch, (Mapping, list, tuple)):

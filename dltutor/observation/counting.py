@@ -12,7 +12,7 @@ from dltutor.observation import torch_internals
 
 
 class Counted:
-    """A loader's iterator that reports each batch and otherwise behaves like the loader's own.
+    """A wrapper around a loader's iterator that reports each batch and otherwise behaves the same.
 
     Args:
         iterator: The loader's own iterator.
@@ -69,6 +69,7 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
         loader: Any iterable object. Python looks up `__iter__` in the object's class, so this
             function replaces the method there, but only for this object.
         counted: A function that takes the loader's own iterator and returns its replacement.
+            Processes that are forked in the block don't call the function.
     """
     cls, main = type(loader), os.getpid()
     own, inherited = cls.__iter__, "__iter__" not in vars(cls)

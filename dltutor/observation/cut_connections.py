@@ -21,10 +21,11 @@ _UNREAD: Final = b"?"
 
 
 class CutConnections:
-    """Replacements for the connections that are open at the start of the block.
+    """A context manager with replacements for the connections that are open when the block begins.
 
     In a fork, `cut` replaces each connection with a socket that leads nowhere. The socket accepts
-    writes, has one byte to read, and is then at its end, so no reader waits for more.
+    writes, has one byte to read, and is then at its end, so no reader waits for more. Connections
+    to torch's shared-memory managers stay.
 
     Args:
         wanted: Whether to replace connections. If False, forks keep them.

@@ -15,11 +15,12 @@ from dltutor.observation.foreign import attribute, elements, is_a, message_of, s
 from dltutor.observation.report import Frame
 from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
-# The broken datasets count as the learner's code. Libraries and the instruments don't.
+# The broken datasets in dltutor/failures count as the learner's code. Libraries and the rest of
+# dltutor don't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# Match an instrument's frame in a printed traceback, so that we can remove the frame, because a run
-# without the instrument wouldn't have it. In an exception group, each line begins with bars.
+# Match a frame of dltutor's own code in a printed traceback, so that we can remove the frame. A run
+# without `observe` wouldn't have it. In an exception group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
     r"(?:(?P=bars)    .*\n)*",
@@ -41,8 +42,8 @@ class Failed:
     Args:
         chain: The type and message of the exception and of its causes, outermost first.
         traceback: The learner's lines in the traceback, outermost first.
-        raised_in_worker: The type of the exception that a worker raised, or None if none raised.
-        failed_worker: The number of the worker that raised an exception, or None if none did.
+        raised_in_worker: The type of the exception that a worker raised, or None if no worker did.
+        failed_worker: The number of the worker that raised an exception, or None if no worker did.
         raw: The error as a terminal would show it without `observe`, with shortened paths.
         lost_contact: Whether multiprocessing couldn't fetch a batch, so a worker may be gone.
         notes: The notes on the exceptions in `chain`.
@@ -91,8 +92,8 @@ def read(error: BaseException) -> Failed:
 def forget(error: BaseException) -> None:
     """Free the objects that an exception's frames hold, such as the iterator and its workers.
 
-    torch re-raises a worker's exception from a frame that refers to the exception. Only the garbage
-    collector frees this cycle (measured on torch 2.13).
+    torch re-raises a worker's exception from a frame that refers to the exception. Otherwise only
+    the garbage collector would free this cycle (measured on torch 2.13).
     """
     for each in chain(error):
         traceback.clear_frames(traceback_of(each))
@@ -118,7 +119,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def is_yours(file: str) -> bool:
-    """Return whether a file can be the learner's, or is one of our broken datasets."""
+    """Return whether a file can be the learner's, or is in dltutor/failures."""
     if file.startswith(_PACKAGE):
         return file.startswith(f"{_PACKAGE}failures/")
     return not _NOT_YOURS.search(file)

@@ -18,7 +18,7 @@ from dltutor.observation import texts
 _CONTAINERS: Final[tuple[Any, ...]] = (dict, list, tuple, deque, set, frozenset)
 _OF_CLASSES: Final = vars(type)
 _NOTHING: Final = object()
-_LINE: Final = 160  # the most characters of a line
+_LINE: Final = 160  # the most characters that `first_line` returns
 
 
 def is_a(thing: object, kinds: type | tuple[type, ...]) -> bool:
@@ -46,12 +46,12 @@ def lineage(cls: type) -> tuple[type, ...]:
 
 
 def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
-    """Return an object's attribute, as `getattr` does, but never raise an exception.
+    """Return an object's attribute, as `getattr` does, but with a default for any Exception.
 
     Args:
         thing: Any object.
         name: The attribute's name.
-        otherwise: The result if there is no such attribute, or if the object raises an exception.
+        otherwise: The result if there is no such attribute, or if the object raises an Exception.
     """
     try:
         return getattr(thing, name, otherwise)
@@ -88,9 +88,9 @@ def file_of(module: object) -> str:
 def elements(thing: object) -> Iterator[tuple[Any, Any]]:
     """Yield the elements of a container, each with its key or its position.
 
-    The elements come from Python's built-in containers and from any other Mapping, until the
-    Mapping raises an exception. Anything else has no elements. If a subclass of a built-in
-    container overrides `items` or `__iter__`, this function doesn't call that method.
+    The containers are dict, list, tuple, deque, set, frozenset, and any other Mapping, whose
+    elements end where it raises an exception. Anything else has no elements. If a subclass of dict,
+    list, and so on overrides `items` or `__iter__`, this function doesn't call that method.
     """
     kind = _container(thing)
     if kind is None:
@@ -102,7 +102,7 @@ def elements(thing: object) -> Iterator[tuple[Any, Any]]:
 
 
 def length(thing: object) -> int | None:
-    """Return the length of one of Python's built-in containers, or None for anything else."""
+    """Return the length of a dict, list, tuple, deque, set, or frozenset, or None for others."""
     kind = _container(thing)
     return None if kind is None else int(kind.__len__(thing))
 
@@ -136,7 +136,7 @@ def said(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of `said`, or its beginning if it's long."""
+    """Return the first line of `said`, but at most 160 characters."""
     return said(error).partition("\n")[0][:_LINE]
 
 

@@ -53,7 +53,7 @@ class Interrupts:
         self._pending = False
         self._since = 0.0  # when the pending interrupt first arrived
         self._senders: set[object] = set()  # one for each thread that may still send an interrupt
-        self._sent = False  # whether a thread sent the next interrupt
+        self._sent = False  # whether `_send_again` sent the next interrupt
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
         again, self._sent = self._sent, False
@@ -107,7 +107,10 @@ class Interrupts:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold interrupts back in the block, and longer if an outer block holds them."""
+        """Hold interrupts back in the block, and longer if an outer block holds them.
+
+        If an interrupt arrived and no outer block holds it, raise KeyboardInterrupt afterward.
+        """
         holding, self._holding = self._holding, True
         try:
             yield
@@ -153,6 +156,9 @@ def interrupts_held() -> Iterator[Interrupts]:
     Nested blocks hold interrupts back until the outer block ends, except where either block lets
     them through. Do nothing if SIGINT has no Python handler, or outside the main thread, because
     Python interrupts only the main thread.
+
+    Yields:
+        The Interrupts, whose `let_through` lets interrupts through. Nested blocks share one.
     """
     previous = signal.getsignal(signal.SIGINT)
     outer = getattr(previous, "__self__", None)

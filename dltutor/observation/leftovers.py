@@ -29,7 +29,7 @@ from dltutor.system.processes import Process, descendants, end, has_name, is_run
 # end by themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # the most seconds to wait for processes to end after their worker
+_LEAVING: Final = 1.0  # the most seconds to wait for the processes that workers started
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
 
 
@@ -39,7 +39,8 @@ class Started:
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
-        iterators: Weak references to iterators from the loop's own loaders.
+        iterators: Weak references to iterators of loaders that aren't observed, but that the
+            training loop iterates itself, such as one for validation.
         mark: The mark that the workers and everything they start carry.
     """
 
@@ -48,7 +49,7 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes that workers started and that still run 1 s after the workers ended.
+        """Wait up to 1 s for the processes that workers started to end, and count the rest.
 
         Helper processes of multiprocessing and torch don't count.
         """
@@ -78,14 +79,16 @@ class Started:
 
 @contextmanager
 def nothing_left() -> Iterator[Started]:
-    """Undo what the block did to this process, and end the workers that the block started.
+    """Undo what the block did to this process, and end the workers that the block registered.
 
-    Also end multiprocessing's helpers that the block started, unless they're in use. Everything
-    else that this process, one of its threads, or another process started keeps running.
+    Also end what those workers started, except torch's shared-memory managers. End
+    multiprocessing's helpers that the block started, unless they're in use. Other processes keep
+    running.
 
-    Restore the random states, because torch draws the workers' seeds from the global random state,
-    and a sampler without a generator draws its order from that state. Restore the start method
-    unless the block chose one, because making the first queue fixes the default for good.
+    Restore torch's sharing strategy and the SIGCHLD handler. Restore the random states, because
+    torch draws the workers' seeds from the global random state, and a sampler without a generator
+    draws its order from that state. Restore the start method unless the block chose one, because
+    making the first queue fixes the default for good.
 
     Yields:
         A Started, with which the block registers its workers and iterators.
@@ -125,8 +128,8 @@ def nothing_left() -> Iterator[Started]:
 
 
 def _serves(tracker: Any) -> bool:
-    # The resource tracker is still needed if another process holds its pipe, or if we have mapped a
-    # name in /dev/shm that the tracker would unlink when it ends.
+    # The resource tracker is still needed if another descendant holds its pipe, or if we have
+    # mapped a name in /dev/shm that the tracker would unlink when it ends.
     pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
     for pid in descendants(os.getpid()) - {tracker._pid}:
         with suppress(OSError):  # the process is gone

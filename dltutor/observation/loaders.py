@@ -106,7 +106,8 @@ def _can_be_iterated_again(thing: Any) -> bool:
     if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
-        # You can iterate webdataset's and Lightning's loaders again, and they have inner loaders.
+        # Most Datasets and Iterators aren't loaders. But webdataset's and Lightning's loaders are,
+        # and they have inner loaders.
         return bool(inner_loaders(thing))
     return not is_a(thing, Collection)
 

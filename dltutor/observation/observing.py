@@ -155,7 +155,7 @@ def check_arguments(loader: object, deadline: object, consume: object, epochs: o
 
 
 def check_run(deadline: object, consume: object, epochs: Any) -> None:
-    """Raise an error for a wrong deadline, training loop, or number of epochs."""
+    """Raise ValueError for a wrong deadline or `epochs`, and TypeError for a wrong `consume`."""
     check_deadline(deadline)
     if type(epochs) is bool or not is_a(epochs, int) or epochs < 1:
         raise ValueError(f"epochs must be a whole number of 1 or more, got {text(epochs)}")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Final
 
-_FDINFO: Final = "/proc/self/fdinfo"  # without this folder, opening /dev/fd/N only duplicates N
+_FDINFO: Final = "/proc/self/fdinfo"  # says for each descriptor which locks the open file has
 _BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
 _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -90,7 +90,7 @@ def _by_file(descriptors: Iterable[int]) -> list[list[int]]:
 
 
 def _opened_again(descriptor: int) -> int:
-    # A lock belongs to the open file, so opening the file again would lose it.
+    # A lock belongs to the open file, and a file that we open again would be without the lock.
     with open(f"{_FDINFO}/{descriptor}") as info:
         if "\nlock:" in info.read():
             raise OSError

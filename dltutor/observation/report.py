@@ -92,11 +92,12 @@ class Observation(Told):
         last_batch_seconds: Seconds to the last batch, or None without a batch.
         chain: The type and message of the exception that arrived and its causes, outermost first.
         traceback: Your own lines in the traceback, outermost first, without torch's lines.
-        raised_in_worker: The type of the exception that a worker raised, or None if none raised.
-        failed_worker: The number of the worker that raised an exception, or None if none did.
+        raised_in_worker: The type of the exception that a worker raised, or None if no worker did.
+        failed_worker: The number of the worker that raised an exception, or None if no worker did.
         workers: The last epoch's workers.
-        stderr: What the workers wrote to file descriptor 2. If `confine` observed main only from
-            outside, it's what main and the workers wrote, including standard output.
+        stderr: What the workers wrote to file descriptor 2, at most the last 64,000 bytes. If
+            `confine` observed main only from outside, `stderr` also has what main wrote, and
+            standard output.
         raw: The error as a terminal would show it without `observe`, with shortened paths.
         timeline: Memory, descriptors, and shared memory over time.
         result: What the training loop returned, or None if it didn't finish.

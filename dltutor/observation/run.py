@@ -40,7 +40,8 @@ class Run:
         loader: The loader, or a wrapper around several loaders.
         folder: A folder for the workers' stderr and stacks.
         recorder: The Recorder, which learns the workers' names and fates and counts batches.
-        started: The Started, which gets the workers, and iterators from the loop's other loaders.
+        started: The Started, which gets the workers, and also the iterators of other loaders that
+            the loop uses.
         interrupts: Interrupts to deliver after workers have started, and with each batch.
 
     Attributes:
@@ -195,7 +196,8 @@ class Run:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # A wrapper without a loader makes loaders as it runs, so count any loader as the wrapper's.
+        # A wrapper in which we found no loader makes its loaders as it runs. So count any loader in
+        # the main thread as the wrapper's.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
@@ -243,7 +245,7 @@ class Run:
                 self._recorder.name(process.pid, Worker(number, None, loader=name).name)
 
     def _last(self) -> dict[str, Any]:
-        # Return each loader's last iterator, by the loader's name.
+        # Return each loader's last iterator with workers, by the loader's name.
         pairs = self._iterators.values()
         return {name: each for name, each in pairs if torch_internals.workers_of(each)}
 

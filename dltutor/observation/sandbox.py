@@ -2,10 +2,11 @@
 
     notebook  ->  guard  ->  the code's process  ->  workers, and whatever else the code starts
 
-The guard is the parent of the code's process, so a signal to the parent doesn't reach the notebook.
-Both processes are forks, so the code finds the notebook's modules, classes, and data, but only one
-thread. The notebook waits and reads messages from both processes. At a limit, the notebook kills
-both and everything they started, in any session, because every process inherits the guard's mark.
+The guard is the parent of the code's process, so if the code sends a signal to its parent, the
+signal doesn't reach the notebook. Both processes are forks, so the code finds the notebook's
+modules, classes, and data, but only one thread. The notebook waits and reads messages from both
+processes. In the end, or at a limit, the notebook kills both and everything they started, in any
+session, because every process inherits the guard's mark.
 If the notebook itself is killed, the guard ends the other processes and removes their files.
 
 The course's checks run the learner's answers here, and the doctor runs its experiments here.
@@ -58,9 +59,9 @@ class Ended:
 
     Args:
         result: What the code returned, or None if it didn't return.
-        status: The exit code of the code's process, which is negative for a signal, or None if the
-            sandbox ended the process.
-        guard: The guard's exit code, if the guard died first.
+        status: The exit code of the code's process, negative for a signal, if the process ended
+            without a result before the sandbox ended it. Otherwise None.
+        guard: If the guard itself failed or was killed, its exit code. Otherwise None.
         stopped: Why the sandbox ended the code: "limit" (for time), "memory", "processes",
             "handlers" (a function that was registered to run at a fork didn't return), or "" if the
             code ended by itself.

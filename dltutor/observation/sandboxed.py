@@ -62,7 +62,8 @@ def sandboxed_process(
     _own_multiprocessing()
     _own_folders(folders)
     torch.set_num_threads(1)  # OpenMP would wait for its other threads, which a fork doesn't have
-    # A grader asks for as many workers as it needs, no matter how many cores this machine has.
+    # Don't warn if the code asks for more workers than this machine has cores. The checks and the
+    # doctor choose how many workers they need.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     answer_when_asked(folders.own)
     send(messages, {"result": work(lambda: send(messages, "running"))})

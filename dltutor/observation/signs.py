@@ -1,4 +1,4 @@
-"""Find signs of a broken promise in a run that ended without an error.
+"""Find signs that a loader broke a promise in a run that ended without an error.
 
 One run can't show why the promise is broken, so you still need `diagnose` for the cause.
 """
@@ -27,7 +27,7 @@ _LONG: Final = 4.0  # seconds that any loop may wait, because a short run may be
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:
-    """Yield the promises that a finished run broke, each with its evidence."""
+    """Yield the promises that a finished run broke, such as "complete", each with its evidence."""
     if seen.expected is not None and seen.samples not in (None, seen.expected):
         yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
     grew = [

@@ -66,7 +66,11 @@ class Throughput(Told):
 
     @property
     def take(self) -> int:
-        """The smallest number of workers that the best number doesn't clearly beat."""
+        """The smallest number of workers that the best number doesn't clearly beat.
+
+        Its rate is at most 10 percent lower than the best rate, or no lower than the middle half of
+        the best number's runs.
+        """
         enough = min(self.best.spread[0], (1 - _WORTH) * self.best.rate)
         return next(speed.workers for speed in self.speeds if speed.rate >= enough)
 

@@ -38,7 +38,8 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
     Returns:
         The learner's lines in the worker's main thread, innermost first, or the line in torch's
-        worker loop if there are none. The result is None if the worker doesn't answer within 1 s.
+        worker loop if there are none. The result is None if the worker hasn't called
+        `answer_when_asked`, is gone, or doesn't answer within 1 s.
     """
     path = _answers(folder, pid)
     if not path.exists():

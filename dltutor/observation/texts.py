@@ -20,7 +20,7 @@ def signal_name(exitcode: int | None) -> str | None:
         return None
     try:
         return signal.Signals(-exitcode).name
-    except ValueError:  # real-time signals have no name in Python
+    except ValueError:  # most real-time signals have no name in Python
         return f"signal {-exitcode}"
 
 
@@ -80,7 +80,7 @@ def end_of_file(path: Path) -> str:
 
 
 def tidy(text: str) -> str:
-    """Return text without pids, addresses, and folders, which differ from run to run."""
+    """Return text with short paths, and without pids and addresses, which differ between runs."""
     text = re.sub(r"\s*\(pid(\(s\))?[ \d,]+\)", "", text)
     text = re.sub(r"\b(pid(?:\(s\))?) [\d, ]*\d", r"\1 ...", text)
     text = re.sub(r"/torch_\d+_\d+_\d+", "/torch_...", text)

@@ -1,7 +1,7 @@
 """Define `how_many_workers()`, which measures a loader's throughput by number of workers.
 
 Each number of workers gets several runs, alternating with the other numbers, because another
-program could slow down only one of the runs. The median of the runs counts.
+program may slow down some of the runs. The median of the runs counts.
 
 Workers make batches while the training step runs, so the right number depends on the step, too.
 """
@@ -71,9 +71,10 @@ def how_many_workers(
             calls the function, so that no run finds what another run has cached.
         counts: The numbers of workers to try, such as (0, 2, 4). If None, try 0, 1, 2, 4, and so
             on, up to twice the cores.
-        runs: How many times to measure each number, or fewer if the deadline leaves no time.
-        batches: How many batches to time in a run, but at least 4 from each worker, or fewer if the
-            loader is slow.
+        runs: How many times to measure each number (default 5), or fewer if the deadline leaves no
+            time.
+        batches: How many batches to time in a run (default 32), but at least 4 from each worker, or
+            fewer if the loader is slow.
         deadline: Seconds for all runs together. The Throughput's `unfinished` lists the numbers of
             workers that had no finished run by then.
         step: Your training step, as a function that takes a batch, or as a number of seconds in
@@ -201,7 +202,7 @@ def default_counts() -> list[int]:
 
 
 class _Endless:
-    """Deal out the epochs of a sampler one after another."""
+    """A sampler that begins again at its end, until one of its epochs is empty."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler

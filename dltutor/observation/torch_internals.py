@@ -42,7 +42,9 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
             that are forked in the block don't call `make`.
     """
     main = os.getpid()
-    making: list[DataLoader[Any]] = []  # to call `make` only once if a class calls its base class
+    # Both a subclass's method and the base class's method, which it may call, are replaced. So keep
+    # the loaders for which `make` is running, and call `make` only once.
+    making: list[DataLoader[Any]] = []
 
     def by_way_of_make(own: Callable[[DataLoader[Any]], Any]) -> Callable[[DataLoader[Any]], Any]:
         def _get_iterator(self: DataLoader[Any]) -> Any:
@@ -74,7 +76,7 @@ class _Dealt:
         self.last: int | None = None
 
     def pop_arrived(self, iterator: Any) -> list[int | None]:
-        """Forget each batch that has arrived, at most one, and return its number of samples."""
+        """Forget the batch that has arrived, if any, and return its number of samples in a list."""
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
 

@@ -234,7 +234,8 @@ def swap() -> Facts:
 
 
 def _kept(limit: int) -> tuple[str, int]:
-    # Return how a loader without workers ends if its dataset keeps all samples, and how far it got.
+    # Return how a loader without workers ends if its dataset keeps all samples, and how many
+    # batches the loop took.
     with tempfile.NamedTemporaryFile() as taken:
         end, _ = _limited(_KEEPS, taken.name, limit)
         return end, os.path.getsize(taken.name)

@@ -27,7 +27,7 @@ from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
 pytestmark = [
-    pytest.mark.xdist_group("budget"),  # one worker, because it measures a process with torch once
+    pytest.mark.xdist_group("budget"),  # so that one process measures each footprint once
     pytest.mark.timeout(180, method="thread"),
     pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no /dev/shm here"),
 ]
@@ -172,7 +172,8 @@ def test_the_button_draws_the_measurement_beside_the_settings_that_were_run() ->
     assert page._bars.value.count('aria-label="measured') == 2
     shared = size(before.settings.shared)
     assert f'aria-label="measured: {shared}. batches {shared}"' in page._bars.value
-    # No process's PSS contains waiting batches, but it may contain a few batches of freed samples.
+    # No process's PSS contains waiting batches, but a worker's may contain a few batches of freed
+    # samples.
     assert before.settings.shared == 36 * MB
     worker = before.footprint.worker + 3 * 4 * MB
     assert seen.steady.processes < seen.before.processes + worker + 16 * MB

@@ -72,11 +72,11 @@ def folder(
     short_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """Check that a confined run leaves nothing anywhere, and return its temporary folder."""
+    """Yield a temporary folder, and check that no process, cgroup, mount, or file is left."""
     monkeypatch.delenv("DLTUTOR_WATCHDOG", raising=False)
     short_folder.chmod(0o1777)
     mounts = Path("/proc/self/mountinfo").read_text()
-    before = set(processes(own_home))  # multiprocessing's helpers
+    before = set(processes(own_home))  # multiprocessing's helpers may be running already
 
     def left_over() -> list[Any]:
         return [*(set(processes(own_home)) - before), *abandoned_groups(), *short_folder.iterdir()]
@@ -100,8 +100,6 @@ def cgroup() -> None:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
-    """Return a function that writes a script and returns its path."""
-
     def write(code: str) -> Path:
         (tmp_path / "train.py").write_text(code)
         return tmp_path / "train.py"
@@ -114,7 +112,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.mark.usefixtures("cgroup")
 def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() -> None:
-    # Main takes less than 500 MB, even with torch for CUDA. The kernel kills the largest process.
+    # Main uses less than 500 MB, even with torch's CUDA build, so a worker reaches the limit.
     seen = confine(confined_cases.growing, memory="500M")
     assert seen.end == "worker died", f"{seen}\n{seen.confinement}"
     died = seen.workers[0]
@@ -131,7 +129,7 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     assert len(lines) == by.oom_kills
     assert sum("process W0 (pt_data_worker) total-vm:" in line for line in lines) == 1
     assert "total-vm" not in str(seen), "sizes differ from run to run"
-    for worker in seen.workers:  # both say killed, or neither does
+    for worker in seen.workers:  # `workers` and the log agree on who was killed
         assert (worker.signal == "SIGKILL") == (f"process {worker.name} " in str(lines))
 
 
@@ -167,7 +165,7 @@ def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
 
 
 def sentences(workers: str, report: Report, memory: int | None, folder: Path) -> tuple[str, ...]:
-    """Return what an observation says about its limits."""
+    """Return an Observation's sentences about limits, for a file `workers` with this content."""
     (folder / "workers").write_text(workers)
     task = Task([], str(folder), seconds=60, seconds_observing=40, memory=memory)
     seen = observation_of(task, report, deadline=30)
@@ -324,7 +322,7 @@ def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
     assert "batches" not in str(seen)
     assert [frame.function for frame in seen.traceback][-1:] == ([where] if where else [])
     assert len(seen.timeline.notes) == 1, "main's last moments are missing"
-    if case is confined_cases.main_killed:  # it's killed after a second
+    if case is confined_cases.main_killed:  # killed after a second, so there are samples
         assert {"main", "W0", "W1"} <= set(seen.timeline.roles)
         assert seen.timeline.peak("rss", "main") > 50 * MB
     assert not list(Path.cwd().glob("core*"))
@@ -413,7 +411,7 @@ def test_sizes_are_read_as_people_write_them(text: Any, count: int) -> None:
 
 # --- Stop, and processes that are killed
 
-# A main process that is stuck, with a child that is stuck too and a temporary file.
+# A script that hangs, and leaves a temporary file and a child that hangs, too.
 STUCK = "import os, tempfile, time; tempfile.mkstemp(); os.fork(); time.sleep(600)"
 
 
@@ -429,7 +427,7 @@ def supervisor_of(home: Path) -> psutil.Process:
 
 @pytest.mark.parametrize("delay", [0.3, 2.0])
 def test_stop_ends_it_at_any_moment(delay: float, write: Callable[[str], Path]) -> None:
-    target = confined_cases.stuck if delay > 1 else write(STUCK)  # by then, there are workers
+    target = confined_cases.stuck if delay > 1 else write(STUCK)  # after 2 s, it has workers
     timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -500,7 +498,7 @@ def test_nothing_outlives_a_killed_caller(
         between = supervisor_of(own_home)
         (main,) = [process for process in pair if process.ppid() == between.pid]
         if with_supervisor:
-            between.suspend()  # so that it has no time to tidy up
+            between.suspend()  # so that the supervisor has no time to clean up
     if with_supervisor:
         between.kill()
         until(lambda: between not in processes(own_home))

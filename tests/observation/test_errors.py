@@ -84,7 +84,7 @@ def test_a_chain_that_bites_its_tail_ends() -> None:
 
 def with_notes() -> None:
     error = pickle.PicklingError("cannot pickle 'Handle' instances")
-    # As Python 3.14 adds them, innermost first.
+    # Python 3.14 adds such notes, innermost first.
     error.add_note("when serializing dict item 'handle'")
     error.add_note("when serializing train.Clips state")
     raise error
@@ -111,7 +111,7 @@ PICKLES_NOTES = ("when serializing dict item 'handle'", "when serializing train.
     [
         (datasets.raise_error, "ValueError", "ValueError: nine is bad", ()),
         (datasets.raise_two_parts, "TwoParts", "datasets.TwoParts: a wheel of a cart", ()),
-        (with_a_cause, "ValueError", "ValueError: no label", ()),  # with two tracebacks
+        (with_a_cause, "ValueError", "ValueError: no label", ()),  # the message has two tracebacks
         # Your own note can't be told apart from the message, but pickle's notes can.
         (with_a_note_of_ones_own, "ValueError", "ValueError: no label\nfile 9.json", ()),
         (
@@ -228,7 +228,7 @@ def test_forgetting_an_error_frees_what_its_frames_held() -> None:
         ("/tmp/ipykernel_12/34.py", True),
         ("/home/me/dltutor-course/notebooks/own.py", True),
         ("/home/me/dltutor/notebooks/own.py", True),
-        (corrupt_images.__file__, True),  # a broken dataset, wherever the package lies
+        (corrupt_images.__file__, True),  # a broken dataset, wherever the package is
         ("/x/.venv/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", False),
         ("/usr/lib/python3/dist-packages/PIL/Image.py", False),
         ("/usr/lib/python3.11/threading.py", False),
@@ -244,6 +244,6 @@ def test_whose_line_it_is_is_told_by_the_file(file: str, yours: bool) -> None:
 def test_the_broken_datasets_are_yours_in_a_folder_named_like_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(errors, "_PACKAGE", "/home/me/dltutor/dltutor/")  # as `git clone` makes it
+    monkeypatch.setattr(errors, "_PACKAGE", "/home/me/dltutor/dltutor/")  # as after `git clone`
     assert errors.is_yours("/home/me/dltutor/dltutor/failures/corrupt_images.py")
     assert not errors.is_yours("/home/me/dltutor/dltutor/observation/errors.py")

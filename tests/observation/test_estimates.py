@@ -18,7 +18,7 @@ MB = 1 << 20
 PAGE = 4096
 
 
-# One recorded run, in which two workers copy a list, and W1 ends early.
+# The tests use one recorded run, in which two workers copy a list, and W1 ends early.
 
 
 def recorded() -> tuple[list[Moment], Timeline]:

@@ -204,7 +204,7 @@ def ring() -> None:
 def rings_ten_times(then: Callable[[], object] = lambda: None) -> None:
     child = os.fork()
     if child == 0:
-        for _ in range(10):  # so that main is surely waiting
+        for _ in range(10):  # often, so that main is waiting at least once
             time.sleep(0.05)
             os.kill(os.getppid(), signal.SIGUSR1)
         then()
@@ -278,7 +278,7 @@ def test_an_interrupt_that_comes_right_before_main_waits_for_ever_arrives() -> N
         as_if_in(reduction.__file__, "receive")(partial(signal.raise_signal, signal.SIGINT))
         time.sleep(datasets.FOR_EVER)
     assert time.monotonic() < began + 20
-    time.sleep(0.05)  # no second interrupt arrives
+    time.sleep(0.05)  # a second interrupt would arrive now
 
 
 def test_what_came_while_held_is_raised_where_it_is_let_through_or_at_the_end() -> None:

@@ -151,7 +151,8 @@ def a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
         iterator: Any = iter(load(Numbers(length=1000)))
         try:
             os.kill(iterator._workers[0].pid, signal.SIGKILL)
-            # Many short sleeps, because a long one would miss a signal right before it begins.
+            # `until` sleeps often and briefly. Python would notice a signal that arrives right
+            # before one long sleep only after that sleep.
             until(lambda: False, 30)
         except RuntimeError as error:
             return str(error).split(") ")[1]
@@ -177,7 +178,7 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
     # With this strategy, torch keeps a manager process for as long as this process lives. The
     # manager removes a segment's name some time after the last process lets go of the segment.
     mark = marks.new()
-    marks.put(mark)  # the manager makes itself an orphan
+    marks.put(mark)  # to find the manager, which makes itself an orphan
     segments: tuple[str, ...] = ()
 
     def kept() -> tuple[list[str], int, set[str]]:

@@ -245,7 +245,7 @@ def test_a_dataset_that_cannot_be_pickled_raises_in_main(start_method: str) -> N
         assert seen.notes == ()
 
 
-@pytest.mark.thorough  # two interpreters with torch, and notebook 06 shows the same of `reproduce`
+@pytest.mark.thorough  # starts interpreters with torch, and notebook 06 shows the same
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason(
     start_method: str,

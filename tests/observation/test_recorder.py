@@ -88,7 +88,7 @@ KEPT: list[int] = []
 
 
 def read_the_list(read: multiprocessing.synchronize.Event) -> None:
-    # Even a forked worker that only reads a list writes to its pages, because it counts references.
+    # Even if a forked worker only reads a list, Python writes reference counts to the items' pages.
     for item in KEPT:
         str(item)
     read.set()
@@ -137,7 +137,7 @@ def test_neither_of_two_recorders_sees_the_others_helper() -> None:
     inner, inner_samples = started(period=0.02)
     until(lambda: len(inner_samples) > 3 and len(outer_samples) > 3)
     helpers = {helper_of(inner), helper_of(outer)}
-    # When the learner presses Stop, the signal reaches the whole session.
+    # Stop interrupts the whole process group, so each helper needs its own session.
     assert os.getsid(0) not in map(os.getsid, helpers)
     for recorder in (inner, outer):
         recorder.stop()

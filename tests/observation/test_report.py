@@ -250,7 +250,7 @@ def test_what_differs_from_run_to_run_is_left_out(text: str, clean: str) -> None
     assert tidy(text) == clean
 
 
-# Values for programs.
+# What other code reads from an Observation.
 
 
 def test_ok_is_a_run_that_finished_without_a_worker_that_died() -> None:

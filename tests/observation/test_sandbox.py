@@ -90,7 +90,8 @@ def run(code: str) -> Callable[[], object]:
     return lambda: eval(code)
 
 
-# What an answer does, a function that does it, the outcome, and part of the code and fields.
+# What an answer does -> a function that does it, the result's outcome, and a part of the result's
+# code and fields.
 DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
     "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
     "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),

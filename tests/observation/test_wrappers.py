@@ -19,7 +19,7 @@ from dltutor.observation.loaders import inner_loaders, title_of
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
-    pytest.mark.filterwarnings("ignore"),  # warnings of those libraries
+    pytest.mark.filterwarnings("ignore"),  # warnings from the libraries
 ]
 
 
@@ -124,7 +124,7 @@ def test_torch_s_own_kind_of_loader_gives_its_loop_the_very_loader(
 
 
 class Pairs:
-    """A wrapper around several loaders, as learners write their own."""
+    """A wrapper around several loaders, such as a learner may write."""
 
     def __init__(self, **loaders: DataLoader[Any]) -> None:
         self.loaders = loaders
@@ -165,7 +165,7 @@ def test_the_class_of_a_wrapper_iterates_as_ever_afterwards() -> None:
 
 
 class Nested(IterableDataset[Any]):
-    """A dataset with a loader inside. `observe` takes it, because it starts workers."""
+    """A dataset with a loader inside, which starts workers, so `observe` takes the dataset."""
 
     def __init__(self) -> None:
         self.loader = load(Numbers())

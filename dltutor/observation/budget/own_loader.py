@@ -30,7 +30,8 @@ class Batch:
     """The measurements for one batch from one worker. Sizes are in bytes.
 
     Args:
-        samples: How many samples are in the batch.
+        samples: How many samples are in the batch. If unknown, this is the loader's batch size, or
+            1 if the loader doesn't batch.
         bytes: The size of the batch's tensors in shared memory, each in whole pages.
         worker: The worker's highest USS, which includes the samples, or 0 if we couldn't read it.
     """
@@ -51,7 +52,10 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
         deadline: How many seconds the worker has to make the batch.
 
     Raises:
-        ValueError: The run failed or returned no batch, or the batch had no tensor.
+        ValueError: The run failed or returned no batch, the batch had no tensor, or the deadline is
+            out of range.
+        RuntimeError: This isn't the main thread.
+        KeyboardInterrupt: You pressed Stop.
     """
     one_worker = with_workers(loader, 1)
     one_worker.prefetch_factor = 1
@@ -80,12 +84,14 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
     Args:
         loader: The loader whose number of workers, prefetch factor, and start method to use.
-        batch: One of the loader's batches, which shows the batch size and the size of a sample.
-        changed: Settings to use instead of the loader's own, except for settings that are None.
+        batch: The measurements for one of the loader's batches, which give the batch size and the
+            size of a sample.
+        changed: Settings to use instead of the loader's own, by name. None keeps the loader's own.
 
     Raises:
-        TypeError: The loader isn't a DataLoader.
+        TypeError: `observe` doesn't take this object as a loader.
         ValueError: A setting is out of range.
+        RuntimeError: This isn't the main thread.
     """
     check_arguments(loader, deadline=1, consume=None, epochs=1)
     context = loader.multiprocessing_context
@@ -100,7 +106,12 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return the larger of the synthetic and the measured memory, for main and for a worker."""
+    """Return a footprint that isn't smaller than what this process and the learner's worker use.
+
+    Args:
+        synthetic: The footprint from a run with synthetic samples.
+        batch: The measurements from the learner's loader, with its worker's memory.
+    """
     main = max(synthetic.main, pss(os.getpid()))
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 
@@ -108,12 +119,12 @@ def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
 def tensor_bytes(batch: object) -> int:
     """Return how many bytes a batch's tensors take up in shared memory.
 
-    A tensor takes up its storage, in whole pages. A view takes up its whole storage, and tensors
-    that share a storage take it up once.
+    Each tensor's whole storage counts, in whole pages, even if the tensor is a view of a part of
+    the storage. A storage that several tensors share counts once.
     """
     storages = {}
     for tensor in _tensors(batch):
-        with suppress(Exception):  # a sparse tensor has no storage, and a subclass may fail
+        with suppress(Exception):  # a sparse tensor has no storage, and a subclass may raise
             storage = tensor.untyped_storage()
             storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
     return sum(storages.values())

@@ -1,10 +1,11 @@
 """Predict from a loader's settings how much it will hold in `/dev/shm` and in memory.
 
-The loop holds one batch, and every worker is `prefetch_factor` batches ahead of it. A batch that a
-worker has made stays in shared memory until the loop drops it. While the batch waits, no process
-has mapped it, so PSS doesn't show it. But the batch takes up memory, so the prediction counts it.
-In `for batch in loader`, the name `batch` still holds the last batch when torch returns the next
-one and has asked a worker for another. So `/dev/shm` needs room for one more batch.
+The loop holds one batch, and every worker works up to `prefetch_factor` batches ahead of the loop.
+A batch that a worker has made stays in shared memory until the loop drops it. While the batch
+waits, no process has mapped it, so PSS doesn't show it. But the batch takes up memory, so the
+prediction counts it. In `for batch in loader`, the name `batch` still holds the last batch when
+torch returns the next one and has asked a worker for another. So `/dev/shm` needs room for one more
+batch.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class Settings:
 
     @property
     def batch_bytes(self) -> int:
-        """The size of a batch in shared memory, in bytes (whole pages)."""
+        """The size of a batch in shared memory, in bytes, rounded up to whole pages."""
         pages = -(-self.batch_size * self.sample_bytes // mmap.PAGESIZE)
         return pages * mmap.PAGESIZE
 
     @property
     def waiting(self) -> int:
-        """How many batches are ready, or being made, when the queues are full."""
+        """How many batches the workers are ahead of the loop when the queues are full."""
         return self.prefetch_factor * self.num_workers
 
     @property
@@ -70,18 +71,18 @@ class Settings:
 
     @property
     def peak_shared(self) -> int:
-        """How many bytes `/dev/shm` holds when the loop gets a batch and still has the last one."""
+        """How many bytes `/dev/shm` holds while the loop still has a batch and gets the next."""
         return self.shared + self.batch_bytes
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """The measured memory of a loader's processes without a batch, as PSS (or else USS) in bytes.
+    """The memory of a loader's processes, apart from batches, in bytes of PSS (or else USS).
 
     Args:
         start_method: The workers' start method.
         main: The main process's memory, with Python and torch, before the loader starts.
-        once: The memory of processes that start only with the first worker, such as a fork server.
+        once: The memory of processes that start once, with the first worker, such as a fork server.
         worker: The memory that each worker adds.
     """
 
@@ -93,16 +94,16 @@ class Footprint:
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Told):
-    """The most memory that a loader will use, next to the machine's limits. Sizes are in bytes.
+    """A prediction of a loader's memory, next to the machine's limits. Sizes are in bytes.
 
     The prediction assumes one tensor for each sample, and torch's collate function, and leaves out
-    the memory that the C library keeps after samples are freed. That memory may be another batch or
-    two for each worker, and `malloc_trim` would give it back.
+    the memory that the C library keeps after samples are freed. That memory may be as large as
+    another batch or two for each worker, and `malloc_trim` would give it back.
 
     Args:
         settings: The loader's settings.
         footprint: The memory of the loader's processes, measured for the same start method.
-        machine: The machine with the limits.
+        machine: The machine whose limits apply.
     """
 
     settings: Settings
@@ -116,7 +117,7 @@ class Prediction(Told):
 
     @property
     def samples(self) -> int:
-        """The private memory for samples, which workers hold while they make batches."""
+        """The private memory for samples while every worker makes a batch."""
         return self.settings.num_workers * self.settings.batch_bytes
 
     @property

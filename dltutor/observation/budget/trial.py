@@ -1,8 +1,8 @@
 """Test a budget by running a loader with synthetic samples until the loader's queues are full.
 
 The loader runs in a separate interpreter, so it can't harm the notebook, and the measurements don't
-depend on what the notebook did before. Also, `observe` needs the main thread, and a button's
-callback may run in another thread.
+depend on what the notebook did before. Also, `observe` needs the main thread, and the callback of a
+button in the notebook may run in another thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dltutor.observation.observing import observe
 from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import check_deadline
 
-_START: Final = 60.0  # the most seconds for the child to import torch, and to clean up
+_START: Final = 60.0  # the most seconds for the child to import torch and clean up
 _FOOTPRINT: Final = 60.0  # the most seconds for the run that measures an idle worker
 _KEPT: Final = 2000  # the most characters to keep from the end of the output
 _TAKEN: Final = 3  # batches that the loop takes, each followed by a wait for full queues
@@ -58,7 +58,7 @@ class Trial:
 
     @property
     def peak_shared(self) -> int | None:
-        """The most that `/dev/shm` held, in bytes, or None without a `/dev/shm`."""
+        """The most bytes that batches took up in `/dev/shm`, or None without a `/dev/shm`."""
         found = [look.shared for look in self.looks if look.shared is not None]
         return max(found, default=None)
 
@@ -71,7 +71,8 @@ class Trial:
 def footprint(start_method: str) -> Footprint:
     """Measure the memory that main and a worker use, with a real loader and tiny samples.
 
-    The loader runs once for each start method, in a child interpreter, for a few seconds.
+    The first call for a start method runs the loader in a child interpreter, for a few seconds.
+    Later calls return the same Footprint.
 
     Args:
         start_method: "fork", "spawn", or "forkserver".
@@ -79,6 +80,7 @@ def footprint(start_method: str) -> Footprint:
     Raises:
         ValueError: This system has no such start method.
         RuntimeError: The run didn't finish.
+        KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     settings = Settings(1, 1, 1, 1, start_method)
     if start_method not in _footprints:
@@ -129,13 +131,13 @@ class Synthetic(Dataset[torch.Tensor]):
     Args:
         samples: How many samples there are.
         sample_bytes: The size of each sample, in bytes.
-        workers: How many workers will count the batches that they make.
+        workers: How many workers the loader has. Each one counts the batches that it makes.
     """
 
     def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
         self.samples = samples
         self.sample_bytes = sample_bytes
-        # Each worker has its own counter, so that no two workers write to the same counter.
+        # Each worker has its own counter, because workers could lose counts in a shared one.
         self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:

@@ -38,7 +38,7 @@ class Room:
 
 
 def room() -> Room:
-    """Measure how much is free now."""
+    """Measure how much memory, and how much of `/dev/shm`, is free now."""
     used, limit = shared_memory()
     left = free()
     shm = None if used is None or limit is None else limit - used
@@ -50,8 +50,8 @@ class Usage:
     """The memory that a loader holds at one moment, in bytes.
 
     Args:
-        once: PSS of the processes that are neither main nor workers.
-        processes: PSS of all processes without shared memory, or USS if there is no PSS.
+        once: The part of `processes` from processes that are neither main nor workers.
+        processes: All processes' PSS without its part in shared memory, or USS if there is no PSS.
         shared: The size of the batches in `/dev/shm`, or None without a `/dev/shm`.
     """
 
@@ -61,7 +61,7 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """The processes' memory and the batches, because PSS misses batches that are in a queue."""
+        """The memory of the processes and the batches, even batches that wait in a queue."""
         return self.processes + (self.shared or 0)
 
 

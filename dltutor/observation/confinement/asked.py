@@ -24,7 +24,7 @@ def read_size(name: str, value: object) -> int | None:
 
     Args:
         name: The limit's name, for error messages.
-        value: A number, or a string such as "300M".
+        value: A number of bytes, a string such as "300M", or None for no limit.
 
     Raises:
         ValueError: The value isn't a size, or it's less than 1 MB, or 2**60 bytes or more.

@@ -28,7 +28,7 @@ from dltutor.observation.worker_init import WorkerInit
 
 @dataclass(frozen=True)
 class KilledFirst:
-    """A function, for `WorkerInit`, that steers the OOM killer to a worker and records its pid.
+    """A function, for `WorkerInit`, that steers the OOM killer to a worker and records the pid.
 
     Otherwise the OOM killer often chooses main, because torch's pages count for every process that
     has touched them, and main has touched more. With two workers that grew alike, the OOM killer
@@ -64,9 +64,9 @@ def observe_made(
     """Call a function that makes a loader, and observe the loader.
 
     Args:
-        folder: The folder for the three files.
+        folder: The folder for the files `observing`, `workers`, and `moments`.
         module: The function's module.
-        name: The function's name.
+        name: The function's qualified name in the module, such as "Job.make".
         options: The function's keyword arguments.
         deadline: How many seconds the loader may run.
         added_score: How much to add to the workers' oom_score_adj.
@@ -75,7 +75,7 @@ def observe_made(
         The Observation, whose `end` is "raised" if the function raised an exception.
 
     Raises:
-        TypeError: The function doesn't return a loader.
+        TypeError: The function returns neither a loader nor a Case.
     """
     answer_when_asked(folder)
     started = time.perf_counter()

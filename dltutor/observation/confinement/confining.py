@@ -77,7 +77,8 @@ def confine(
         ValueError: A limit or the deadline is out of range, or the child can't import `target`.
         FileNotFoundError: There is no such script.
         CannotConfine: The system doesn't permit `shm` or `open_files`, or the child couldn't start.
-        RuntimeError: This isn't the main thread, so Stop wouldn't reach `confine`.
+        RuntimeError: This isn't the main thread, so Stop wouldn't reach `confine`. Or the process
+            between this one and the child was killed.
         KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     memory, shm = read_size("memory", memory), read_size("shm", shm)

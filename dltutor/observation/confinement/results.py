@@ -183,7 +183,6 @@ def _confinement(
 
 
 def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
-    """Yield a sentence for each limit, and one about which processes are killed first."""
     if task.memory is not None and report.cgroup is not None:
         how = f"enforced by the kernel, with a cgroup (version {report.cgroup})"
         yield f"memory {size(task.memory)}: {how}"

@@ -18,7 +18,7 @@ _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Refused(Exception):
-    """The system doesn't permit a limit.
+    """The system doesn't permit a limit, or the child couldn't start.
 
     Args:
         limit: "memory", "shm", or "open_files", or "python" if the child couldn't start.

@@ -35,7 +35,7 @@ sys.path += path
 from dltutor.observation.confinement.supervisor_main import main
 main(task)
 """
-# Collecting garbage while torch is imported would find nothing, and takes a fifth of the time.
+# Collecting garbage while torch is imported would find nothing, and would take a fifth of the time.
 _CHILD: Final = """
 import gc, sys
 from importlib import import_module
@@ -85,10 +85,12 @@ def run(
         record: Whether to record the child's memory.
 
     Returns:
-        The report, and the timeline of the child's memory, which is None without `record`.
+        The report, and the timeline of the child's memory, which is None without `record` or if the
+        child couldn't start.
 
     Raises:
-        RuntimeError: The supervisor itself was killed.
+        RuntimeError: The supervisor ended without a report, for example because it was killed.
+        KeyboardInterrupt: You pressed Stop.
     """
     observation = Path(__file__).parents[1]
     folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}

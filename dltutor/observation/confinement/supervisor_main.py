@@ -2,8 +2,8 @@
 
 The supervisor is a process between the caller of `confine` and the child, so it can clean up no
 matter how either of them ends. The supervisor ends the processes, and removes the cgroup, what the
-processes left in `/dev/shm`, and, if the caller is gone, the folder. Outside dltutor, this module
-imports only the standard library.
+processes left in `/dev/shm`, and, if the caller is gone, the task's folder. Outside dltutor, this
+module imports only the standard library.
 """
 
 from __future__ import annotations

@@ -48,17 +48,19 @@ class Report:
     """The supervisor's report on what happened to the child.
 
     Args:
-        pid: The child's pid.
-        exitcode: The child's exit code, negative for a signal, or None if we stopped the child.
+        pid: The child's pid, or 0 if the child never started.
+        exitcode: The child's exit code, negative for a signal, or None if the child never started
+            or the supervisor stopped it.
         stopped: Whether the supervisor stopped the child because its time was up.
         seconds: How many seconds the child ran.
         refused: If the child never started, the limit that the system doesn't permit, and why.
         cgroup: The version of the child's cgroup, or None without a cgroup.
         no_cgroup: Why there was no cgroup despite a memory limit.
-        oom_kills: How many processes the OOM killer killed, by the cgroup's count.
-        peak: The most memory in use in the cgroup, in bytes.
-        kernel_log: The kernel log's lines about the kills, or None without a cgroup or if we can't
-            read the log.
+        oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None if
+            unknown.
+        peak: The most memory in use in the cgroup, in bytes, or None if unknown.
+        kernel_log: The kernel log's lines about the kills, or None without a cgroup or if the
+            supervisor can't read the log.
         watchdog: The pids that the watchdog killed.
     """
 

@@ -18,15 +18,16 @@ _SHARE: Final = 0.1  # the largest fraction of a core to use for reading PSS
 class Watchdog:
     """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
-    At most 20 times a second, the watchdog adds up RSS and, if that passes the limit, PSS (or RSS
-    for a process whose PSS it can't read). A cgroup also counts the page cache and files in
-    `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every allocation.
+    Whenever the supervisor calls `look`, the watchdog adds up RSS and, if that passes the limit,
+    PSS (or RSS for a process whose PSS it can't read). A cgroup also counts the page cache and
+    files in `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every
+    allocation.
 
     Args:
         limit: The memory limit for all processes together, in bytes.
         reader: The reader for the processes' figures.
-        folder: The folder with the workers' pids. If no worker is alive, the watchdog kills the
-            largest process.
+        folder: The folder with the file `workers`, which has the workers' pids. If no worker is
+            alive, the watchdog kills the largest process.
     """
 
     def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:
@@ -37,7 +38,10 @@ class Watchdog:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Check the memory of this process's descendants, and kill one if they pass the limit."""
+        """Check the memory of this process's descendants, and kill one if the sum passes the limit.
+
+        Do nothing for a while after reading PSS or killing a process.
+        """
         started = time.monotonic()
         if started < self._not_before:
             return

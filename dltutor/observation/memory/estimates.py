@@ -27,9 +27,9 @@ class Known(NamedTuple):
 class Estimate:
     """One process's private memory, and its share of shared memory, in each of its samples.
 
-    In samples with USS and PSS, the estimate is the reading itself. After such a reading, each
-    minor fault counts as a page, or a part of a page, that has become private, and the share stays
-    as it was. This estimate follows USS within 3 percent while Linux copies copy-on-write pages.
+    In samples with USS or PSS, the estimate is the reading itself. After such a reading, each minor
+    fault counts as a page, or a part of a page, that has become private, and the share stays as it
+    was. This estimate follows USS within 3 percent while Linux copies copy-on-write pages.
     The next reading corrects the samples in between. Then private memory follows the faults from
     one reading to the other, because a process that frees memory and takes it again also has faults
     but doesn't grow. The share follows a straight line. When a process starts or ends, all other
@@ -51,7 +51,7 @@ class Estimate:
         self._last = Known(math.nan, math.nan, math.nan, math.nan)  # the last reading
         self.share = 0.0
         self._open: list[tuple[float, Known]] = []  # samples that the next reading corrects
-        self._begins_read = False  # whether the first sample in `_open` has USS and PSS
+        self._begins_read = False  # whether the first sample in `_open` has USS or PSS
 
     def forget_open(self) -> None:
         """Leave earlier samples as they are from now on, because a process has started or ended."""

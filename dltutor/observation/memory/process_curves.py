@@ -36,7 +36,7 @@ class Bounds:
 
     @property
     def memory(self) -> int | None:
-        """The lower of the machine's memory and the cgroup's limit."""
+        """The lower of the machine's memory and the cgroup's limit, or None if there is neither."""
         return min((m for m in (self.machine, self.cgroup) if m is not None), default=None)
 
 
@@ -74,7 +74,16 @@ class ProcessCurves:
 
 
 def slopes(along: Floats, values: Floats) -> Floats:
-    """Return the slopes between all pairs of at most 400 points, for the Theil-Sen estimate."""
+    """Return the slopes between all pairs of points, for the Theil-Sen estimate.
+
+    From more than 400 points, use only every second one, every third one, and so on, so that at
+    most 400 are left. Two points at the same position have no slope.
+
+    Args:
+        along: Each point's position, such as the seconds or the number of batches, in ascending
+            order.
+        values: Each point's value.
+    """
     step = max(1, math.ceil(len(along) / _MOST_POINTS))
     one, other = np.triu_indices(len(along[::step]), k=1)
     run = along[::step][other] - along[::step][one]

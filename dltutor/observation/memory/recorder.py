@@ -47,7 +47,8 @@ class Recorder:
             most every 10 s.
         listeners: Functions to call, in the thread, with every Moment. After a function has raised
             an exception, the thread doesn't call it anymore, and the timeline's notes say so.
-        roles: A function to call, in the thread, for the role of each process without a role.
+        roles: A function to call, in the thread, with the pid of each process that has no role. The
+            function returns the role, or None.
         proc: Where `/proc` is mounted. If there is no `/proc`, psutil replaces it.
         mark: If not 0, and this process is killed, the helper ends every process that carries this
             mark (see `dltutor.system.marks`).

@@ -48,8 +48,8 @@ class Sampler:
         memory_budget: The fraction of a core that all samples together may use.
         often: Whether to take many full samples even in a short run. If so, the first sample is
             full, and the budget is larger for the first 10 s. Otherwise the sampler takes the first
-            full sample when there are workers, and the time that observed processes may have to
-            wait counts against the budget.
+            full sample when there are workers, or after `memory_period`, and the time that observed
+            processes may have to wait counts against the budget.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class Sampler:
         self._memory_budget = memory_budget
         self._early_budget = _EARLY_BUDGET if often else 0.0
         # While Linux adds up a process's pages, the process can't map or unmap memory. If no core
-        # is idle, the process waits for longer than the CPU time that the reading takes.
+        # is idle, the process waits for longer than the CPU time that the reading takes. So without
+        # `often`, count the time on the clock.
         self._spent = time.process_time if often else time.monotonic
         observed = reader.process(pid)
         self._known = {pid: observed[0]} if observed else {}  # pid -> when it started
@@ -145,7 +146,7 @@ class Parent:
         os.set_blocking(1, False)  # so that a parent that doesn't read can't block us forever
 
     def alive(self) -> bool:
-        # Our input may stay open after the parent ends, if processes that it forked hold it open.
+        # After the parent ends, its forks may still hold our input open.
         return os.getppid() == self._pid
 
     def was_killed(self) -> bool:

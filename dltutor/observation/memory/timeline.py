@@ -83,6 +83,9 @@ class Timeline:
 
         Returns:
             One entry for each sample, which is the sum if several processes have the role at once.
+
+        Raises:
+            ValueError: `field` isn't one of these fields.
         """
         _check_field(field)
         return self._sum(self._of(role), lambda process: process.values[field])
@@ -155,6 +158,9 @@ class Timeline:
 
         Returns:
             The value, or NaN if there is no value.
+
+        Raises:
+            ValueError: `field` isn't one of these fields.
         """
         if field == "shm":
             return _highest(self.shm)
