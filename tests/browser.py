@@ -1,4 +1,4 @@
-"""Serve notebooks with Jupyter for the browser tests, and measure contrast in their pages."""
+"""Serve notebooks with Jupyter for the browser tests, and measure the contrast of charts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def find_browser() -> str | None:
 
 @contextmanager
 def jupyter(folder: Path) -> Iterator[str]:
-    """Serve a folder with JupyterLab and Notebook, and yield the address.
+    """Serve a folder with JupyterLab and Notebook, and yield the server's URL without a last slash.
 
     The server keeps its settings, kernel files, and history in the folder, so that it doesn't touch
     the user's.
     """
     state = folder / ".jupyter"
-    # Drop PYTEST_CURRENT_TEST, because ipykernel doesn't capture descriptors 1 and 2 if it's set.
+    # If PYTEST_CURRENT_TEST is set, ipykernel doesn't capture descriptors 1 and 2.
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     environment["IPYTHONDIR"] = str(folder / ".ipython")
-    # Make the server start faster. no_address_grammars.py says why this import is slow.
+    # Make the server start faster. no_address_grammars.py says why `rfc3987_syntax` slows it down.
     code = "import sys; sys.modules['rfc3987_syntax'] = None; "
     code += "from jupyterlab.labapp import main; main()"
     command = [sys.executable, "-c", code, "--no-browser", "--allow-root"]
@@ -51,7 +51,6 @@ def jupyter(folder: Path) -> Iterator[str]:
 
 
 def write_notebook(path: Path, *cells: str) -> None:
-    """Write a notebook with these code cells."""
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = nbformat.v4.new_notebook(
         metadata=kernel, cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -75,5 +74,5 @@ CONTRAST = """chart => {
     return (bright + 0.05) / (dark + 0.05);
   }));
 }"""
-"""JavaScript that returns the lowest contrast between any text in a chart and its background,
-as WCAG defines it."""
+"""A JavaScript function that returns the lowest contrast between a chart's texts and the chart's
+background, as WCAG defines contrast."""

@@ -24,13 +24,13 @@ def to_copy(name: str, notebook: NotebookNode, language: str = "python") -> list
     Args:
         name: The cell's id.
         notebook: The notebook.
-        language: The blocks' language, as a regular expression: r"\w+" for all blocks.
+        language: A regular expression for the blocks' language, such as r"\w+" for any language.
     """
     return re.findall(rf"(?s)```{language}\n(.*?)```", source(name, notebook))
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
-    """Run code the way ipykernel runs a cell, and return all names that are defined after that.
+    """Run code under a file name like ipykernel's, and return all names with their values.
 
     Args:
         code: The cell's source.
@@ -45,7 +45,7 @@ def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
 
 
 def answer_in(notebook: NotebookNode, *cells: str, **known: Any) -> dict[str, Any]:
-    """Run a notebook's cells with these ids, in order, and return all names that they define."""
+    """Run the cells with these ids, in order, and return all names with their values."""
     defined = dict(known)
     for name in cells:
         defined = define(source(name, notebook), name, **defined)

@@ -78,7 +78,7 @@ def stuck() -> Case:
 
 
 def served() -> Case:
-    """Return a case with stuck workers that the fork server started, so main isn't their parent."""
+    """Return a case with stuck workers that the fork server starts, so main isn't their parent."""
     return case(Stuck(16, 16), method="forkserver")
 
 
@@ -114,7 +114,7 @@ def wait_in_c(loader: DataLoader[Any]) -> None:
 
 
 def deaf() -> Case:
-    """Return a case whose loop blocks SIGALRM, so that a deadline can't interrupt main."""
+    """Return a case whose loop blocks SIGALRM and sleeps, so a deadline can't interrupt main."""
     return case(Samples(16, 16), consume=wait_in_c)
 
 

@@ -1,4 +1,4 @@
-"""Give each test its own DLTUTOR_HOME, and check that tests leave nothing behind."""
+"""Give each test its own DLTUTOR_HOME, and provide a check that a test leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ sys.path[:0] = [path for path in PATHS if path not in sys.path]
 pytest_plugins = ["temporary"]
 
 GRACE = 3
-"""Seconds to wait for a test's processes and threads to end."""
+"""Seconds to wait until a test's processes and threads end and its descriptors are closed."""
 
 NAMES_GRACE = 15
 """Seconds to wait for names in /dev/shm to go away. If a process was killed, its resource tracker
-needs that long on a busy machine."""
+may need that long on a busy machine."""
 
 MARK = secrets.token_hex(2)
-"""Part of the names in /dev/shm that this process and its multiprocessing children make."""
+"""Random text that this process puts into the names that multiprocessing makes in /dev/shm."""
 
 
 def pytest_configure() -> None:
     # On a machine with one core, torch warns that two workers are too many. An environment variable
     # turns the warning off even in notebooks, scripts, and workers whose output a test compares.
     os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
-    # With torch preloaded, the fork server starts workers as quickly as fork does.
+    # With the failure modes preloaded, and torch with them, the fork server starts workers quickly.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
     # Tests that run in parallel share /dev/shm, and once the process that made a file has ended,
     # only the file's name shows which process that was. So put MARK into multiprocessing's names.
@@ -62,7 +62,7 @@ def pytest_configure() -> None:
     # A shell starts background jobs with SIGINT ignored, but the tests of interrupts need SIGINT.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # while pytest makes 5,000 tests, collecting garbage would take 4 s
+    gc.disable()  # garbage collection would take 4 s while pytest collects 5,000 tests
 
 
 def pytest_collection_finish() -> None:
@@ -71,7 +71,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen() -> None:
-    """Freeze the tests and all imported modules, so that the garbage collector skips them."""
+    """Freeze all objects before each module's tests, so that garbage collections skip them."""
     gc.collect()
     gc.freeze()
 
@@ -102,8 +102,8 @@ def short_folder(
 ) -> Iterator[Path]:
     """Make a folder for the test's temporary files, with a path that is short enough for sockets.
 
-    Processes that the test starts use the folder, too. This process's own multiprocessing doesn't,
-    because `nothing_left_behind` has started its helpers, and so has given it its folder for good.
+    Programs that the test starts use the folder, too. multiprocessing in this process doesn't,
+    because it keeps the folder that it chose when `nothing_left_behind` started the fork server.
     """
     with tempfile.TemporaryDirectory(prefix="s-", dir="/tmp") as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -130,7 +130,7 @@ class Belongings:
         )
 
     def more_than(self, before: Belongings) -> list[str]:
-        """Return one line for each resource that this process has and `before` doesn't list."""
+        """Return one line for each resource listed in `self` but not in `before`."""
         lines = [f"process {self.children[pid]}" for pid in self.children.keys() - before.children]
         # A call may close one descriptor and open another, so only a larger count shows a leak.
         if len(self.descriptors) > len(before.descriptors):
@@ -152,7 +152,7 @@ def _describe(process: psutil.Process) -> str:
 
 
 _CLOCK = 0.1
-"""Seconds by which a file's time may be behind time.time(), because Linux updates it in ticks."""
+"""Seconds by which a file's time may lag, because Linux takes the time from its last clock tick."""
 
 
 class _Forked:
@@ -214,8 +214,9 @@ def _file(name: str) -> tuple[int, int] | None:
 def nothing_left_behind() -> Iterator[Callable[..., None]]:
     """Yield a function that fails the test if anything was left behind, and call it after the test.
 
-    The function counts child processes, open descriptors, /dev/shm names, and threads. Python's
-    resource tracker and fork server never end, so the fixture starts both before the first count.
+    The function looks for descendants, open descriptors, /dev/shm names, and threads that weren't
+    there before the test. Python's resource tracker and fork server run until this process exits,
+    so the fixture starts both before the test.
 
     The function waits up to `grace` seconds for everything to go away. The default is NAMES_GRACE
     if only names in /dev/shm are left, and GRACE otherwise.

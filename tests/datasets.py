@@ -23,7 +23,7 @@ from own_process import until
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 FOR_EVER = 1000  # seconds, longer than any test may take
-BAD = 9  # the index of the bad sample, which is in W0's third batch if batches have 2 samples
+BAD = 9  # the index of the bad sample, in W0's third batch with 2 workers and batches of 2
 
 
 class Numbers(Dataset[torch.Tensor]):
@@ -56,7 +56,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 class MeasuredStream(Stream):
-    """A stream with a length, which may be wrong."""
+    """A stream that reports the length `told`, which may be wrong."""
 
     def __init__(self, length: int, told: int) -> None:
         super().__init__(length)
@@ -74,7 +74,7 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
     )
 
 
-# Exceptions, functions, and datasets that make something go wrong in a worker.
+# Exceptions, functions, and datasets that make something go wrong in a run.
 
 
 class TwoParts(Exception):
@@ -148,7 +148,7 @@ def deadline_passes() -> int:
     if main is None:  # this is main, because the loader has no workers
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
-        # Wait 0.5 s, so that this worker is asleep by then, and main and the others are idle.
+        # Wait 0.5 s, so that this worker is asleep by then, and main and other workers are idle.
         subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -ALRM {main.pid}"])
     return FOR_EVER
 

@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader
 
 
 def digest(batch: Any) -> str:
-    """Return a string that differs between two batches if their types, shapes, or values differ.
+    """Return a string that describes the types, shapes, and values in a batch.
 
-    A tensor or array appears as its type, shape, and SHA-1 hash, and any other value as its repr.
+    A tensor or array appears as its dtype, shape, and SHA-1 hash. A dict, list, or tuple appears
+    with the digests of its values, and anything else as its repr.
     """
     if isinstance(batch, torch.Tensor):
         array = batch.detach().numpy()
@@ -33,7 +34,7 @@ class Delivered:
 
     Args:
         ordered: Whether to record a digest of each batch, in order. If not, the loop records the
-            values in all batches, sorted, and each batch must be a one-dimensional tensor.
+            single values, which `all` sorts, and each batch must be a one-dimensional tensor.
     """
 
     def __init__(self, ordered: bool) -> None:
@@ -47,7 +48,7 @@ class Delivered:
             pass
 
     def listen(self, loader: DataLoader[Any]) -> None:
-        """Record the batches of the loader's first iterator, whichever loop takes them."""
+        """Record the batches of the loader's next iterator, whichever loop takes them."""
         plain = type(loader)
         listening = iter([True])
 
@@ -58,7 +59,7 @@ class Delivered:
         loader.__class__ = type(plain.__name__, (plain,), {"__iter__": begin})
 
     def all(self) -> list[Any]:
-        """Return the digests of all batches, or the sorted values if `ordered` is False."""
+        """Return the batches' digests in order, or all values sorted if `ordered` is False."""
         return self._got if self.ordered else sorted(self._got)
 
     def _written_down(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 TESTS = Path(__file__).parent
-# scripts/ and the tests' folders aren't packages, so they have to be on the path for imports.
+# scripts/ and the tests' folders aren't packages, so they have to be on sys.path for imports.
 FOLDERS = sorted(path.parent for path in TESTS.glob("*/test_*.py"))
 PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts"))))
 
@@ -20,7 +20,7 @@ def run_fresh(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script that may import from tests/ and scripts/, and check that it succeeds in time.
 
-    `before` are words that a shell would need before the interpreter, such as `unshare --mount`.
+    `before` is a command that starts the interpreter, such as ["unshare", "--mount"].
     """
     script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(

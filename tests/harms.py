@@ -78,7 +78,8 @@ HARMS: dict[str, Harm] = {
     "kills its parent": Harm(signal_parent(signal.SIGKILL)),
     "sleeps": Harm(lambda: time.sleep(600)),
     "retries under a bare except": Harm(swallow_everything),
-    "leaves a process": Harm(start_a_stray, fatal=False),  # a check may end that process
+    # A check may end the process that the answer leaves, and still find the answer right.
+    "leaves a process": Harm(start_a_stray, fatal=False),
     "leaves threads": Harm(start_threads, fatal=False),
     "fills memory": Harm(keep_allocating),
     "changes everything": Harm(change_everything, fatal=False),
@@ -111,7 +112,7 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
 
 
 def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | None:
-    # Do the harm when `data.py` is imported, or in each dataset class that it defines.
+    # Do the harm when `data.py` is imported, or in each of its classes that has a `__getitem__`.
     sources = [path.read_text() for path in answer.scene.folder.glob("*.py")]
     if place != MADE and not any("def __getitem__" in each for each in sources):
         return None
@@ -123,9 +124,10 @@ def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | Non
 
 
 def in_module(names: dict[str, Any], place: str, harm: str) -> None:
-    """Do harm in a learner's module, or replace the module's datasets with harmful ones.
+    """Do harm at once if `place` is MADE, and replace a learner's datasets with harmful ones.
 
-    The copy that `harmed` writes calls this function.
+    `names` has the globals of the learner's module. The copy of `data.py` that `harmed` writes
+    calls this function.
     """
     if place == MADE:
         HARMS[harm].do()
@@ -135,7 +137,7 @@ def in_module(names: dict[str, Any], place: str, harm: str) -> None:
 
 
 def harmed_class(answer: type, place: str, harm: str) -> type:
-    """Make a subclass that does harm. The copy that `harmed` writes also calls this function."""
+    """Make a subclass that does harm. The files that `harmed` writes also call this function."""
     do = HARMS[harm].do
 
     class Harmed(answer):  # type: ignore[misc]

@@ -1,6 +1,6 @@
 """Make objects that raise, recurse, or mislead code that inspects them.
 
-Every process can import this module. `HOSTILE` has a function for each kind of object. A dataset
+Spawned workers can import this module. `HOSTILE` has a function for each kind of object. A dataset
 can hold such an object and work well, as long as the dataset's code never uses the object.
 """
 
@@ -18,7 +18,7 @@ import torch
 
 
 class Refused(Exception):
-    """The exception that a hostile object raises."""
+    """The exception with which a hostile object refuses to be used."""
 
 
 def _refuse(*args: Any, **options: Any) -> Any:
@@ -97,14 +97,13 @@ class _Meta(type):
 
 
 class Lazy(types.ModuleType):
-    """A lazily imported module, whose import fails when code first reads an attribute."""
+    """A stand-in for a lazily imported module, whose import fails when code reads an attribute."""
 
     def __getattribute__(self, name: str) -> Any:
         raise Refused(name)
 
 
 def lazy() -> types.ModuleType:
-    """Make a module that raises whenever code reads an attribute."""
     return Lazy("hostile_lazy")
 
 
@@ -134,7 +133,6 @@ class Node:
 
 
 def chain(length: int = 100_000) -> Any:
-    """Make a chain of objects, each of which holds the next."""
     made = None
     for number in range(length):
         made = Node(number, made)
@@ -151,7 +149,7 @@ def itself() -> Any:
 
 
 def crowd(count: int = 10_000_000) -> Any:
-    """Make lists of lists of lists of numbers, with `count` objects in total."""
+    """Make a list of lists of lists of numbers, with about `count` objects in total."""
     return [[[float(each)] for each in range(500)] for _ in range(count // 1000)]
 
 
@@ -195,7 +193,6 @@ ERRORS: Final[dict[str, type[Exception]]] = {
 
 
 def every() -> list[Any]:
-    """Make one hostile object of each kind."""
     return [make() for make in HOSTILE.values()]
 
 

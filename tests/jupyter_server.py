@@ -32,7 +32,7 @@ def server(
         A dict with the keys "url" and "token", among others.
     """
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
-    # Pick a port here, because two servers that start at the same moment would pick the same one.
+    # Pick a port here, because two servers that start at the same moment could pick the same one.
     own["JUPYTER_PORT"] = str(_free_port())
     state.mkdir(exist_ok=True)
     log = state / "server.log"

@@ -20,11 +20,11 @@ from nbval.plugin import IPyNbCell
 from tag_promises import broken_promises
 
 IDLE_TIMEOUT = 30
-"""Seconds to wait for a kernel's `idle` message. nbval's 5 s are too short on a busy machine."""
+"""Seconds to wait for a kernel's `idle` message. nbval's 5 s is too short on a busy machine."""
 
 
 class PrivateSockets(KernelManager):
-    """A kernel manager that talks to its kernel through the sockets of `kernel_environment`."""
+    """A kernel manager whose Unix sockets are at the path that `kernel_environment` sets."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(transport="ipc", ip=os.environ["DLTUTOR_SOCKETS"], **options)

@@ -1,4 +1,4 @@
-"""Check the rules for notebooks. Each rule is a function that yields a sentence per breach."""
+"""Check the rules for notebooks. Each `breaches_of_` function yields a sentence per breach."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def relative_links(cell: NotebookNode) -> list[str]:
 
 
 def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
-    """Check the metadata, tags, and source of each cell in a solved twin or a learner's file."""
+    """Check the metadata of a solved twin or a learner's file, and its cells' tags and source."""
     if notebook.metadata != METADATA:
         yield "its metadata isn't exactly the kernel's name and the language's"
     for cell in notebook.cells:
@@ -88,7 +88,7 @@ def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
-    """Check that links within a notebook lead to headings, by the anchors that JupyterLab makes."""
+    """Check that links within a notebook lead to `<a>` tags, or to JupyterLab's heading anchors."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = re.findall(r"(?m)^#{1,6} +(.+?) *$", text)
     anchors = {re.sub(r"[`*]", "", each).replace(" ", "-") for each in headings}
@@ -116,7 +116,7 @@ def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_structure(twin: NotebookNode) -> Iterator[str]:
-    """Check that each exercise is a starter, then its solution, then its check."""
+    """Check the order of starter, solution, and check cells, and the tags of text cells."""
     seen: list[str] = []
     for cell in code_cells(twin):
         kinds = tags(cell) & {"starter", "solution", "check"}
@@ -135,7 +135,7 @@ def breaches_of_structure(twin: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_voice(notebook: NotebookNode) -> Iterator[str]:
-    """Find words and characters that the course doesn't use, outside code, links, and HTML."""
+    """Find words and characters that the course doesn't use, outside code, URLs, and HTML tags."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             for found in _UNWANTED.finditer(_CODE.sub(" ", cell.source)):

@@ -46,7 +46,7 @@ def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str
 
 
 def _run(command: list[str], environment: dict[str, str], *, limited: bool) -> list[str]:
-    # Run in tests/, where `-m pytest` finds the plugin. Kernels start in the notebook's folder.
+    # Run in tests/, where `-m pytest` finds our plugins. Kernels start in the notebook's folder.
     ended = run(
         command,
         environment=environment,

@@ -15,13 +15,13 @@ def descriptors() -> dict[int, str]:
     """Return what each open descriptor of this process leads to."""
     found = {}
     for name in os.listdir("/dev/fd"):
-        with suppress(OSError):  # the descriptor that listdir had open is closed
+        with suppress(OSError):  # listdir's own descriptor is closed by now
             found[int(name)] = os.readlink(f"/dev/fd/{name}")
     return found
 
 
 def until(condition: Callable[[], Found], seconds: float = 20) -> Found:
-    """Wait until a condition holds, and return its value. Fail if that takes too many seconds."""
+    """Call `condition` until its value is true, and return the value. Fail after `seconds`."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it never came"

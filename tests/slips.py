@@ -54,7 +54,7 @@ def slipped(answer: Any, slip: str, folder: Path) -> Any:
 
 
 def slipped_class(answer: type, slip: str) -> type:
-    """Make a subclass with a slip. The copy that `slipped` writes also calls this function."""
+    """Make a subclass with a slip. The file that `slipped` writes also calls this function."""
     when = next((test for name, test in WHEN.items() if slip.endswith(name)), None)
     longer = {ONE_TOO_FEW: -1, ONE_TOO_MANY: 1}.get(slip, 0)
 

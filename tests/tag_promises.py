@@ -15,7 +15,6 @@ _LABEL = re.compile(rf"(?m)^\s*(?:[\w.-]+: )?({'|'.join(LABELS)})\b")
 
 
 def tags(cell: NotebookNode) -> set[str]:
-    """Return the tags of a cell."""
     return set(cell.metadata.get("tags", ()))
 
 

@@ -1,8 +1,8 @@
 """Give the tests their own temporary folder, and fail if they leave anything in it.
 
 Without this pytest plugin, tests would leave files in the user's `/tmp`. The plugin checks after
-the test processes have exited, because they remove some files only then. A run without `-n` has no
-such processes, so the plugin doesn't check.
+the processes that `-n` starts have exited, because they remove some files only when they exit. A
+run without `-n` has no such processes, so the plugin doesn't check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN = "DLTUTOR_TESTS_TMP"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if OWN not in os.environ:
-        # Leave pytest's folders where they are, because in ours, socket paths would be too long.
+        # Don't move pytest's folders into this one, because their sockets' paths would be too long.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[OWN] = tempfile.mkdtemp(prefix="dlt-")
         # Remove the folder after multiprocessing has removed its own files from it.
@@ -52,8 +52,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     folder = Path(os.environ[OWN])
     made = (folder / "made").read_text() if (folder / "made").exists() else ""
     makers = dict(line.split(" ", 1) for line in made.splitlines())
-    # Allow the pymp-* folders of sockets that killed workers leave behind. Even torch kills workers
-    # that don't exit within 5 s. Other tests check how `observe` handles these folders.
+    # Allow the pymp-* folders of sockets that killed workers leave behind, because torch itself
+    # kills workers that don't exit within 5 s.
     if left := sorted(set(folder.glob("*/*")) - set(folder.glob("*/pymp-*"))):
         lines = [f"  {path.name}, since {makers.get(path.name, 'no test')}" for path in left]
         print("\nleft among temporary files:", *lines, sep="\n")

@@ -33,7 +33,7 @@ def exercise(*, starter: str = "answer = 1", solution: str = "answer = 2") -> li
 
 
 def good_lesson() -> NotebookNode:
-    """Make a lesson with text, each kind of output, a failure, and an exercise."""
+    """Make a lesson with text, several kinds of output, a failure, and an exercise."""
     return lesson(
         new_markdown_cell("# A tiny lesson", id="title"),
         code(

@@ -27,8 +27,8 @@ def run(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
 def run_without_namespaces(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
     """Run code in a new interpreter that may neither mount nor make user namespaces.
 
-    The code may run for at most `timeout` seconds. Skip the test if the system refuses the
-    namespaces in which to forbid this.
+    The code may run for at most `timeout` seconds. Skip the test if the system refuses the user
+    namespace in which the interpreter loses these rights.
     """
     lines = [
         "echo 0 > /proc/sys/user/max_user_namespaces",
@@ -42,14 +42,14 @@ def opened_to_all(hidden: str) -> str:
     """Return a shell script that runs its arguments as user nobody.
 
     Run the script in a new mount namespace, because it mounts folders over those that only root
-    may enter. Their contents are then in `hidden`, an empty folder that already exists.
+    may enter. The contents of the covered folders are then in `hidden`, an existing empty folder.
     """
     who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
     return "\n".join([*_opened(hidden), f'exec {who} "$0" "$@"'])
 
 
 def _alone(*namespaces: str) -> list[str]:
-    """Return the command for new namespaces, or skip the test if the system refuses them."""
+    """Return the command that makes namespaces, or skip the test if the system refuses them."""
     command = ["unshare", *namespaces]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True)
     if tried.returncode:  # in a chroot, and in most containers

@@ -250,7 +250,7 @@ UNSEEN: dict[str, list[str]] = {
         "TypeError: cannot serialize '_io.BufferedReader' object",
         "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
         '    self = reduction.pickle.load(from_parent)\n  File "d.py", line 5, in __getattr__\nRecursionError: maximum recursion depth exceeded',
-        # A log with several messages: the cause must win over its consequences.
+        # `explain` must name the cause first, and not the consequence in the same log.
         _START.format("TypeError: cannot pickle 'Environment' object")
         + "Traceback (most recent call last):\n    self = reduction.pickle.load(from_parent)\n"
         "EOFError: Ran out of input",
@@ -317,7 +317,7 @@ UNSEEN: dict[str, list[str]] = {
         "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-UbzKZ9 (size 9637888)",
         'Pod evicted: Usage of EmptyDir volume "dshm" exceeds the limit "1Gi".',
         "RuntimeError: unable to open shared memory object </torch_123_456> in read-write mode: No space left on device (28)",
-        # A log with several messages: the cause must win over its consequences.
+        # `explain` must name the cause first, and not the consequences in the same log.
         (
             "UserWarning: This DataLoader will create 16 worker processes in total.\n"
             "huggingface/tokenizers: The current process just got forked, after parallelism has already\n"

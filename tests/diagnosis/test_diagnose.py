@@ -32,7 +32,7 @@ def test_a_healthy_loader_gets_no_finding_and_nothing_of_yours_is_changed(
     generator = random.Random(3)
     before = generator.getstate()
     loader = load(Numbers(lambda: drawn.append(generator.random())))
-    diagnosis = diagnose(loader, deadline=100)  # enough even for an import on a busy machine
+    diagnosis = diagnose(loader, deadline=100)  # enough for all experiments on a busy machine
     assert diagnosis.ok and diagnosis.findings == () and diagnosis.untried == ()
     assert "Numbers, 2 workers by fork: nothing found" in str(diagnosis)
     assert UNSEEN in str(diagnosis) and UNSEEN in diagnosis._repr_html_()
@@ -42,7 +42,7 @@ def test_a_healthy_loader_gets_no_finding_and_nothing_of_yours_is_changed(
     assert len(list(loader)) == 8
 
 
-@pytest.mark.thorough  # three minutes
+@pytest.mark.thorough  # it takes three minutes
 @pytest.mark.timeout(600)
 def test_thirty_visits_leave_nothing(nothing_left_behind: Callable[..., None]) -> None:
     loader = load(Numbers())
@@ -73,7 +73,7 @@ def test_an_exception_of_your_code_is_found_and_told_alike_as_text_and_html_and_
 
 @pytest.mark.parametrize(
     "after", [0.6, *(pytest.param(each, marks=pytest.mark.thorough) for each in (0.05, 1.5))]
-)  # the default tier stops one visit, because each takes seconds
+)  # the default tier stops only one diagnosis, because each takes seconds
 def test_stop_ends_a_visit_at_once_and_nothing_is_left(
     after: float, nothing_left_behind: Callable[..., None]
 ) -> None:

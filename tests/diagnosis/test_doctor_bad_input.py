@@ -1,7 +1,7 @@
 """Check that `diagnose` rejects bad input in one sentence, and copes with odd loaders.
 
-Odd loaders are empty, huge, or slow, or ask for input. In each case, `diagnose` must keep to its
-deadline and leave nothing behind.
+Odd loaders are empty, huge, or slow, or ask for input. In each case, `diagnose` must leave nothing
+behind, and some tests also check that it keeps to its deadline.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def needs(folder: str) -> Any:
 def test_a_function_that_makes_no_loader_is_told_in_one_sentence(
     make: Any, said: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
 ) -> None:
-    # An experiment may use half of the free memory, and `takes_all` would use as much.
+    # Pretend that no memory is free. Otherwise, `takes_all` could use half of the free memory.
     monkeypatch.setattr(examination, "free", lambda: 0)
     with pytest.raises(CannotRun, match=f"^{said}"):
         diagnose(make)
@@ -187,7 +187,7 @@ def test_one_sample_is_healthy(nothing_left_behind: Left) -> None:
     assert diagnosis.findings == () and AS_IT_IS in [each.question for each in diagnosis.tried]
 
 
-@pytest.mark.thorough  # up to 30 s
+@pytest.mark.thorough  # it takes up to 30 s
 def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left) -> None:
     began = time.monotonic()
     diagnosis = diagnose(rows(10_000_000, batch_size=64, shuffle=True))
@@ -195,7 +195,7 @@ def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left)
     assert time.monotonic() - began < 30 + SLACK
 
 
-@pytest.mark.thorough  # 30 s
+@pytest.mark.thorough  # it takes 30 s
 def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> None:
     began = time.monotonic()
     diagnosis = diagnose(load(Slow(20.0, length=32)))
@@ -205,7 +205,7 @@ def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> Non
     assert "in __getitem__: time.sleep" in why_not(diagnosis, "What are the samples like")
 
 
-@pytest.mark.thorough  # 16 s
+@pytest.mark.thorough  # it takes 16 s
 def test_a_batch_that_takes_longer_than_there_is_time_is_told_with_its_time(
     nothing_left_behind: Left,
 ) -> None:

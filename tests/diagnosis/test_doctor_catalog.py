@@ -12,8 +12,8 @@ import pytest
 from dltutor.failures import CATALOG, Failure
 
 EACH_TIME = "repeated_stream"
-"""The failure mode that the default tier tests. Each one takes two interpreters and two diagnoses,
-and test_diagnose.py diagnoses a loader that raises."""
+"""The only failure mode that the default tier tests, because each failure mode takes two
+interpreters and two diagnoses."""
 
 
 @pytest.mark.timeout(170)

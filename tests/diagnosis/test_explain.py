@@ -99,8 +99,8 @@ NONE_OF_THESE = [
 ]
 
 
-# `explain` takes three dots in a log for a few left-out words of a message. These logs must still
-# name nothing, because dots mustn't stand for everything.
+# `explain` takes three dots in a log for a few left-out words of a message. It must still name
+# nothing for these logs, because the dots can't stand for just anything.
 DOTS_FOR_ANYTHING = [
     "FileNotFoundError: ... No such file or directory: 'x.jpg'",
     "Loading 3 images... failed to read the first\nEpoch 1 ... IndexError: ... size",

@@ -1,7 +1,7 @@
 """Test probes of the doctor on loaders that have a problem, and on similar loaders without it.
 
 Probes change the process that they run in, so each probe runs in a fork. Other tests check how the
-doctor tells what hangs, and what it says while it runs.
+doctor finds what hangs, and what it shows while it runs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
 
 @pytest.fixture(autouse=True)
 def probes_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise the limits that a probe reaches on a busy machine."""
+    """Raise the time limits of two probes, which could reach them on a busy machine."""
     monkeypatch.setattr(recomputed, "_SECONDS", PATIENCE / 4)
     monkeypatch.setattr(twice, "_FORK", PATIENCE / 4)
 
@@ -197,7 +197,7 @@ def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
 
 
 class Keeps(Rows):
-    """A dataset that keeps 32 rows, and calls `change` with the row itself, or with a copy."""
+    """A dataset that keeps 32 rows, and calls `change` with a row or, if `copies`, with a copy."""
 
     def __init__(self, rows: Any, change: Callable[[Any], Any], copies: bool) -> None:
         self.rows = rows
@@ -249,7 +249,7 @@ def test_a_random_change_of_the_data_itself_is_seen_though_its_repetition_change
 
 
 class Extends(Rows):
-    """A dataset that makes a list on first use of an index, and appends to it or to a copy."""
+    """A dataset that makes a list for each index once, and appends to the list or to a copy."""
 
     def __init__(self, copies: bool) -> None:
         self.lists: dict[int, list[int]] = {}
@@ -312,7 +312,7 @@ def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch
 
 
 class Unpacks(Rows):
-    """A dataset of rows from packed tables. It unpacks a table once, or again for each row."""
+    """A dataset of rows from packed tables. If not `once`, each row unpacks its table again."""
 
     def __init__(self, once: bool, tables: int = 1) -> None:
         self.packed = [zlib.compress((np.arange(500_000.0) + at).tobytes()) for at in range(tables)]
@@ -468,7 +468,7 @@ def test_a_sample_that_is_another_one_among_others() -> None:
 
 
 class Batches:
-    """A batch sampler that fills one array for each batch, and yields the array or a copy."""
+    """A batch sampler that fills the same array for all batches, and yields the array or a copy."""
 
     def __init__(self, again: bool) -> None:
         self.again = again
@@ -492,7 +492,7 @@ def test_a_sampler_that_fills_one_batch_again() -> None:
 
 
 class Stacks:
-    """A collate function that fills the same tensor each time, and returns it or a copy."""
+    """A collate function that fills the same tensor each time, and returns a view or a copy."""
 
     def __init__(self, copies: bool, fits: bool = False) -> None:
         self.copies = copies
@@ -528,7 +528,7 @@ def test_a_sampler_that_sets_the_global_generator() -> None:
     assert ask(fetched, Rows(), sampler=Reseeds(anew=True)).seeds
     assert not ask(fetched, Rows(), sampler=Shuffles(anew=True)).seeds
     assert not ask(fetched, Rows(), shuffle=True).seeds
-    own = torch.Generator()  # the loader draws the workers' seeds from it
+    own = torch.Generator()  # the loader draws the workers' seeds from this generator instead
     assert not ask(fetched, Rows(), sampler=Reseeds(anew=True), generator=own).seeds
 
 
@@ -807,7 +807,7 @@ def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -
 
 
 def test_only_a_first_sample_that_hangs_may_hang_because_of_the_fork() -> None:
-    # A shuffling sampler may deal out any index first.
+    # A shuffling sampler may deal out any index first, so the first sample here has index 17.
     examination = prepare(lambda: DataLoader(Rows()), consume=None, epochs=1, deadline=5)
     for written, again in (
         ((samples.DEALING,), False),
@@ -870,7 +870,7 @@ def test_a_lock_that_workers_share_is_free_afterwards() -> None:
 
 
 class Wrapper(Rows):
-    """A dataset that passes on another one's attributes. Unpickling asks it for one too early."""
+    """A dataset that forwards attributes to `inner`, even before unpickling has set `inner`."""
 
     def __init__(self) -> None:
         self.inner = Rows()
@@ -887,7 +887,7 @@ class Guarded(Wrapper):
 
 
 class Holds(Rows):
-    """A dataset with a part, such as a queue, which can be unpickled only while a worker starts."""
+    """A dataset that holds another object, such as a queue."""
 
     def __init__(self, part: Any) -> None:
         self.part = part

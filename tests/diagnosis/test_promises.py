@@ -130,9 +130,9 @@ class Neighbor(Rows):
 
 
 class Resumed(Sampler[list[int]]):
-    """A batch sampler that skips four batches in each epoch.
+    """A batch sampler that skips the first four batches of each epoch.
 
-    If `eager`, it skips them only when it's first iterated.
+    If `eager`, only the first iterator that the sampler makes skips them.
     """
 
     def __init__(self, eager: bool) -> None:
@@ -182,7 +182,7 @@ class Opens(Rows):
 
 
 class Archive(Rows):
-    """A dataset that reads the whole file for each row, or only the row's part."""
+    """A dataset that reads the whole file for each row or, unless `whole`, a part of the row."""
 
     def __init__(self, path: Path, whole: bool) -> None:
         super().__init__(32)
@@ -328,7 +328,7 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
 
 
-# Promise -> what's broken -> a function that makes a loader
+# For each promise, the broken loaders by what's wrong, each as a function of a temporary folder
 BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
     "same": {
         "a batch is fetched past the wrapper": lambda _: load(Scaled(own=False)),
@@ -352,7 +352,7 @@ BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
         "the whole file for one row": lambda path: load(Archive(path / "rows.npy", whole=True))
     },
 }
-# The finding's `where`, if it isn't a line of this file
+# What the finding's `where` must contain, if that isn't the name of this file
 WHERE = {
     "a batch is fetched past the wrapper": "_Fetches.__getitems__",
     "the first sample decides on the fields": "by_the_first",
@@ -370,7 +370,7 @@ AGAIN = (
 )
 """Loaders that the default tier leaves out, because each takes 4 s and resembles another one."""
 
-# What's healthy -> a function that makes a loader, and a training loop or None
+# For each healthy loader, a function of a temporary folder that makes it, and a loop or None
 HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] = {
     "all fields, and batches without the first ones": (
         lambda _: load(
@@ -394,7 +394,7 @@ HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] =
 
 
 def unless_again(what: str) -> Any:
-    """Return the marks of a loader in a parametrization."""
+    """Return the mark `thorough` for a loader in AGAIN, and no marks for any other loader."""
     return pytest.mark.thorough if what in AGAIN else ()
 
 

@@ -90,7 +90,8 @@ NO_GUARD = replace(LOST, said="An attempt has been made to start a new process b
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
     """Make the record of W0 waiting in `__getitem__`, for something of this kind.
 
-    `by` is the file of the code that waits, and `freed` says whether W0 went on once it got that.
+    `by` is the file of the code that waits there. `freed` says whether W0 went on once it got what
+    it was waiting for.
     """
     line = "tiles.py, line 12, in __getitem__: with self.lock:"
     return Waits(((0, line, kind, "dataset.lock", by, freed),), **found)
@@ -181,7 +182,7 @@ def nested(counted: tuple[int, ...], own: tuple[int, ...], resumed: int = 1) -> 
     return slow(run=run, not_kept=replace(run, counted=own))
 
 
-# The name of a failure mode, and evidence that fits this failure mode and no other
+# Each row has the name of a failure mode, and evidence that fits it and no other failure mode.
 FITS: list[tuple[str, Evidence]] = [
     ("corrupt_images", of(RAISED, culprit=replace(SAMPLE, decoder="PIL"))),
     ("none_in_batch", of(RAISED, culprit=replace(COLLATE, blame="none"))),
@@ -248,7 +249,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("nested_persistent", nested((16, 64), (64, 64))),
 ]
 
-# For each failure mode (or "" for all of them), why similar evidence doesn't fit it
+# For each failure mode, or "" for all of them, similar evidence that doesn't fit, by the reason
 NEAR: dict[str, dict[str, Evidence]] = {
     "": {
         "nothing was found out": of(),

@@ -1,4 +1,4 @@
-"""Check that made-up evidence breaks the right promise, and that similar evidence breaks none."""
+"""Check that made-up evidence shows the right broken promise, and similar evidence shows none."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def run(*epochs: Sequence[str], **others: Any) -> Measures:
 
 
 def padded(second: str) -> Measures:
-    """Make the record of a run whose samples' text is padded, and differs in the second epoch.
+    """Make the record of two epochs of samples that have an id and a padded text.
 
-    `second` has the letters that identify the second epoch's samples. The first has a to h.
+    `second` has the second epoch's ids, which are letters. The first epoch's ids are a to h.
     """
     epochs = ("abcdefgh", second)
     fields = [(("['id']", tuple(ids)), ("['text']", tuple("stuvwxyz"))) for ids in epochs]
@@ -56,7 +56,7 @@ def padded(second: str) -> Measures:
 
 
 def begun(epoch: str) -> Measures:
-    """Make the record of a run that time allowed only the beginning of an epoch."""
+    """Make the record of a run that the doctor stopped in the first epoch, because time was up."""
     return run(epoch, end="enough", finished=(False,))
 
 
@@ -79,13 +79,16 @@ def changed(**changes: Any) -> Evidence:
 
 
 def returned(*numbers: float) -> Evidence:
-    """Make evidence from what the loop returns as it is, without workers, and with another seed."""
+    """Make evidence from what the loop returns in three runs.
+
+    The runs use the loader as it is, no workers, and no workers with another seed.
+    """
     told = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
     return ill(told[0], alone=told[1], reseeded=told[2])
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
-    """Change the samples' order in three runs: as it is, without workers, and with another seed."""
+    """Set the samples' order in the runs `run`, `alone`, and `reseeded`, and cut the runs off."""
     runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
     unfinished = {"finished": (False,), "passes": ((),)}
     changed = {
@@ -156,14 +159,14 @@ SEEDED = run("abc", state="the same")
 
 
 def in_new_interpreters(forked: str) -> Evidence:
-    """Make evidence in which spawned workers' samples vary, and forked workers deliver `forked`."""
+    """Make evidence about spawned workers whose epochs differ. Forked workers deliver `forked`."""
     parts = replace(SPAWN, persistent=True)
     spawned, alone = run("efgh", "ijkl"), run("abcd", "abcd")
     return ill(spawned, alone=alone, reseeded=run("abcd"), forked=run(forked), parts=parts)
 
 
 def reseeds(**loader: Any) -> Evidence:
-    """Make evidence about a sampler that seeds torch after the first epoch's workers started."""
+    """Make evidence about random samples, and a sampler that seeds torch's global generator."""
     return ill(
         run("abcd", "efgh"),
         alone=run("ijkl", "mnop"),
@@ -216,7 +219,7 @@ def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
 
 
 def restarted(*epochs: str, **others: Any) -> Evidence:
-    """Make evidence about a stream in persistent workers, which depends on the seed."""
+    """Make evidence about a stream in persistent workers, whose samples depend on the seed."""
     parts, alone = replace(STREAM, persistent=True), run("ijkl", "ijkl")
     given = {"parts": parts, "alone": alone, "reseeded": run("mnop")} | others
     return ill(run(*epochs), **given)
@@ -293,7 +296,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "a loop that leaves early and goes on": (
             left_early("abc", "abcd"),
             left_early("abcd", "abcd"),
-            # all arrive with the same seed
+            # with the same seed, all samples arrive
             replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),
             replace(left_early("abc", "abcd"), seeded=run("abc")),
         ),
@@ -411,7 +414,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         ),
         "random, and kept": (
             kept(),
-            kept("vwxz"),  # the samples differ even with the same seed, as if they had a pid
+            kept("vwxz"),  # the samples differ even with the same seed, as if a pid were in them
             kept(parts=PARTS),
             kept(fetched=Fetched(looked=16, together=True)),
             kept(reseeded=run("ijkl"), repeated=run("ijkl")),
@@ -577,7 +580,8 @@ def test_what_differs_in_a_new_interpreter_is_said_of_forked_workers() -> None:
     for each in ({"raised": "KeyError: 'train'"}, {"unlike": 3}, {"unlike": 3, "names": ("a.B",)}):
         assert elsewhere(ill(new_interpreter=NewInterpreter(16, **each)))
     assert not elsewhere(ill(new_interpreter=NewInterpreter(16)))
-    assert not elsewhere(ill(new_interpreter=NewInterpreter(16, unlike=3, salted=3)))  # a finding
+    # If a sample depends on the salt of a hash, the doctor reports that as a finding instead.
+    assert not elsewhere(ill(new_interpreter=NewInterpreter(16, unlike=3, salted=3)))
 
 
 def test_batches_may_differ_if_the_workers_draw_the_samples_that_main_draws() -> None:

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from dltutor.display.chart import Chart
 
 pytestmark = [
-    pytest.mark.xdist_group("browser"),  # one worker, because the tests share a browser
+    pytest.mark.xdist_group("browser"),  # one test process, because the tests share a browser
 ]
 
 STATIC = Path(__file__).parents[2] / "dltutor" / "static"
@@ -80,7 +80,7 @@ def tab(browser: Browser, asked: list[str]) -> Iterator[Page]:
 
 @pytest.fixture
 def page(tab: Page) -> Page:
-    """Return an empty page, in a tab that all tests without a notebook share."""
+    """Return an empty page, in a tab that all tests without their own page share."""
     tab.goto("about:blank")
     return tab
 

@@ -37,7 +37,7 @@ def kinds(displayed: list[Any]) -> list[type]:
 
 
 def roles(record: Chart | Timeline) -> list[str]:
-    """Return the sorted roles in a record, except "other", because tests may start processes."""
+    """Return the sorted roles in a record, except "other", for processes that aren't workers."""
     if isinstance(record, Timeline):
         found = {process.role for process in record.processes}
     else:

@@ -68,7 +68,7 @@ def make_loader(folder: Path, method: str) -> DataLoader[int]:
 
 @dataclass
 class Neighbors:
-    """Processes and a second loader that this process starts while an instrument runs.
+    """Processes and a second loader that this process runs next to an instrument.
 
     Args:
         folder: Where to put the files by which the neighbors and the loaders wait for each other.
@@ -100,8 +100,8 @@ class Neighbors:
             script = f"while [ ! -e {self.folder}/over ]; do sleep 0.02; done; exit 3"
             self.three = subprocess.Popen(["sh", "-c", script])
             self.server = subprocess.Popen(["sleep", "600"], start_new_session=True)
-            # Now the loader may fork. A worker forked earlier could inherit Popen's pipe, and Popen
-            # would wait until that worker exits.
+            # Now the second loader may fork its workers. A worker forked earlier could inherit
+            # Popen's pipe, and Popen would wait until that worker exits.
             (self.folder / "started").touch()
             wait_for(self.folder / "helped")
             wait_for(self.folder / "loading")

@@ -112,7 +112,7 @@ def test_a_worker_that_starts_late_is_not_taken_for_another_process(
 
 
 def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
-    # Freeze objects on any version of Python, because Python 3.12 starts with some frozen.
+    # Python 3.12 starts with some frozen objects, so freeze some on older versions, too.
     gc.freeze()
     try:
         result = check("09.fix", lesson_09.CaptionTuple)

@@ -1,4 +1,4 @@
-"""Test that observing seldom reads memory if nobody looks, and that its helper starts fast."""
+"""Test how often instruments read memory, and that the sampler imports no slow modules."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def lesson() -> None:
 
 
 class Run(Simulated):
-    """A simulated helper, with the options that a Recorder gave its own, and two workers."""
+    """A simulated sampler with two workers, and the options that a Recorder gave its sampler."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
         known = inspect.signature(Sampler).parameters.keys() - {"pid"}
@@ -120,7 +120,7 @@ def test_where_nobody_looks_new_workers_in_each_second_keep_to_the_budget(
     options = recorders[0]._options
     run = Run(monkeypatch, options)
     run.until(60.0, epoch=1.0)
-    # Count the time that workers have to wait, not only the time that the helper computes.
+    # Count the time that workers have to wait, not only the sampler's CPU time.
     taken = len(run.read_at) * WAITS * FULL + run.samples * CHEAP
     assert taken <= options["memory_budget"] * 60 + sampler._AT_ONCE + WAITS * FULL
     assert len(run.read_at) >= 5
@@ -149,7 +149,7 @@ def test_where_somebody_looks_a_short_run_is_read_twice_a_second(
 
 
 class NoScreen:
-    """A screen that shows nothing."""
+    """A stand-in for `instruments.Screen` that shows nothing."""
 
     listeners = ()
 
@@ -179,7 +179,8 @@ def test_a_run_where_nobody_looks_has_its_workers_memory_all_the_same() -> None:
     read = {role: ~np.isnan(timeline.series(role, "pss")) for role in timeline.roles}
     assert read["main"][-1], "the last sample has it"
     assert not np.isnan(timeline.memory_curve("W0")[read["W0"]]).any()
-    # Allow one reading for new workers, one at the end, and one more if the workers start late.
+    # Besides one reading every _SELDOM seconds, allow one for new workers, one at the end, and one
+    # more if the workers start late.
     assert sum(read["main"]) <= 2 + timeline.seconds[-1] / recorder._SELDOM + 1
 
 

@@ -38,7 +38,7 @@ class Opaque:
 
 
 def ragged(samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Return images of any size and their labels, as torchvision's detection scripts do."""
+    """Return images of different sizes and their labels, as torchvision's detection scripts do."""
     return [torch.zeros(3, 40 + int(each), 50) for each in samples], torch.stack(samples)
 
 
@@ -196,7 +196,7 @@ def test_samples_of_a_stream_are_counted_where_they_can_be_known(
 
 
 class Wrapper:
-    """A wrapper that changes each batch, and stays `ahead` batches ahead of the loop."""
+    """A wrapper that changes batches, and stays `ahead` batches ahead of the loop."""
 
     def __init__(self, loader: Any, ahead: int = 0) -> None:
         self.loader = loader
@@ -394,7 +394,7 @@ def in_a_terminal(loop: Callable[[Any], None], loader: Any) -> str:
 
 
 def without_chance(text: str) -> str:
-    """Remove the line number in `_next_data`, which depends on whether another batch was first."""
+    """Remove the line number in `_next_data`, which depends on which batch arrived first."""
     return re.sub(r"line \d+, in _next_data\b", "in _next_data", text)
 
 
@@ -465,7 +465,7 @@ def broken_off() -> Observation:
             [-9, -9],
         ),
         ("11 0\n12 1\n", {"watchdog": (12,)}, [None, -9]),
-        # Linux killed an earlier epoch's worker, main, or a stranger, or the log doesn't say.
+        # Linux killed an earlier epoch's worker, main, or a stranger, or the log can't be read.
         ("1 0\n12 1\n11 0\n", {"cgroup": 2, "kernel_log": [KILLED.format(1)]}, [None, None]),
         ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(99)]}, [None, None]),
         ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(111)]}, [None, None]),

@@ -199,7 +199,7 @@ def test_a_run_that_has_them_in_its_loader_is_observed(
     assert len(seen.result) == len(HOSTILE)
 
 
-@pytest.mark.thorough  # the objects take 2 GB
+@pytest.mark.thorough  # the objects take up 2 GB
 def test_ten_million_objects_stay_within_the_visit(
     source: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
 ) -> None:
@@ -376,7 +376,7 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "consume": lambda thing: observe(rows(), consume=thing, deadline=5),
     "text of explain": explain,
 }
-# These kinds are accepted, because they're a number or string, or can be called or iterated.
+# Some arguments accept these kinds, which are numbers or strings, or can be called or iterated.
 TAKEN = (
     *("int", "__iter___raises", "__iter___recurses", "mock", "magic mock", "enum", "str"),
     "class with a metaclass",

@@ -37,7 +37,7 @@ from dltutor.observation.own_mappings import keep_private
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 160 kB
+ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 152 kB
 WIDTH = len(ROWS[0])
 
 
@@ -672,7 +672,7 @@ def test_stop_ends_a_visit_in_a_new_interpreter_and_nothing_is_left(cuda: None) 
     with pytest.raises(KeyboardInterrupt):
         timer.start()
         diagnose(sleepy)
-        time.sleep(20)  # in case diagnose() ends before the timer fires
+        time.sleep(20)  # in case diagnose() returns before the timer fires
     timer.join()
 
 
@@ -740,7 +740,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.thorough  # four interpreters with torch
+@pytest.mark.thorough  # it starts four interpreters that import torch
 @pytest.mark.timeout(300)
 def test_spawned_workers_of_a_new_interpreter_find_what_the_script_defines(tmp_path: Path) -> None:
     script = tmp_path / "cards.py"

@@ -29,7 +29,7 @@ from dltutor.lab.course_folder import RECORD, LaidOut, lay_out
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("lab")  # one worker, because the tests share a wheel
+pytestmark = pytest.mark.xdist_group("lab")  # one process, because the tests share a wheel
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -224,7 +224,7 @@ def test_a_changed_newer_file_stays_as_well(hand_out: HandOut, folder: Path) -> 
     (folder / "00.ipynb").write_bytes(b"mine")
     hand_out("0.2.0", NEWER)
     (folder / "00 (dltutor 0.2.0).ipynb").write_bytes(b"mine too")
-    hand_out("0.2.0", OLD | {"00.ipynb": b"newer"})  # from a clone, before the release of 0.3.0
+    hand_out("0.2.0", OLD | {"00.ipynb": b"newer"})  # from a clone that is still at 0.2.0
     hand_out("0.3.0", OLD | {"00.ipynb": b"newest"})
     assert without_record(folder) == OLD | {
         "00.ipynb": b"mine",
@@ -429,7 +429,7 @@ def test_a_folder_that_cannot_be_written_is_refused(folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel in a fresh environment, as the README does, and return its folder."""
+    """Install the wheel, with packages as pinned, and return the new environment's folder."""
     folder = tmp_path_factory.mktemp("fresh") / "venv"
     venv.create(folder, with_pip=True)
     pins = (ROOT / "constraints.txt").read_text()

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("binder")  # one worker, because the tests share a plan
+pytestmark = pytest.mark.xdist_group("binder")  # one process, because the tests share a plan
 
 
 @pytest.fixture(scope="module")

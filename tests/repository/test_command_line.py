@@ -194,7 +194,7 @@ def test_a_path_without_a_file_is_told_from_a_message(capsys: pytest.CaptureFixt
         assert told.out.startswith("No failure mode matches")
     for message in (
         ["FileNotFoundError: [Errno 2] No such file or directory: '/data/x.jpg'"],
-        ["FileNotFoundError:", "[Errno 2]", "/data/x.jpg"],  # a shell takes quotes away
+        ["FileNotFoundError:", "[Errno 2]", "/data/x.jpg"],  # a shell removes quotes
         ["cannot identify image file '/data/x.jpg'"],
         ["/opt/train.py:12: UserWarning"],
         ["ancdata"],

@@ -18,7 +18,7 @@ LEFT = pytest.fail.Exception
 
 
 def test_the_fork_server_has_torch_already() -> None:
-    # With a function of this module, the child would import this module and everything it imports.
+    # If the target were a function of this module, the child would import this module, too.
     script = "import sys; sys.exit('torch' not in sys.modules)"
     child = get_context("forkserver").Process(target=exec, args=(script,))
     child.start()

@@ -32,7 +32,7 @@ LESSONS = sorted(PACKAGE.glob("lessons/lesson_*"))
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the names of everything that a module imports, inside functions, too."""
+    """Yield the full name of everything that a module imports, even inside functions."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield from (f"{node.module}.{each.name}" for each in node.names)

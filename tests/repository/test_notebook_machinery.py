@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def twin(made: Path, tmp_path: Path) -> Path:
-    """Copy the solved notebook, so that the test may spoil it, and return the copy's path."""
+    """Copy the solved notebook and the learner's file, and return the path of the solved copy."""
     path = save(read(made), tmp_path)
     learner_path(path).write_bytes(learner_path(made).read_bytes())
     return path

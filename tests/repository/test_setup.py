@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 LESSON = "notebooks/00-start-here.ipynb"
 
 
-# Drop the variables that `make test` hands down, so that each make here runs on its own.
+# Drop the variables that `make test` passes on, so that each make here runs on its own.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if "MAKE" not in name}
 
 

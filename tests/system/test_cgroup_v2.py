@@ -1,7 +1,7 @@
 """Check `confine()` on a Linux with cgroup version 2, which most machines have.
 
-On other machines, the tests are skipped. `scripts/cgroup_v2.py` boots a Linux with version 2 and
-runs this file there.
+On other machines, and for users other than root, the tests are skipped. `scripts/cgroup_v2.py`
+boots a Linux with version 2 and runs this file there.
 """
 
 from __future__ import annotations

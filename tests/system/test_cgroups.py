@@ -102,7 +102,7 @@ EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
 @pytest.mark.parametrize(
     ("mounts", "own", "files", "version", "folder"),
     [
-        # Version 2, in the group that hands the memory controller down.
+        # Version 2, in the group that delegates its memory controller.
         (
             UNIFIED,
             "0::/user.slice/user@1000.service/app.slice/jupyter.scope\n",

@@ -1,4 +1,4 @@
-"""Check that `fill_holes` leaves no free block in the middle of the heap."""
+"""Check that after `fill_holes`, hardly any new block gets the place of a freed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CACHED = 7  # freed blocks of one size that glibc keeps in a thread's cache
 
 
 def reused(filled: bool) -> int:
-    """Free every second one of many blocks, and return how many new blocks get a freed place."""
+    """Free every other one of many blocks, and return how many new blocks get a freed place."""
     libc = ctypes.CDLL(None)
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]

@@ -29,4 +29,4 @@ def test_a_group_whose_name_begins_alike_is_another() -> None:
 
 
 def test_nothing_is_found_where_nothing_was_killed() -> None:
-    assert KernelLog().kills("dltutor-0") in ([], None)  # None: we may not read the log
+    assert KernelLog().kills("dltutor-0") in ([], None)  # None if we may not read the log

@@ -1,4 +1,4 @@
-"""Check that `machine()` reports what this machine allows, as the operating system has it."""
+"""Check that `machine()` reports what this machine allows, as the operating system reports it."""
 
 from __future__ import annotations
 

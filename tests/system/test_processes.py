@@ -318,7 +318,7 @@ def test_segments_that_a_process_has_in_hand_go_with_it_and_no_others() -> None:
     names = {f"torch_{pid}_{how}" for how in ("open", "mapped", "closed")}
     assert names <= segments()
     try:
-        # The name isn't enough. With `docker --ipc=host`, the pid in it may be another container's.
+        # With `docker --ipc=host`, the pid in a segment's name may belong to another container.
         assert segments_of(pid).keys() == names - {f"torch_{pid}_closed"}
         end(known(pid))
         assert names & segments() == {f"torch_{pid}_closed"}
