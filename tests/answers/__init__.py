@@ -6,8 +6,8 @@ that say what the learner did:
     RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": Verified}}
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            # The code that the answer must get, or a tuple of codes if the code depends on how
-            # fast the machine is.
+            # The code that the answer must get, or a tuple of possible codes if timing decides
+            # which one the answer gets.
             "classes of what is left": (ClassesOfWhatIsLeft, "class-numbers"),
         },
     }
@@ -34,7 +34,8 @@ def made(answer: Any) -> Any:
 def like(base: type, **changes: Any) -> Any:
     """Make a subclass of a right or a broken answer, with these methods or attributes.
 
-    A spawned worker can't import such a class, so don't use it for an answer that has to get there.
+    A spawned worker can't import the new class, so don't use this function for an answer that such
+    a worker has to receive.
     """
     return type(f"My{base.__name__}", (base,), changes)
 

@@ -31,7 +31,8 @@ class SetsAside:
     root: Path
     listed: list[tuple[str, str]]
     classes: list[str]
-    catches: tuple[type[BaseException], ...] = (Exception,)  # (): check nothing beforehand
+    # If this tuple is empty, `__init__` doesn't load any file.
+    catches: tuple[type[BaseException], ...] = (Exception,)
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)  # type: ignore[call-arg]
@@ -78,7 +79,7 @@ class Converting(Verified):
 def returning_instead(
     base: type, instead: Callable[[Any, int], Any], error: type[Exception] = Exception
 ) -> Any:
-    """Make a subclass that calls `instead` where `base` raises."""
+    """Make a subclass whose `__getitem__` calls `instead` if that of `base` raises `error`."""
 
     def get(self: Any, index: int) -> Any:
         try:
@@ -103,7 +104,7 @@ def zeros(self: Any, index: int) -> Any:
 
 
 def in_words(others: str, **words: str) -> Callable[[Any, dict[str, str]], dict[str, str]]:
-    """Return a `reasons` method that words each reason by the type of its error."""
+    """Return a `reasons` method that looks up an error's type in `words`, or else says `others`."""
     return lambda self, found: {
         path: words.get(why.partition(":")[0], others) for path, why in found.items()
     }
@@ -114,7 +115,7 @@ def pixels_of(image: Image.Image) -> torch.Tensor:
 
 
 def opened(file: Any) -> Image.Image:
-    """Open an image. Raises ValueError if it has more than 8 bits per channel."""
+    """Open an image, or raise ValueError if it has more than 8 bits per channel."""
     image = Image.open(file)
     if image.mode[0] in "IF":
         raise ValueError("16 bits")
@@ -151,7 +152,7 @@ class OnlyVerifies(Verified):
 
 
 class ChecksEndsAndVerifies(Verified):
-    """The usual answer from the web, which doesn't decode anything."""
+    """The usual answer from the web, whose check doesn't decode any pixels."""
 
     def found(self) -> dict[str, Any]:
         found = {}
@@ -199,7 +200,7 @@ class ThrowsAlphaAway(Verified):
 
 
 class RightOnce(Verified):
-    """Returns each image right the first time, and mirrored after that."""
+    """Returns the correct image for an index the first time, and its mirror image after that."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -214,7 +215,7 @@ class RightOnce(Verified):
 
 
 class QuarantineOfTheClass(Verified):
-    """Right only for the first dataset. The second one also has what the first one found."""
+    """Shares `quarantined` among all datasets, so only the first dataset is right."""
 
     kept: ClassVar[dict[str, Any]] = {}
 
@@ -332,7 +333,7 @@ class KeepsThemMapped(VerifiedReadings):
 
 
 class Scanned(VerifiedReadings):
-    """Scans in workers, as the lesson does. `wrong` is the reason for an array of a wrong shape."""
+    """Scans files in two workers, as the lesson does. `wrong` is the reason for a wrong shape."""
 
     wrong = "shape {}"
 

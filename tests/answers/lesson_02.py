@@ -41,9 +41,12 @@ def answer(
     catches: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     **more: Any,
 ) -> type:
-    """Make a dataset class.
+    """Make a dataset class that calls `raises(self, index, error)` when the wrapped dataset raises.
 
-    The dataset calls `raises(self, index, error)` for each error that it catches.
+    Args:
+        raises: A function that raises the error for the loop, or returns a sample instead.
+        catches: The types of errors for which the class calls `raises`.
+        more: Methods to add to the class or to replace in it.
     """
 
     class Located(Dataset[Any]):
@@ -72,11 +75,11 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(say(self, index, error)) from error
 
 
-# Other answers, most of them right
+# Parts of more right answers, and `interrupted_never`, which is part of a wrong one
 
 
 class SampleError(RuntimeError):
-    """The one type in which an answer raises all errors."""
+    """An exception type of the learner's own, which some right answers raise."""
 
 
 def interrupted_never(self: Any, index: int) -> Any:
@@ -108,7 +111,7 @@ def raise_one_type(self: Any, index: int, error: Exception) -> None:
     raise SampleError(f"sample {index}, {self.dataset.paths[index]}: {error!r}") from error
 
 
-# Wrong answers
+# Parts of wrong answers
 
 
 def add_a_note(self: Any, index: int, error: Exception) -> None:
@@ -129,7 +132,7 @@ def raise_local(self: Any, index: int, error: Exception) -> None:
 
 
 def by_a_test(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
-    """Return a `raises` that keeps the types that pass a test and replaces the others."""
+    """Return a `raises` that keeps an error's type if `good` accepts it, or uses RuntimeError."""
 
     def raises(self: Any, index: int, error: Exception) -> None:
         kind: Any = type(error) if good(type(error)) else RuntimeError
@@ -169,7 +172,7 @@ def sample_or_failure(self: Any, index: int) -> Any:
 
 
 class Eager(Starter):
-    """Reads everything in `__init__`."""
+    """Reads every sample of the wrapped dataset in `__init__`."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__(dataset)
@@ -233,7 +236,11 @@ def sample(
 ) -> type:
     """Make a dataset class.
 
-    The dataset applies these functions to a sample's words, their counts, and the vector.
+    Args:
+        words: A function that makes `sample["words"]` from the caption's words without articles.
+        times: A function that makes `sample["times"]` from the counts of all words.
+        vector: A function that makes `sample["vector"]` from the mean of the words' rows.
+        more: Methods to add to the class or to replace in it.
     """
 
     class MyCaptions(Captions):

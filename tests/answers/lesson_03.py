@@ -76,7 +76,7 @@ class SignalsOnly(VerifiedFrames):
 
 
 class Tried(Frames):
-    """A right answer, which tries each frame in its own process."""
+    """A right answer to "03.fix", which tries each frame in a separate process."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
@@ -94,12 +94,12 @@ class Tried(Frames):
 
 
 def saying(reason: Callable[[int], Any]) -> Any:
-    """Make a class that gives `reason(code)` for each exit code."""
+    """Make a subclass of `Tried` that writes `reason(exit code)` for each deadly frame."""
     return like(Tried, reason=lambda self, code: reason(code))
 
 
 def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Any:
-    """Make a right class, whose `__init__` ends with `change`."""
+    """Make a subclass of `Tried` whose `__init__` ends with `change(self, paths)`."""
 
     def make(self: Tried, paths: Sequence[Path], how: How) -> None:
         Tried.__init__(self, paths, how)
@@ -109,7 +109,7 @@ def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Any:
 
 
 def put_in(instead: Callable[[Any, int], Any]) -> Any:
-    """Make a class that calls `instead` for each deadly frame."""
+    """Make a subclass of `Tried` that returns `instead(self, index)` for each deadly frame."""
 
     def get(self: Any, index: int) -> Any:
         if self.paths[index].name in self.quarantined:

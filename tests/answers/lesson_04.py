@@ -42,7 +42,7 @@ class SharedEpoch(CountedClips):
 
 
 class Fixed(SharedEpoch):
-    """A right answer, and a base class."""
+    """A right answer to "04.fix", and a base class of other answers."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -103,7 +103,8 @@ class LentVocabulary(Headlines):
         self.manager = FORK.Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
 
-    def __getitem__(self, index: int) -> torch.Tensor:  # SlowMotion skips the lesson's code
+    # `SlowMotion` doesn't slow down code in dltutor, so this repeats `Headlines.__getitem__`.
+    def __getitem__(self, index: int) -> torch.Tensor:
         words = self.headlines[index].split()
         for word in words:
             self.vocabulary.setdefault(word, len(self.vocabulary))
@@ -191,7 +192,7 @@ class InAFile(SharedEpoch):
 
 
 class EmptiedByMain(SharedEpoch):
-    """Sends a message for each silent stretch, and counts them in main."""
+    """Puts a message into a queue for each silent stretch. Main counts the messages."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -217,7 +218,7 @@ class Numbered(Headlines):
 
 
 class MostFrequent(Headlines):
-    """Numbers only the most frequent words, and has one number for the rest."""
+    """Numbers only the 100 most frequent words. All other words share the number 0."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)

@@ -30,7 +30,7 @@ def seek_and_read(file: Any, index: int) -> torch.Tensor:
 
 
 class WithPath(Windows):
-    """A base class that doesn't open anything yet."""
+    """A base class whose `__init__` doesn't open the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -182,7 +182,7 @@ class ByWorkersNumber(WithPath):
 
 
 class KeepsConnect(Rows):
-    """A right answer, and a base class."""
+    """A right answer to "05.transfer", and a base class of other answers."""
 
     def __init__(self, connect: Connect) -> None:
         self.connect = connect
@@ -218,7 +218,7 @@ class ConnectsAtFork(Rows):
 
 
 class CountsFirst(KeepsConnect):
-    """Main counts the rows over a connection that it closes."""
+    """Counts the rows in `__init__`, over a connection that it closes right after that."""
 
     def __init__(self, connect: Connect) -> None:
         super().__init__(connect)

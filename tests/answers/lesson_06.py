@@ -1,6 +1,7 @@
 """Define right and wrong answers to the exercises of lesson 06.
 
-An answer to "06.fix" or "06.transfer" is a file, which is the right file with a few lines replaced.
+Nearly all answers to "06.fix" and "06.transfer" are files. They hold `RECORDS` or `CLIPS`, which
+are right answers, and most files have some of that text replaced.
 """
 
 from __future__ import annotations
@@ -88,7 +89,13 @@ STATES = """
 
 
 def changed(name: str, source: str, changes: tuple[tuple[str, str], ...]) -> partial[Path]:
-    """Return what writes a file with parts of its source replaced, and returns its path."""
+    """Return a `partial` that writes a changed source to a file, and returns the file's path.
+
+    Args:
+        name: The name of the file, in a new folder.
+        source: The source to change.
+        changes: Pairs of an old text, which has to be in the source, and its replacement.
+    """
 
     def write() -> Path:
         text = source
@@ -103,17 +110,22 @@ def changed(name: str, source: str, changes: tuple[tuple[str, str], ...]) -> par
 
 
 def records(*changes: tuple[str, str]) -> partial[Path]:
-    """Return what writes the right `MyRecords` with some lines replaced."""
+    """Return a `partial` that writes `RECORDS` to a file, with these (old, new) changes."""
     return changed("my_records.py", RECORDS, changes)
 
 
 def clips(*changes: tuple[str, str]) -> partial[Path]:
-    """Return what writes the right `MyClips` with some lines replaced."""
+    """Return a `partial` that writes `CLIPS` to a file, with these (old, new) changes."""
     return changed("my_clips.py", CLIPS, changes)
 
 
 def kept_generator(state: str = "", generator: str = "        g = self.generator\n") -> Any:
-    """Return what writes a `MyClips` that draws noise from a generator that the dataset keeps."""
+    """Return a `partial` that writes a `MyClips` that keeps a generator, and draws noise from it.
+
+    Args:
+        state: The source of methods for pickling, or "" for none.
+        generator: The line of `noise` that defines `g`.
+    """
     return clips((LOADED, KEPT), (GENERATOR, generator), (SCALE, SCALE + state))
 
 

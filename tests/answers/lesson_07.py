@@ -25,7 +25,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class ByPid(Pairs):
-    """A right answer, and a base class: each process makes its own executor."""
+    """A right answer to "07.fix", and a base class. Each process makes its own executor."""
 
     make_executor: Any = partial(ThreadPoolExecutor, max_workers=2)
     made_in: int | None = None
@@ -79,7 +79,7 @@ class NeverEnds(ByPid):
     def __getitem__(self, index: int) -> torch.Tensor:
         if self.made_in != os.getpid():
             self.asked, self.made_in = Queue(), os.getpid()
-            # In the tests' own process, the thread mustn't keep the process from exiting.
+            # Outside a worker, the thread is a daemon, so that it doesn't keep main from exiting.
             daemon = torch.utils.data.get_worker_info() is None
             threading.Thread(target=self.work, daemon=daemon).start()
         answer: Queue[bytes] = Queue()
@@ -89,7 +89,7 @@ class NeverEnds(ByPid):
 
 
 class Swaps(Clips):
-    """A right answer, and a base class: main's labels are complete at every moment."""
+    """A right answer to "07.transfer", and a base class. Main's labels are always complete."""
 
     def refresh(self) -> None:
         self.labels = dict(self.read_labels())
@@ -99,7 +99,7 @@ class Swaps(Clips):
 
 
 class ForksBetween(Clips):
-    """Also right: the fork waits until no thread holds the lock."""
+    """Right: main doesn't fork until no other thread holds the lock."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -204,7 +204,7 @@ class InThreads(ByPid):
 
 
 class NewThreadAtFork(Pairs):
-    """Has the executor of `Pairs`, and makes a new one in the child right after each fork."""
+    """Keeps the executor that `Pairs` makes, and replaces it in each child right after the fork."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -276,7 +276,7 @@ class AThreadForEachFileOfABatch(ByPid):
 
 
 class ReadsInTurn(ByPid):
-    """Opens both files at once, but reads the mask after the image."""
+    """Opens both files at the same time, but reads the mask after the image."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         opening = self.thread.submit(self.masks[index].open, "rb")

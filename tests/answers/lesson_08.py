@@ -24,7 +24,7 @@ def middle(numbers: Any) -> Any:
 
 
 class Light(Excerpts):
-    """A right answer, and a base class."""
+    """A right answer to "08.fix", and a base class of other answers."""
 
     def __getitem__(self, index: int) -> Any:
         return middle(torch.from_numpy(np.load(self.paths[index]))).clone()
@@ -34,7 +34,7 @@ class Light(Excerpts):
 
 
 def sends(pack: Callable[[Any], Any], unpack: Callable[[Any], Any] = torch.as_tensor) -> type:
-    """Make a class that packs each excerpt, a numpy array, and unpacks it with these functions."""
+    """Make a class that sends `pack(excerpt)` for a numpy array, and unpacks it with `unpack`."""
 
     class MyExcerpts(Excerpts):
         def __getitem__(self, index: int) -> Any:
@@ -47,7 +47,7 @@ def sends(pack: Callable[[Any], Any], unpack: Callable[[Any], Any] = torch.as_te
 
 
 def unpacks(change: Callable[[torch.Tensor], Any]) -> type:
-    """Make the right class, with a function applied to what it unpacks."""
+    """Make a subclass of `Light` that passes each unpacked excerpt through a function."""
 
     class MyExcerpts(Light):
         def unpack(self, sample: Any) -> Any:
@@ -81,7 +81,7 @@ class Clipped(Light):
 
 
 class SharedOnce(Light):
-    """Keeps all excerpts in one shared tensor. A sample is a copy of a part."""
+    """Keeps all excerpts in one shared tensor. A sample is a copy of one excerpt."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(paths)
@@ -139,7 +139,7 @@ class NoUnpack:
 
 
 def right_ahead(batches: Any) -> int:
-    """A right answer, which others build on."""
+    """A right answer to "08.transfer", which other answers call."""
     if not hasattr(batches, "_data_queue"):
         return 0
     early = sum(len(info) == 2 for info in batches._task_info.values())

@@ -52,7 +52,7 @@ class Cached(Captions):
 
 
 class InLinecache(Dataset[str]):
-    """Python's own line cache keeps the file in memory."""
+    """Keeps the file in memory in the cache of Python's `linecache` module."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -75,12 +75,12 @@ class Wide(Dataset[str]):
         return len(self.captions)
 
     def __getitem__(self, index: int) -> str:
-        caption: str = self.captions[index]  # a `np.str_`, which is a `str`
+        caption: str = self.captions[index]  # an `np.str_`, which is also a `str`
         return caption
 
 
 def on_call() -> dict[str, Any]:
-    """Return what the code in the notebook's last section defines."""
+    """Run the code to copy from "On call" in notebook 09, and return the names that it defines."""
     defined: dict[str, Any] = {}
     exec(to_copy("on-call", read(NOTEBOOKS / "09-copy-on-read.ipynb"))[0], defined)
     return defined
@@ -101,7 +101,7 @@ class FromTheNotebook(Dataset[str]):
 
 
 class FromTheFile(Dataset[str]):
-    """Keeps only the offsets. Each worker opens the file itself and reads one line."""
+    """Keeps only the lines' offsets, opens the file on first use, and reads one line per sample."""
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.file = path, None

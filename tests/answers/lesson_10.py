@@ -22,7 +22,7 @@ from dltutor.failures.growing_cache import CachedRecordings, Recordings
 
 
 def with_lru_cache(size: int | None) -> type:
-    """Make a class that keeps the recordings that were read last, as many as `size`."""
+    """Make a class that keeps the `size` recordings used last, or all of them if `size` is None."""
 
     class MyRecordings(Recordings):
         @lru_cache(maxsize=size)  # noqa: B019 - this is what people write
@@ -55,7 +55,7 @@ class AllInMain(Recordings):
 
 
 class BoundedRecordings(Recordings):
-    """Keeps the last few recordings that were read."""
+    """Keeps the `size` recordings that were used last."""
 
     def __init__(self, paths: tuple[str, ...], size: int = 4) -> None:
         super().__init__(paths)
@@ -89,7 +89,7 @@ class InFilesByPath(Recordings):
 
 
 class InOneSlotEach(Recordings):
-    """Keeps one recording in a slot for each of the two workers."""
+    """Keeps one recording for each worker, but has slots for only two workers."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -129,7 +129,7 @@ class ForgetsAll(CachedRecordings):
 
 
 class Mapped(Recordings):
-    """Decodes once, into a file that all workers map."""
+    """Decodes every recording in `__init__`, into one file that all workers map."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -194,7 +194,13 @@ def view(images: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 
 def validating(loss: Callable[[Any], Any], keep: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Make a validation that adds `loss(losses)` and keeps `keep(images, at)` for each batch."""
+    """Make a validation that returns a mean loss and a list with something from each batch.
+
+    Args:
+        loss: A function that takes a batch's losses, and returns what to average over the batches.
+        keep: A function that takes a batch's images and the position of the hardest one, and
+            returns what to put into the list.
+    """
 
     def my_validate(model: Any, loader: Any) -> Any:
         total: Any = 0

@@ -36,7 +36,7 @@ def reading(
     size: int = 100,
     **how: Any,
 ) -> Callable[[Any, int], Pairs]:
-    """Make an answer that reads batches of this size, and collects `pairs_of(batch)`.
+    """Make an answer that reads batches, and collects the pairs in `pairs_of(batch)`.
 
     Args:
         collate_fn: The function with which a worker makes a batch.
@@ -158,7 +158,7 @@ def by_class(dataset: Any, num_workers: int) -> Any:
 
 
 def with_workers(count: Callable[[int], int]) -> Callable[[Any, int], Pairs]:
-    """Make an answer that takes `count(num_workers)` workers."""
+    """Make an answer that uses `count(num_workers)` workers instead of `num_workers`."""
     return lambda dataset, num_workers: numbers_through_the_pipe(dataset, count(num_workers))
 
 
@@ -174,7 +174,7 @@ def the_last_is_kept(batch: Any) -> Pairs:
 
 
 class Table(Dataset[torch.Tensor]):
-    """A right answer, and a base class. It attaches to the block when it's unpickled."""
+    """A right answer, and a base class. Unpickling a table attaches it to the shared block."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -209,7 +209,7 @@ class Table(Dataset[torch.Tensor]):
 
 
 class MadeForEachUse:
-    """Makes its array for each use. It isn't a Dataset, because a Sequence works, too."""
+    """Makes a new array over the block for each use. A right answer needn't be a Dataset."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -355,7 +355,7 @@ class ClosedUnderAnArray(Frozen):
 
 
 class Unregisters(Table):
-    """Unregisters the block in each worker, as many answers on the web advise."""
+    """Unregisters the block wherever the table is unpickled, as many answers on the web advise."""
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)

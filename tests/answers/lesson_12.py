@@ -22,7 +22,7 @@ from dltutor.lessons.lesson_12.job import ByRankAndWorker
 
 
 class Keyed(Signals):
-    """A base class with a generator for each sample."""
+    """A right answer, and a base class. Each sample's noise comes from its own generator."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals = signals
@@ -138,7 +138,7 @@ class AnewInSetEpoch(Signals):
 
 
 class DrawnInMain(Keyed):
-    """Draws an epoch's noise in main."""
+    """Draws all noise of an epoch in `set_epoch`, which only main calls."""
 
     def set_epoch(self, epoch: int) -> None:
         self.all = torch.from_numpy(self.draw(epoch))
@@ -196,7 +196,10 @@ def here() -> tuple[int, int]:
 
 
 class Rounds(IterableDataset[int]):
-    """A base class that gives each rank one record of each full round of records."""
+    """A right answer, and a base class. Of every `ranks` records, each rank gets one.
+
+    If too few records are left at the end, no rank gets any of them.
+    """
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         self.read, self.rank, self.ranks = read, rank, ranks
@@ -211,7 +214,7 @@ class Rounds(IterableDataset[int]):
 
 
 class InBlocks(Rounds):
-    """Reads the whole stream. Each rank takes a block, and each worker a block of that."""
+    """Reads the whole stream. Each rank takes a block, and each worker takes a part of it."""
 
     def __iter__(self) -> Iterator[int]:
         records, (me, workers) = list(self.read()), here()
@@ -222,7 +225,7 @@ class InBlocks(Rounds):
 
 
 class ReadOnce(Rounds):
-    """Reads the records in main."""
+    """Reads all records once, in `__init__`."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         super().__init__(read, rank, ranks)
@@ -280,7 +283,7 @@ class FirstWorkerOnly(Rounds):
 
 
 class KeptIterator(Rounds):
-    """Makes its generator in `__init__`."""
+    """Makes the iterator over its records once, in `__init__`."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         super().__init__(read, rank, ranks)
@@ -305,7 +308,7 @@ class Numbers(Rounds):
 
 
 class TwoOfARank(Rounds):
-    """Deals records in fives on rank 0 and one by one on rank 1, so W0's shares differ."""
+    """Its workers take turns after five records on rank 0, but after each record on rank 1."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()

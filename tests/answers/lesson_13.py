@@ -51,11 +51,11 @@ def endless(loader: Any) -> Iterator[Any]:
 
 
 def usual(pair_of: Callable[[Any], Any] = apart, **options: Any) -> Callable[..., Any]:
-    """Make an answer that uses one endless iterator of a loader with these options.
+    """Make an answer that takes all batches from one endless iterator over a loader.
 
     Args:
         pair_of: The function with which main takes a batch apart.
-        options: The loader's options.
+        options: Options of the loader, which override the defaults in `forked`.
     """
 
     def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
@@ -150,7 +150,7 @@ class Endless:
 
 
 class AllEpochs:
-    """A sampler of all epochs, one after the other."""
+    """A batch sampler that gives `steps` batches, from one shuffled epoch after the other."""
 
     def __init__(self, dataset: Any, steps: int) -> None:
         self.batches = BatchSampler(RandomSampler(dataset), 32, drop_last=False)
@@ -285,7 +285,13 @@ def first_batch_again(loader: Any, workers: int, clock: Any) -> float:
 
 
 def timing(run: Callable[..., float] = one_run, give: Callable[[Any], Any] = dict) -> Measure:
-    """Make a measurement that times each run with `run`, and returns `give(times)`."""
+    """Make a measurement that times three runs with each number of workers.
+
+    Args:
+        run: A function that times one run of a loader, and returns the seconds per batch.
+        give: A function that makes the result from a dict: number of workers -> seconds per batch
+            in each run.
+    """
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
         measured: dict[int, list[float]] = {n: [] for n in counts}
@@ -325,7 +331,7 @@ def measure(
     keep: bool = False,
     clock_of: Callable[[Any], Any] = lambda clock: clock,
 ) -> Measure:
-    """Make the solution, with a mistake for each argument that isn't the default."""
+    """Make the right measurement, with a mistake for each argument that isn't the default."""
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
         clock = clock_of(clock)

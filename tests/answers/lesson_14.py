@@ -1,4 +1,7 @@
-"""Define right and wrong reports about the incidents of lesson 14, with lines in files replaced."""
+"""Define right and wrong reports about the incidents of lesson 14.
+
+Many of the constants are changes that learners might make in the incidents' files.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,15 @@ Change = tuple[str, str]
 
 
 def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> partial[Report]:
-    """Return what makes a report about an incident, with lines in its files replaced."""
+    """Return a `partial` that lays out an incident, changes its files, and makes a Report.
+
+    Args:
+        incident: The incident.
+        cause: The cause or causes that the learner reports.
+        where: The place or places that the learner reports.
+        changes: Pairs of an old text and its replacement. The old text has to be in at least one of
+            the files that a learner may change.
+    """
 
     def make() -> Report:
         folder = own_folder() / incident.name
@@ -161,7 +172,7 @@ PLAYABLE = (
 
 
 def decodable(body: str) -> tuple[Change, Change]:
-    """Return the changes that replace the body of the function that checks a clip."""
+    """Return the changes that give `archive.playable` another body, and import what it may need."""
     return (
         (PLAYABLE, body),
         ("from codec import probe\n", "from codec import HEADER, decode, probe\n"),

@@ -1,4 +1,4 @@
-"""Test that every kind of captions delivers all of them, and how shared captions are sent."""
+"""Test that every captions dataset delivers all captions, and how `SharedCaptions` is pickled."""
 
 from __future__ import annotations
 

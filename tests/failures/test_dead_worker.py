@@ -1,4 +1,4 @@
-"""Test that `VerifiedFrames` finds the frame that kills a process, and leaves it out."""
+"""Test that `VerifiedFrames` leaves out the frame whose decoding ends the process."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ DEAR = ("gc_dirties_pages", "copy_on_read", "plot_in_thread")
 """Failure modes whose test spends over 2 s of CPU on reading memory."""
 
 SHOWN_BY_THEIR_NOTEBOOK = ("orphaned_segments",)
-"""Failure modes whose notebook runs both cases as well, and has to show the same results again."""
+"""Failure modes whose notebook runs both cases, too, so the notebook's own test covers them."""
 
 
 def is_thorough(failure: Failure, start_method: str) -> bool:
@@ -147,8 +147,7 @@ def test_under_another_start_method_the_broken_case_does_not_show_its_sign(
     assert not fixed.chain, fixed  # on a busy machine, it may not finish in time
 
 
-#: Failure modes that show even without workers, and failure modes whose case kills the process
-#: that loads, so no test runs them without workers.
+#: Failure modes that show even without workers.
 SHOWN_ALONE = (
     "corrupt_images",
     "silent_stop",
@@ -157,6 +156,8 @@ SHOWN_ALONE = (
     "wrong_length",
     "ranks",
 )
+#: Failure modes whose broken case ends the process that loads samples. Without workers, that would
+#: end the tests.
 LOSE_A_WORKER = ("dead_worker", "lost_cause")
 
 

@@ -19,7 +19,7 @@ class Frozen(Numbers):
 
 
 def test_only_workers_forked_in_the_block_keep_what_it_froze() -> None:
-    gc.unfreeze()  # some versions of Python start with a few hundred frozen
+    gc.unfreeze()  # some versions of Python start with a few hundred frozen objects
     with frozen_heap():
         iterator = iter(load(Frozen(), num_workers=1))
     assert gc.get_freeze_count() == 0

@@ -1,4 +1,4 @@
-"""Test that `make_images` always writes the same images, and spoils files as their names say."""
+"""Test that `make_images` writes the same files for the same seed, and lists the spoiled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test when forked workers hang because their dataset needs a thread that only main has."""
+"""Test that workers hang without main's thread, and that only the fixed dataset can be pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that main's error hides a worker's `sys.exit`, and that the fix keeps its reason."""
+"""Test that main's error hides why a worker called `sys.exit`, and that the fixed case says why."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from dltutor.failures.missing_main_guard import GUARDED, UNGUARDED, script, started_as
 
 
-@pytest.mark.thorough  # one to three interpreters that import torch
+@pytest.mark.thorough  # starts one to three interpreters that import torch
 @pytest.mark.parametrize(
     ("text", "start_method", "works"),
     [

@@ -1,4 +1,4 @@
-"""Test that the fixed collate function counts what is missing in a batch."""
+"""Test that the fixed case counts missing samples, and opens no file before the epoch."""
 
 from __future__ import annotations
 

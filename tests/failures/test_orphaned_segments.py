@@ -16,13 +16,14 @@ from dltutor.failures.orphaned_segments import BATCHES, kill_all, of_run
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 RUN = "import dltutor.failures.orphaned_segments as run; run.train(2, 'fork', 'file_system')"
-GRACE = 20  # the most seconds for the managers to notice
+GRACE = 20  # the most seconds to wait for the managers
 
 
 @pytest.mark.thorough  # starts an interpreter that imports torch
 def test_managers_that_live_on_remove_the_segments() -> None:
     with (
-        tempfile.TemporaryDirectory(prefix="c-", dir="/tmp") as folder,  # short enough for sockets
+        # The managers make sockets in this folder, and a socket's path has to be short.
+        tempfile.TemporaryDirectory(prefix="c-", dir="/tmp") as folder,
         subprocess.Popen(
             [sys.executable, "-c", RUN],
             env=os.environ | {"TMPDIR": folder},

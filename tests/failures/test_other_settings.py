@@ -1,7 +1,7 @@
 """Test what failure modes show in settings that test_failures.py doesn't run.
 
-The notebook of each failure mode's lesson shows most of them, and the tests run the notebooks. The
-ones here are in no notebook.
+The notebooks show most such settings, and other tests run the notebooks. The settings here are in
+no notebook.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def a_whole_none(*, workers: int) -> DataLoader[Any]:
 
 
 def unwrapped(make: Callable[[], Case]) -> DataLoader[Any]:
-    """Load the dataset that a fixed case wraps, so that its own exception arrives."""
+    """Load the dataset that a fixed case's dataset wraps, so that the inner exception arrives."""
     dataset: Any = make().loader.dataset
     return load(dataset.dataset)
 
@@ -136,15 +136,15 @@ NO_LEN = "TypeError: TypeError: object of type 'NoneType' has no len()"
 NO_CHILDREN = "AssertionError: daemonic processes are not allowed to have children"
 
 RAISING: dict[str, tuple[Callable[[], DataLoader[Any]], str]] = {
-    # An exception whose type needs more than a message becomes another one.
+    # If an exception's type needs more than a message, a RuntimeError arrives instead.
     "json": (lambda: load(Numbers(not_json)), "RuntimeError: json.decoder.JSONDecodeError: "),
     "decode": (lambda: load(Numbers(not_text)), "RuntimeError: UnicodeDecodeError: "),
     "subprocess": (
         lambda: load(Numbers(no_program)),
         "RuntimeError: subprocess.CalledProcessError: ",
     ),
+    # A type that needs only a message, and is at the top level of a module, stays the same.
     "a KeyError": (lambda: load(Numbers(key_error)), "KeyError: KeyError: 'label'"),
-    # Unless the dataset raises one with a message only, from the top level of a module.
     "unpicklable_exception, fixed": (
         lambda: unwrapped(unpicklable_exception.fixed),
         "UnreadableReading: 009.json: not a reading",
@@ -155,7 +155,7 @@ RAISING: dict[str, tuple[Callable[[], DataLoader[Any]], str]] = {
     ),
     "children_of_workers, an executor": (lambda: load(Numbers(executor)), NO_CHILDREN),
     "children_of_workers, a loader": (lambda: load(Numbers(loader_in_worker)), NO_CHILDREN),
-    # What torch says depends on where the None is, and on the workers.
+    # What torch says depends on where the None is.
     "none_in_batch, last, no workers": (
         lambda: images("good", "bad", workers=0),
         EXPECTED_TENSOR,
@@ -239,15 +239,15 @@ def test_an_unfinished_batch_at_the_end_of_a_stream_is_dropped_once() -> None:
     [
         (4, {"num_workers": 0}, True),
         (100, {"num_workers": 0}, False),
-        (8, {"num_workers": 2}, True),  # torch warns that each worker yields the whole stream,
-        (8, {"num_workers": 2, "batch_size": 2}, False),  # but not in batches
+        (8, {"num_workers": 2}, True),  # two workers yield 16 batches, more than 8
+        (8, {"num_workers": 2, "batch_size": 2}, False),  # two workers yield 8 batches
     ],
 )
 def test_torch_warns_only_of_a_stream_that_yields_more_batches_than_its_length(
     told: int, options: dict[str, Any], warned: bool
 ) -> None:
     loader = load(MeasuredStream(8, told), **{"batch_size": 1, **options})
-    assert len(loader) == told // (loader.batch_size or 1)  # torch compares with what len() gave
+    assert len(loader) == told // (loader.batch_size or 1)  # torch warns only after len()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         samples = sum(len(batch) for batch in loader)

@@ -1,4 +1,4 @@
-"""Test that the module doesn't import matplotlib."""
+"""Test that importing `plot_in_thread` doesn't import matplotlib."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that the server ends with its owner."""
+"""Test that the server from `start_server` ends once its owner is garbage."""
 
 from __future__ import annotations
 

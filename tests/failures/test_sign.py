@@ -49,7 +49,7 @@ def found(value: float) -> Run:
         (Says("hung", ("lock:",)), Run("hung", workers=(Worker(stack=("lock:",)),)), FINE, True),
         (Says("hung", ("lock:",)), Run("hung", workers=(Worker(),)), FINE, False),
         (Says("hung", ("SIGKILL",)), Run("hung", workers=(Worker("SIGKILL"),)), FINE, True),
-        # The end must be right as well, and the fixed run must finish.
+        # The end and the message must both be right, and the fixed run must finish.
         (Says("raised", ("KeyError",)), Run("hung", LABEL), FINE, False),
         (Says("raised", ("ValueError",)), Run("raised", LABEL), FINE, False),
         (Says("raised", ("KeyError",)), Run("raised", LABEL), Run("raised", LABEL), False),
@@ -57,7 +57,7 @@ def found(value: float) -> Run:
         (Counts(8), found(8), found(0), True),
         (Counts(8), found(7), found(0), False),
         (Counts(8), found(57), found(1), False),
-        # A cost shows if it's at least a multiple of the fixed run's cost.
+        # A cost of `Costs(3)` shows if it's at least three times the fixed run's cost.
         (Costs(3), found(30), found(10), True),
         (Costs(3), found(29), found(10), False),
         # A run without a Finding shows nothing.

@@ -1,7 +1,8 @@
-"""Check that `check` gives every answer in tests/answers the outcome that's listed with it.
+"""Check that `check` accepts every right answer in tests/answers, and rejects every wrong one.
 
-Every exercise must have right and wrong answers there, unless it's a question with options, and its
-lesson's notebook must ask it once. In lesson 14, the notebook draws its exercises at random.
+A wrong answer must get the code that's listed with it. Every exercise must have right and wrong
+answers there, unless it's a question with options, and its lesson's notebook must ask it once. The
+last rule doesn't hold for lesson 14, whose notebook draws its exercises at random.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / "answers").g
 
 
 def listed(name: str) -> dict[str, Any]:
-    """Return what all modules in tests/answers have under this name, by exercise."""
+    """Merge the dicts that the modules in tests/answers have under this name, keyed by exercise."""
     found: dict[str, Any] = {}
     for module in MODULES:
         for exercise, answers in getattr(import_module(f"answers.{module}"), name).items():
@@ -44,12 +45,11 @@ RIGHT_ANSWERS: RightAnswers = listed("RIGHT_ANSWERS")
 
 
 def first_right(exercise: str) -> Any:
-    """Return the first right answer to an exercise."""
     return made(next(iter(RIGHT_ANSWERS[exercise].values())))
 
 
 def table(exercise: str) -> dict[str, Any]:
-    """Return an exercise's table in its lesson's TOML."""
+    """Return an exercise's table from its lesson's `exercises.toml`."""
     found: dict[str, Any] = words.lesson(exercise[:2])[exercise[3:]]
     return found
 
@@ -59,7 +59,12 @@ OTHERS = [name for name in exercises() if name not in QUESTIONS]
 
 
 def checks() -> Iterator[tuple[Path, str, str, str]]:
-    """Yield each check in a notebook: its twin, its starter cell, its exercise, and its answer."""
+    """Yield each call of `check` in the solved notebooks.
+
+    Yields:
+        The notebook's path, the id of the last starter cell above the call (or ""), the exercise,
+        and the source of the answer.
+    """
     for twin in twins():
         starter = ""
         for cell in code_cells(read(twin)):
@@ -93,9 +98,9 @@ def every(answers: dict[str, Any], is_thorough: Callable[[str, int], bool]) -> p
 
 
 def graded(exercise: str, answer: Any) -> Result:
-    """Grade an answer in this process, and check that there are words for its code.
+    """Grade an answer in this process, and check that the result has a message.
 
-    This is only for answers that aren't run.
+    Use this only if the grader rejects the answer, or judges it, without running it.
     """
     grader = exercises()[exercise].grader
     result = verdict(lambda: grader.judge(grader.gather(grader.look(answer))))
@@ -169,10 +174,10 @@ def test_a_right_answer_is_correct(
     assert result.outcome.value == "Correct", result.text
 
 
-@every(WRONG_FIXES, lambda _, number: number >= 1)  # there are 400 wrong answers
+@every(WRONG_FIXES, lambda _, number: number >= 1)  # there are about 400 wrong answers
 def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) -> None:
     answer, code = WRONG_FIXES[exercise][name]
     result = check(exercise, made(answer))
     assert result.outcome.value in ("Not yet", "Error in your code"), result.text
-    codes = (code,) if isinstance(code, str) else code  # a slow machine may get a second code
+    codes = (code,) if isinstance(code, str) else code  # timing may decide which code it gets
     assert result.code in codes, result.text

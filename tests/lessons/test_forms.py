@@ -1,4 +1,4 @@
-"""Check that any form of an answer that people type is read, and that starters are recognized."""
+"""Check in which forms an answer is read, and that an unchanged starter is recognized."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_answer_whose_repr_raises_is_shown_by_its_type() -> None:
 
 
 class Right(Numbers):
-    """A dataset that is right."""
+    """A class to hand in as an answer."""
 
 
 def test_an_object_in_place_of_its_class_is_told_so() -> None:

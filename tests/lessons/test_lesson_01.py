@@ -1,4 +1,4 @@
-"""Check that lesson 01's checks find settings that a cell left behind, and test the lesson's files.
+"""Check that lesson 01's checks notice Pillow settings that a cell changed, and test its files.
 
 The files are the notebook, and the images and readings, some of which are broken on purpose.
 """
@@ -43,7 +43,7 @@ TWIN = NOTEBOOKS / "solutions" / "01-corrupt-images.ipynb"
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 
-# The notebook
+# The notebook and its checks
 
 
 def test_the_scan_in_on_call_finds_every_bad_file(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_switch_left_on_changes_nothing_of_which_sample_fails_first(
 
 
 class Harmful(Verified):
-    """An answer that deletes its files and kills its process when `side_by_side` makes it."""
+    """An answer whose `__init__` turns on a Pillow switch, deletes JPEGs, and kills its process."""
 
     def __init__(self, root: str | Path) -> None:
         ImageFile.LOAD_TRUNCATED_IMAGES = True
@@ -155,7 +155,6 @@ def test_no_file_of_a_fresh_folder_can_be_taken_for_another(fresh: Any, tmp_path
 
 
 def made(folder: Path) -> Path:
-    """Make a folder, and return it."""
     folder.mkdir()
     return folder
 

@@ -58,7 +58,7 @@ def test_step_four_is_the_one_that_raises() -> None:
 
 
 class SampleError(RuntimeError):
-    """The class from On call, at the top level of a module, where pickle finds it."""
+    """The notebook's class of this name, at the top level of a module, where pickle finds it."""
 
 
 def test_the_fix_in_on_call_passes_the_check() -> None:

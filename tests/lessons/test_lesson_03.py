@@ -67,7 +67,7 @@ def test_the_code_for_on_call_names_the_sample_even_if_faulthandler_was_on(tmp_p
     assert re.search(r'File ".*job.py", line \d+ in __getitem__', current)
 
 
-# What the judge of "03.fix" finds in recorded evidence
+# What the judge of "03.fix" finds in made-up evidence
 
 PATHS = [Path("/film", name) for name in "abcd"]
 FILM = Film(PATHS, {"b": b"1", "d": b"2"}, {"a": 139, "c": 139})
@@ -136,7 +136,7 @@ def test_what_no_answer_of_the_corpus_does_to_a_film_is_found(
     assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
-# What the judge of "03.transfer" finds in recorded evidence
+# What the judge of "03.transfer" finds in made-up evidence
 
 GOOD = transfer.Reading(2, Ending("finished", 15), came=12, wrong={}, took=7)
 
@@ -168,7 +168,8 @@ def test_what_no_answer_shows_for_sure_about_scans_is_found(
 def test_the_fresh_film_is_not_the_lessons_and_its_deadly_frames_are_deadly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a check deletes its own folder
+    # Outside a check, nothing deletes the folder that `fresh_film` makes, so put it in `tmp_path`.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lesson: Any = dead_worker.broken().loader.dataset
     film = fresh_film(4, (0, 3))
     assert set(film.deadly) == {film.paths[0].name, film.paths[3].name}

@@ -1,4 +1,4 @@
-"""Check lesson 04's tables and code, the tool that makes a race certain, and the judge."""
+"""Check lesson 04's tables and code, `SlowMotion`, and the judge of "04.fix"."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TWIN = NOTEBOOKS / "solutions" / "04-global-state.ipynb"
 FINISHED = Ending("finished", 6)
 
 # Tables from the notebook. `what_arrives` spawns workers, so only the run of the solved notebook
-# tests that table
+# tests its table.
 
 
 def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> None:
@@ -174,11 +174,11 @@ def test_slow_motion_loses_counts_without_a_lock_and_none_with_it(
     assert (int(dataset.silent()) < len(dataset)) is loses
 
 
-# What the judge finds in recorded evidence that no answer in tests/answers reliably produces
+# What the judge finds in made-up evidence that no answer in tests/answers reliably produces
 
 
 def right(plan: Plan) -> Run:
-    """Return the run of a right answer."""
+    """Return the Run that a right answer to "04.fix" would produce under a plan."""
     epochs, silent = [], 0
     for epoch, draw in plan.epochs:
         came = stretches(plan.given, epoch)[draw]

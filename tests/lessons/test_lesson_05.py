@@ -1,4 +1,4 @@
-"""Check lesson 05's judges on recorded evidence, its database server, and its notebook's code."""
+"""Check lesson 05's judges on made-up evidence, its database server, and its notebook's code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIED = Ending("worker died", 10, fates="W0 killed by SIGKILL")
 RIGHT = tuple(Delivered(workers, FINISHED, 48 * epochs, 48 * epochs) for workers, epochs in RUNS)
 
 
-# What the judges find in recorded evidence that no answer in tests/answers reliably produces
+# What the judges find in made-up evidence that no answer in tests/answers reliably produces
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,8 @@ def test_the_server_knows_who_speaks_over_which_connection() -> None:
         mine.close()
         os._exit(0)
     os.waitpid(child, 0)
-    with pytest.raises(OSError):  # its session is over, for the parent too
+    # The child has ended the session, so the parent can't use it either.
+    with pytest.raises(OSError):
         [mine.ask(1) for _ in range(3)]
     mine.close()
     [session] = server.sessions
@@ -124,7 +125,7 @@ def taken_home() -> dict[str, Any]:
 
 
 class Mixed(Dataset[Any]):
-    """A dataset of many types, in which workers get the samples in `wrong` wrong."""
+    """A dataset of dicts. A worker changes a sample if the sample's index is in `wrong`."""
 
     def __init__(self, wrong: tuple[int, ...] = ()) -> None:
         self.wrong = wrong
@@ -158,7 +159,7 @@ def test_equal_samples_have_one_digest_whatever_they_are_views_of() -> None:
 
 
 class ByPosition(Dataset[torch.Tensor]):
-    """A dataset that reads records at a file's position, without the lesson's slow disk."""
+    """A dataset that seeks and reads in one file, without the delay of the lesson's `SlowDisk`."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.pid = path, os.getpid()
@@ -178,7 +179,7 @@ class Positioned(ByPosition):
 
 
 class CountsByPosition(ByPosition):
-    """A dataset that opens the file in each process. `len` moves the position of main's file."""
+    """A dataset whose workers open the file again. In main, `len` moves the file's position."""
 
     def __len__(self) -> int:
         return self.file.seek(0, os.SEEK_END) // SIZE

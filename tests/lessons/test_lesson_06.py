@@ -1,4 +1,4 @@
-"""Check lesson 06's judges on recorded evidence, and the code that its notebook relies on."""
+"""Check lesson 06's judges on made-up evidence, and the code that its notebook relies on."""
 
 from __future__ import annotations
 

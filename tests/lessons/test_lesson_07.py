@@ -1,4 +1,4 @@
-"""Check lesson 07's judges on recorded evidence, and the code in its notebook."""
+"""Check lesson 07's judges on made-up evidence, and the code in its notebook."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
     ("epochs", "code"),
     [
         (Epochs(2, HUNG, 0), "waits"),
-        (Epochs(2, HUNG, 14), "waits"),  # 14 samples are one of two epochs
+        (Epochs(2, HUNG, 14), "waits"),  # 14 samples are only the first of two epochs
         (Epochs(2, HUNG, 8, apart=2), "waits"),
         (Epochs(4, HUNG, 0, main_started=True), "waits-main-started"),
         (Epochs(4, HUNG, 14), "never-ends"),
@@ -103,7 +103,7 @@ def test_the_code_to_copy_on_call_fixes_a_dataset_with_an_executor(wrap: Any) ->
 
 
 class WithAPool(Pairs):
-    """Pairs whose executor has the name that the code to copy uses."""
+    """Pairs whose executor is also called `pool`, as in the notebook's code to copy."""
 
     @property
     def pool(self) -> ThreadPoolExecutor:
@@ -115,7 +115,7 @@ class WithAPool(Pairs):
 
 
 def watched(dataset: Dataset[Any], seconds: float, deadline: float) -> str:
-    """Return what the workers write to stderr with the notebook's `Watched` around a dataset."""
+    """Wrap a dataset in the notebook's `Watched`, and return what a worker writes to stderr."""
     known = setup()
     exec(source("watched", NOTEBOOK).partition("\nloader = ")[0], known)
     return observe(load(known["Watched"](dataset, seconds), 1, "fork"), deadline=deadline).stderr

@@ -1,6 +1,7 @@
-"""Check lesson 08's judges on recorded evidence, and its weights of samples.
+"""Check lesson 08's judges on made-up evidence, and how its check weighs samples.
 
-While the solved notebook runs, `promised` compares what its tables measure with its text.
+What the notebook's tables measure isn't tested here. While the solved notebook runs, `promised` in
+dltutor.lessons.engine compares the measurements with the text.
 """
 
 from __future__ import annotations

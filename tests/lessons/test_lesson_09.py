@@ -1,8 +1,8 @@
-"""Check lesson 09's judge on recorded evidence, its helpers, and its notebook's code.
+"""Check lesson 09's judge on made-up evidence, its helpers, and its notebook's code.
 
-These tests leave out the awkward captions and boxes in the check's files, because some answers in
-tests/answers fail only at one of them. They also leave out the numbers in the notebook's figure and
-tables, because the run of the solved notebook compares those.
+These tests leave out the awkward captions and boxes in the check's files, because tests/answers has
+answers that fail only at one of them. They also leave out the numbers in the notebook's figure and
+tables, because the run of the solved notebook compares these numbers with the saved ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def told(seen: Rewritten) -> Result:
         (LARGER, "started-larger"),
         (replace(LARGER, frozen=True), "started-larger-frozen"),
         (replace(LARGER, kept="", frozen=True), "started-larger-elsewhere"),
-        (replace(SEEN, runs=(NONE, GROWS_MORE, FOUR)), "grew"),  # 4 MB, and W1 began 1 MB larger
+        # Both workers grew by 4 MB, and W1 began 1 MB larger.
+        (replace(SEEN, runs=(NONE, GROWS_MORE, FOUR)), "grew"),
     ],
 )
 def test_memory_that_no_answer_takes_for_sure_is_judged_by_what_was_seen(

@@ -170,7 +170,8 @@ def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
         print(dataset.weights.tolist())
         """
     for weights in np.array(json.loads(run_fresh(script, seconds=120).stdout)) / 2**20:
-        grown, later = weights[10] - weights[0], np.ptp(weights[10:])  # 10: the 160th sample
+        # The worker recorded weights[10] after 160 samples.
+        grown, later = weights[10] - weights[0], np.ptp(weights[10:])
         assert grown > 60, weights.round()
         assert later < grown / 5, weights.round()
 

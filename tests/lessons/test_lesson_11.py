@@ -44,7 +44,8 @@ def test_rows_that_are_lost_on_their_way_are_missing() -> None:
 
 
 def test_a_row_in_the_block_ends_its_reader() -> None:
-    prefix = shared_memory._SHM_NAME_PREFIX[1:]  # other tests may make segments with torch's prefix
+    # Look only for Python's own blocks, because other tests may make segments with torch's prefix.
+    prefix = shared_memory._SHM_NAME_PREFIX[1:]
     before = {*Path("/dev/shm").glob(f"{prefix}*")}
     assert read_after_close(Rows).text == (
         "the process that read it was killed by SIGSEGV (exit code -11). Files left: 1."
@@ -102,7 +103,7 @@ class Listed(Dataset[torch.Tensor]):
 def test_a_dataset_that_is_sent_costs_a_descriptor_for_each_of_its_tensors(
     method: str, more: int
 ) -> None:
-    gc.collect()  # so that nothing of an earlier test is freed in between
+    gc.collect()  # so that no garbage from an earlier test is freed in between
     dataset, before = Listed(), held().descriptors
     batches = iter(DataLoader(dataset, 10, num_workers=1, multiprocessing_context=method))
     batch = next(batches)
@@ -184,6 +185,6 @@ def test_the_rule_for_dev_shm_is_exact(workers: int, prefetch: int, tmp_path: Pa
     script.write_text(JOB.format(workers=workers, prefetch=prefetch))
     ends = [
         confine(script, shm=f"{4 * (workers * prefetch + more) + a_little}M", deadline=40).end
-        for more, a_little in ((1, 0), (2, 1))  # a little for the queues' semaphores in /dev/shm
+        for more, a_little in ((1, 0), (2, 1))  # the extra 1 MB is for the queues' semaphores
     ]
     assert ends == ["raised", "finished"]

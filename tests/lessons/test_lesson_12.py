@@ -1,4 +1,4 @@
-"""Check lesson 12's judge on recorded evidence, its helpers, and the fixes in its notebook."""
+"""Check lesson 12's judge on made-up evidence, its helpers, and the fixes in its notebook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOISE = np.random.default_rng(0).normal(size=(120, 4)).round(5).tolist()
 
 
 def judged(noises: list[list[float]]) -> Result:
-    """Return what the judge of 12.fix says about an epoch with these noises."""
+    """Return what the judge of "12.fix" says about an epoch with these noises."""
     came: dict[int, Any] = dict(enumerate(map(tuple, noises)))
     run = fix.Run(2, 1200, 3, Ending("finished", 8), ((0, came),))
     return verdict(lambda: fix.judge([run]))
@@ -128,7 +128,7 @@ def on_call() -> dict[str, Any]:
 
 
 class OwnGenerator(torch.utils.data.Dataset[float]):
-    """A dataset that draws each sample from its own random generator."""
+    """A dataset that draws every sample from the one generator that it keeps in `rng`."""
 
     def __init__(self, rng: Any) -> None:
         self.rng = rng

@@ -21,7 +21,7 @@ from notebooks import NOTEBOOKS, read
 
 LEARNERS_FILE = NOTEBOOKS / "14-incident-room.ipynb"
 
-# What the check finds in each incident before the learner fixes anything.
+# The code that `check` gives each incident before the learner fixes anything.
 SYMPTOMS = {
     "images": "repeated-batches",
     "text": "other-blocks",
@@ -35,7 +35,7 @@ each_incident = pytest.mark.parametrize("incident", INCIDENTS, ids=lambda each: 
 
 
 def words(incident: Incident) -> tuple[list[str], list[str]]:
-    """Return the causes and the places that are right to report."""
+    """Return one right name and one right place for each cause of an incident."""
     return (
         [cause.names[0] for cause in incident.causes],
         [cause.places[0] for cause in incident.causes],
@@ -54,7 +54,7 @@ def test_whatever_is_drawn_one_incident_ended_loudly(tmp_path: Path) -> None:
         for each in INCIDENTS
         if (REPOS / each.name / "train.log").read_text().endswith("(exit code 0)\n")
     }
-    assert len(quiet) <= 3  # four incidents are drawn, so one is loud
+    assert len(quiet) <= 3  # four incidents are drawn, so at least one is loud
     for seed in range(20):
         assert {scene.incident.name for scene in enter(seed, tmp_path)} - quiet
 

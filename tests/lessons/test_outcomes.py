@@ -25,7 +25,7 @@ from dltutor.lessons.engine.outcomes import (
 
 
 def told(make: Callable[[str], Result], text: str) -> Result:
-    """Return the result that `make` returns if it's `correct`, and raises in Rejected if not."""
+    """Return a maker's result, which `correct` returns, and other makers raise in a Rejected."""
     if make is correct:
         return make(text)
     with pytest.raises(Rejected) as rejected:
@@ -109,7 +109,8 @@ def test_fields_are_filled_in_and_an_empty_one_leaves_no_gap() -> None:
     assert (
         said("missing", more="{came}  {", **fields) == "With 2 workers, 7 of 8 came. {came} { Why?"
     )
-    assert said("missing", Outcome.ERROR, more="", **fields).startswith("with")  # as after a colon
+    # The words for an error follow a colon, so they begin in lowercase.
+    assert said("missing", Outcome.ERROR, more="", **fields).startswith("with")
 
 
 def test_every_code_has_words_and_all_words_are_used() -> None:

@@ -1,7 +1,7 @@
 """Check that one small mistake in a correct dataset is caught, wherever the mistake is.
 
-Such a mistake is called a slip. Each exercise whose answer is a dataset gets its first right
-answer with one slip at a time: another sample at the first index, at the last index, without
+Such a mistake is called a slip. For each exercise whose answer is a dataset, we check the first
+right answer with one slip at a time: another sample at the first index, at the last index, without
 workers, or in the first worker, an exception at the last index, one sample too few, or one too
 many.
 """
@@ -21,7 +21,7 @@ FIRST = "another sample at the last index"
 """The only slip that `make test` runs."""
 
 SLOW = {"03.transfer", "06.fix", "06.transfer", "09.fix", "09.transfer", "10.fix"}
-"""The checks that measure memory or spawn workers, so `make test` leaves them out."""
+"""Exercises that `make test` leaves out, because their checks are slow."""
 
 ANSWERED_WITH_A_DATASET = sorted(
     name
@@ -36,7 +36,7 @@ ANSWERED_WITH_A_DATASET = sorted(
         pytest.param(
             name, slip, marks=() if slip == FIRST and name not in SLOW else pytest.mark.thorough
         )
-        for name in ANSWERED_WITH_A_DATASET  # with 7 slips each, these are 150 checks
+        for name in ANSWERED_WITH_A_DATASET  # with 7 slips each, these are about 150 checks
         for slip in SLIPS
     ],
 )
