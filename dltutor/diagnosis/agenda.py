@@ -27,7 +27,7 @@ def experiments() -> tuple[Experiment, ...]:
     """Return all experiments, in the order in which they run.
 
     Raises:
-        TypeError: An experiment doesn't fit its field in Evidence.
+        TypeError: Evidence has no field for an experiment's answer, or a field of another type.
     """
     runs = {each.field: each for each in INTERVENTIONS}
     found = tuple(

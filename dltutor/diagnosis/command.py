@@ -21,14 +21,19 @@ from dltutor.diagnosis.named_loader import (
     seconds,
 )
 
-#: If importing your module takes longer than this many seconds and main can still be forked after
-#: that, main imports the module once, before it forks the experiments. Otherwise, each experiment
-#: imports it.
+#: Seconds. If importing your module takes longer, and the import starts nothing that a fork would
+#: break, such as CUDA, `_diagnose` imports the module once, before any experiment is forked.
+#: Otherwise, each experiment imports the module itself.
 _QUICK: Final = 1.5
 
 
 def add_diagnose(commands: Any) -> None:
-    """Add `diagnose` to a parser's commands, and make `run` the function that carries it out."""
+    """Add the command `diagnose` to a parser.
+
+    Args:
+        commands: What the parser's `add_subparsers` returned. In the parsed arguments, `run` is the
+            function that carries out the command.
+    """
     parser = commands.add_parser(
         "diagnose",
         help="find out by experiment what's wrong with your own loader",
@@ -68,11 +73,11 @@ def add_diagnose(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Diagnose the loader, print the diagnosis, and write it to an HTML page if you ask for one.
+    """Diagnose the loader, write the diagnosis to an HTML page if you ask for one, and print it.
 
     Returns:
-        The exit code: 0 without findings, 1 with findings, 2 if the loader couldn't be run or the
-        page couldn't be written.
+        The exit code: 0 if nothing was found, 1 if something was found, or 2 if the loader couldn't
+        be diagnosed or the page couldn't be written.
     """
     from dltutor.diagnosis.errors import CannotRun
     from dltutor.diagnosis.report import page
@@ -125,9 +130,9 @@ def _loop(target: str, loader: Any) -> object:
 def _time_import(
     target: str, loop: partial[object] | None, limit: float
 ) -> tuple[float, str, bool]:
-    # Return the seconds that the import took, the workers' start method, and whether a process that
-    # has imported the module can be forked. Import in another process, because your module may do
-    # anything, such as hang or exit.
+    # Return the seconds that the import took, the workers' start method ("" without workers), and
+    # whether a process that has imported the module can be forked. Import in another process,
+    # because your module may do anything, such as hang or exit.
     from dltutor.diagnosis import fork_doubts
     from dltutor.diagnosis.examination import most_memory
     from dltutor.diagnosis.running.subject import Subject

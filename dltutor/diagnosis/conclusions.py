@@ -23,7 +23,8 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     found = [_completed(mode, fit) for mode, fit in fits if fit is not None]
     found += raises(evidence, found)
     found = _named_in_output(evidence, found)
-    # A likely finding explains only its own broken promise, but a shown one may explain others.
+    # A finding that's "shown", or that ended the run, may also explain other broken promises. Any
+    # other finding explains only the promise that it breaks.
     explained = {each.promise for each in found if each.shown}
     explained |= {"ends" for each in found if each.ended}
     likely = {each.promise for each in found} - explained
@@ -45,8 +46,8 @@ def _completed(mode: Facts, fit: Finding) -> Finding:
 
 
 def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
-    # Prefer a known message in the run's output to "dead_worker", because the message says why the
-    # run ended.
+    # If no finding except "dead_worker" says why the run ended, look for a known message in what
+    # the run printed. A failure mode that a message names says more, so it replaces "dead_worker".
     run = evidence.run
     others = [each for each in found if each.name != _SYMPTOM]
     if run.well or any(each.ended for each in others):

@@ -37,7 +37,7 @@ def diagnose(
 
     A run doesn't count if it uses one of this process's connections, or if it may have failed only
     because it runs in a fork (after this process used CUDA, for example). If you pass a function
-    instead of a loader, each run makes its own connections.
+    that makes the loader and its connections, each run has its own connections.
 
     Args:
         loader: A DataLoader, a wrapper around DataLoaders that `observe` takes, or a function
@@ -53,9 +53,11 @@ def diagnose(
         The Diagnosis, which a notebook displays.
 
     Raises:
-        CannotRun: The function raises, hangs, or doesn't return a loader.
+        CannotRun: The function raises, hangs, or doesn't return a loader, or the first experiment,
+            which only reads the loader's settings, failed.
         KeyboardInterrupt: You pressed Stop. Nothing is left behind.
-        RuntimeError: This process can't be forked, or this isn't the main thread.
+        RuntimeError: This system can't fork, this isn't the main thread, or a worker called this
+            while it ran your script again.
         TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
         ValueError: `epochs` or `deadline` is out of range.
     """
@@ -70,9 +72,10 @@ def examine(
     deadline: float,
     announce: Callable[[str], object],
 ) -> Diagnosis:
-    """Diagnose a loader, with the same arguments as `diagnose`.
+    """Diagnose a loader as `diagnose` does, with the same arguments, result, and exceptions.
 
-    Call `announce` before the first run, with a message that says how often the loader runs.
+    Before the first run, call `announce` with a message that says how long the loader runs at most,
+    and what your code does again in each run.
     """
     examination = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
@@ -81,8 +84,8 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    # Let Stop interrupt only the runs. Between them, a `__del__` may get the KeyboardInterrupt, and
-    # then Python only prints the exception and goes on.
+    # Let Stop (or Ctrl-C) interrupt only the runs. Between runs, a `__del__` may get the
+    # KeyboardInterrupt, and then Python only prints the exception and goes on.
     with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
         found = findings(evidence)
@@ -105,7 +108,8 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     """Check the arguments to `diagnose`, and make an Examination from them.
 
     Raises:
-        RuntimeError: This process can't be forked, or this isn't the main thread.
+        RuntimeError: This system can't fork, this isn't the main thread, or a worker called this
+            while it ran your script again.
         TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
         ValueError: `epochs` or `deadline` is out of range.
     """
@@ -126,7 +130,7 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
-    experiments()  # imports all of them, before the time counts
+    experiments()  # imports their modules, before the deadline starts counting
     return Examination(
         make,
         consume,

@@ -24,8 +24,8 @@ class Difference:
         whole: Whether both runs finished the epoch. If not, the numbers are about its beginning.
         came: How many samples the first run has.
         expected: How many samples the second run has.
-        more: How many samples the second run lacks, or has less often than the first.
-        missing: How many samples the first run lacks, or has less often than the second.
+        more: How many of the first run's samples, repeats included, the second run doesn't have.
+        missing: How many of the second run's samples, repeats included, the first run doesn't have.
         twice: How many samples the first run repeats, and has more often than the second.
         replayed: Whether both runs draw from the same samples, deliver the same number of them, and
             the second run repeats some. That happens if an epoch is longer than the data.
@@ -44,20 +44,21 @@ class Difference:
 
     @property
     def any(self) -> bool:
-        """Whether the two runs differ."""
+        """Whether one run has samples that the other one doesn't, whatever their order."""
         return bool(self.more or self.missing)
 
 
 def with_workers(evidence: Evidence) -> Difference | None:
     """Compare each epoch with and without workers, and return the first comparison that differs.
 
-    If no epoch differs, return the first comparison. If a run failed or no epoch can be compared,
-    return None.
+    If no epoch differs, return the first comparison. If a run failed or is missing, or no epoch can
+    be compared, return None.
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if
     batches arrive in the sampler's order and that order is the same in both runs. If the sampler
     shuffles, its order is the same only in the first epoch. After that, its random numbers may
-    differ, because torch draws a seed per epoch for new workers, but not for persistent ones.
+    differ, because torch draws a seed for each new iterator, and a loader with persistent workers
+    keeps its iterator.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
@@ -74,7 +75,11 @@ def with_workers(evidence: Evidence) -> Difference | None:
 
 
 def recut(run: Measures, alone: Measures) -> bool:
-    """Return whether both runs' first epochs have the same data, cut into different samples."""
+    """Return whether the first epochs of a stream have nearly the same values in both runs.
+
+    If so, different samples only mean that the stream was cut in other places. If an epoch didn't
+    finish, or there are no values to compare, return False.
+    """
     if not run.finished[:1] == alone.finished[:1] == (True,):
         return False
     return bool(run.ngrams and alone.ngrams) and ngrams.alike(
@@ -87,9 +92,10 @@ _RESULT: Final = 0.05  # relative difference; adding in another order changes a 
 
 
 def results_differ(run: Measures, alone: Measures) -> bool:
-    """Return whether the loop's numbers differ with and without workers.
+    """Return whether the loop's numbers in two runs differ by more than 5 percent.
 
-    If a number is zero without workers, return False, because the number may count the workers.
+    If a run has no numbers, return False. Also return False if one of `alone`'s numbers is zero,
+    because that number may count the workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
@@ -102,7 +108,8 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
         run: The run with workers.
         alone: The run without workers.
         reordered: Another run without workers, in which the loop returned the same result. If its
-            samples arrived in a different order, the order makes no difference to the loop.
+            samples arrived in a different order, the order makes no difference to the loop. If
+            None (the default), the order counts.
     """
     ours, theirs = run.contents[:1], alone.contents[:1]
     if not any(ours) or len(run.contents) != len(alone.contents):
@@ -124,7 +131,7 @@ def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
 def between(
     run: Measures, other: Measures, epoch: int = 0, *, in_order: bool = False
 ) -> Difference | None:
-    """Return how two runs differ in an epoch, or None if they can't be compared.
+    """Return how two runs differ in an epoch (by default the first), or None if that's unknown.
 
     Compare the beginnings of unfinished epochs only if `in_order` says that both runs have the same
     order.

@@ -1,4 +1,4 @@
-"""Hold the evidence about one loader, which the rules read."""
+"""Hold what the experiments find out about one loader."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Evidence:
 
     parts: Parts
 
-    # Runs of the loader as it is, and with one thing changed.
+    # Runs of the loader as it is, and with something changed.
     run: Measures
     alone: Measures | None = None
     reseeded: Measures | None = None
@@ -100,22 +100,26 @@ class Evidence:
 
     @property
     def files_by_the_end(self) -> float:
-        """How many more descriptors main will have at the end of the epoch than at its start."""
+        """An estimate of how many descriptors main gains from an epoch's first batch to its end."""
         batches = max(self.run.batches, 1)
         return self.run.files / batches * max(self.parts.batches or 0, batches)
 
     @property
     def by_seed(self) -> int:
-        """How many samples arrive only with another seed, in runs without workers."""
+        """How many samples arrive only with another seed in runs without workers.
+
+        If such a run is missing or can't be compared, that's 0.
+        """
         if self.alone is None or self.reseeded is None:
             return 0
         return self.alone.lacks(self.reseeded)
 
     @property
     def only_forked(self) -> bool:
-        """Whether forked workers deliver main's samples, which others don't.
+        """Whether forked workers deliver all samples of a run without workers, but others don't.
 
-        The doctor tries forked workers only if others don't deliver these samples.
+        `forked` is enough to tell, because the doctor runs the loader with forked workers only if
+        workers in new interpreters failed or delivered different samples.
         """
         forked, alone = self.forked, self.alone
         return forked is not None and alone is not None and forked.covers(alone)
@@ -124,8 +128,8 @@ class Evidence:
     def seeded_once(self) -> bool:
         """Whether persistent workers may cache random samples.
 
-        A sign of that is that no sample changes when it's drawn again in the same process, but
-        another seed gives different samples.
+        They may if no sample changes when it's drawn again in the same process, but another seed
+        gives different samples.
         """
         samples = self.samples
         if not self.parts.persistent or samples is None or samples.random or samples.again:
@@ -134,7 +138,7 @@ class Evidence:
 
     @property
     def skips(self) -> bool:
-        """Whether a loop with several iterations got a different number of samples with workers."""
+        """Whether a loop of several iterations gets another number of samples without workers."""
         run, alone = self.run, self.alone
         if alone is None or not self.parts.loop or run.end != "finished" or alone.end != "finished":
             return False
@@ -150,7 +154,7 @@ class Evidence:
 
     @property
     def same_stream(self) -> bool:
-        """Whether the workers of a stream all read the same samples."""
+        """Whether, as far as the doctor can tell, all workers of a stream read the same samples."""
         shares = self.shares
         if shares is None or len(shares.shares) < 2 or shares.distinct < 2:
             return False
@@ -162,7 +166,8 @@ class Evidence:
 
     @property
     def _times_workers(self) -> bool:
-        # Workers may read the same samples in different orders, so count how often each arrived.
+        # Return whether each sample arrived once for each worker. Compare no positions, because the
+        # workers may read the samples in different orders.
         drawn, alone = self.run.drawn[:1], self.alone.drawn[:1] if self.alone else ()
         if not (drawn and alone and drawn[0] and alone[0]):
             return False

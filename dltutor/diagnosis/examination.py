@@ -119,7 +119,7 @@ class Examination:
         self.seconds = self.until - time.monotonic()
 
     def examine(self) -> Evidence:
-        """Run each experiment that can show something, as long as there's time.
+        """Run each experiment that can show something while there's time, and return the Evidence.
 
         If forks of this process prove nothing, and a function that can be pickled makes the loader,
         run the experiments in a new interpreter.
@@ -179,7 +179,7 @@ class Examination:
         return evidence
 
     def _move_silent_run(self, evidence: Evidence) -> None:
-        # If the run shows nothing, list its question as unanswered.
+        # If the run of the unchanged loader shows nothing, list its question as unanswered.
         why = silent(evidence)
         asked = next(each.question for each in experiments() if each.field == "run")
         if why and evidence.run.end != _NOT_RUN:
@@ -188,7 +188,8 @@ class Examination:
             self.untried[:] = [Untried(asked, why), *others]
 
     def _locks(self) -> list[Any]:
-        # Return the locks that a thread of this process may hold when we fork an experiment.
+        # Return the locks that the loader's parts and your modules refer to, because another thread
+        # of this process may hold one when we fork an experiment.
         if not when_to_fork.others():
             return []
         return causes.locks_in(names.roots_of(self._subject()))

@@ -48,7 +48,8 @@ class Experiment:
         Raises:
             TypeError: Evidence has no such field, or the field has a different type.
         """
-        types = {each.name: str(each.type) for each in fields(Evidence)}  # as Evidence names them
+        # Python doesn't evaluate the annotations in evidence.py, so each type is a string.
+        types = {each.name: str(each.type) for each in fields(Evidence)}
         if self.field not in types:
             raise TypeError(f"{self.ask.__module__}: Evidence has no field {self.field!r}")
         wanted = types[self.field]

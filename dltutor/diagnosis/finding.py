@@ -23,13 +23,14 @@ _SERIOUS: Final[dict[Promise, int]] = {
 class Finding:
     """One thing that's wrong with a loader.
 
-    A failure mode's rule leaves out the name, promise, and lesson, because the catalog has them,
-    and often the cause and the fix. A promise's check leaves out the name, because no failure mode
-    explains its finding.
+    A failure mode's rule leaves out the name, promise, and lesson, and often the cause and the fix,
+    because the catalog of failure modes has them. A function in `promises` leaves out the name,
+    because no failure mode explains its finding.
 
     Args:
         evidence: What the doctor measured.
-        where: Your file and line, or the attribute path, or "" if neither is known.
+        where: Where to look, such as your file and line, an attribute's path, or a setting, or ""
+            if that isn't known.
         fix: What to do, using this loader's own names if they're known.
         cause: Why the problem occurs.
         promise: Which of the seven promises the problem breaks.
@@ -69,7 +70,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """The failure mode or else the broken promise, and how certain the finding is."""
+        """The failure mode, "raises", or the broken promise, and how certain the finding is."""
         named = self.name != self.promise
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dltutor.observation.sandbox import Ended
 
-#: What a library says when it runs in a fork but shouldn't.
+#: Matches what a library says if it notices that it runs in a fork but shouldn't.
 _COMPLAINT: Final = re.compile(
     r"[^.\n\"]*\b(?:forked (?:sub|child )?process|after (?:a )?fork|fork[- ]safe|was forked)\b"
     r"[^.\n\"]*",
@@ -82,7 +82,7 @@ def doubt(ended: Ended, own_loop: bool) -> str:
 
 
 def no_sample(ended: Ended) -> bool:
-    """Return whether the experiment `samples` failed before main drew a single sample."""
+    """Return whether the experiment `samples` failed and reported no sample."""
     match ended.result:
         case {"answer": {"looked": looked}} if looked:
             return False

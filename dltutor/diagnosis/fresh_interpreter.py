@@ -1,7 +1,7 @@
 """Run an examination in a new interpreter, if forks of this process wouldn't prove anything.
 
-cloudpickle pickles the function that makes the loader, along with what your notebook or script
-defines. Each experiment is then a fork of the new interpreter.
+cloudpickle pickles the function that makes the loader, along with everything that the function uses
+and your notebook or script defines. Each experiment is then a fork of the new interpreter.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def main(folder: str) -> None:
     )
     sys.argv[:] = around["argv"]
     linecache.cache.update(around["typed"])
-    # Spawned workers import this file or module to find what the pickle refers to.
+    # Spawned workers import the script or module that these attributes name, to find what their
+    # pickle refers to.
     __main__.__file__ = around["file"]
     __main__.__spec__ = ModuleSpec(around["name"], None) if around["name"] else None
     make: Any = partial(_make, own)

@@ -1,4 +1,4 @@
-"""Define the experiments that run the loader as it is, or with one thing changed."""
+"""Define the experiments that run the loader as it is, or with something changed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def _decided_by_seed(evidence: Evidence) -> bool:
 
 
 def _meant_to_repeat(evidence: Evidence) -> bool:
-    # Return whether the loader has a generator, so that a seed should decide all random numbers.
+    # Return whether another seed changes the samples, but runs with the same seed should be equal,
+    # because the loader has its own generator and delivers batches in order.
     return evidence.parts.generator and evidence.parts.in_order and evidence.by_seed > 0
 
 
@@ -109,7 +110,7 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
 
 
 def _stuck_for_no_reason(evidence: Evidence) -> bool:
-    # Return whether forked workers hang even after the doctor gives them what they wait for.
+    # Return whether forked workers were seen stuck, and nothing that the doctor tried freed one.
     waits = evidence.waits
     return waits is not None and bool(waits.stuck) and not any(freed for *_, freed in waits.stuck)
 
@@ -120,7 +121,7 @@ def _shm_ran_out(evidence: Evidence) -> bool:
 
 
 def _files_run_out(evidence: Evidence) -> bool:
-    # Return whether main ran out of file descriptors, or would before the epoch ends.
+    # Return whether a process ran out of file descriptors, or main nearly would by the epoch's end.
     run, parts = evidence.run, evidence.parts
     if not parts.workers or "shm_exhausted" in run.named:
         return False

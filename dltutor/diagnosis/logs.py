@@ -15,8 +15,8 @@ TAIL: Final = 2 * 1024 * 1024
 
 _PIECE: Final = 1024 * 1024
 
-# Match one word with a slash, or a name that ends like a log file's. An error message doesn't
-# match, because it has spaces around a path, or colons or quotes.
+# Match one word with a slash, or a name that ends like a log file's. An error message hardly ever
+# matches, because it has spaces around a path, or colons or quotes.
 _PATH: Final = re.compile(
     r"(?:[A-Za-z]:)?(?:[^\s:'\"]*[/\\][^\s:'\"]*|[^\n:'\"]+\.(?:err|log|out|txt))"
 )
@@ -35,7 +35,7 @@ def read_log(words: Sequence[str]) -> str:
             log. If the only one looks like a path, also print that there's no such file.
 
     Returns:
-        The log, or its first 256 kB and last 2 MB if it's longer than that.
+        The log. If a file or standard input is longer, only its first 256 kB and last 2 MB.
 
     Raises:
         NotReadable: The argument names a directory, or the log can't be opened or isn't text.
@@ -66,7 +66,8 @@ def _exists(word: str) -> bool:
 
 
 def _ends(file: BinaryIO) -> bytes:
-    # Read piece by piece, because a pipe can't seek and a log may be larger than memory.
+    # Don't hold the whole log, because it may be larger than memory. A pipe can't seek, so read it
+    # piece by piece.
     head = file.read(HEAD)
     tail = b""
     if file.seekable():
@@ -109,7 +110,7 @@ def plain(log: str) -> str:
     """Remove what a terminal, a browser, or a logger added to a log.
 
     Remove colors, the margins that docker compose and exception groups add, the frames that rich
-    draws, the backslashes that JSON needs, and HTML entities.
+    draws, and the backslashes that JSON needs. Turn HTML entities back into characters.
 
     Args:
         log: Anything from one line to a whole log. Only the first 256 kB and last 2 MB of a long

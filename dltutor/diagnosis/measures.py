@@ -16,8 +16,8 @@ class Measures:
     Args:
         end: How the run ended: "finished", "raised", "hung", "worker died", "main died", "enough"
             if the doctor stopped it between two batches because time was up, or "not run".
-        error: The type and message of the exception that arrived in main (the worker's message, if
-            a worker raised it), or "" if none did.
+        error: The type of the exception that arrived in main and the first line of its message
+            (both from the worker's exception, if a worker raised it), or "" if none arrived.
         kind: The type of the exception that arrived in main.
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
@@ -39,11 +39,11 @@ class Measures:
         result: A digest of what the loop returned, or "" if results can't be compared.
         returned: The repr of what the loop returned, shortened.
         numbers: The numbers in what the loop returned.
-        kept: The largest number of earlier batches that the loop still held.
-        kept_bytes: The most bytes in the earlier batches that the loop still held.
+        kept: The most batches that the loop still held three or more batches later.
+        kept_bytes: The most bytes in the batches that the loop still held that much later.
         kept_then: [batches, kept] each time the number of batches had doubled.
         tensors: How many tensors a batch has, on average.
-        batch_bytes: The bytes in the largest batch.
+        batch_bytes: The bytes of the tensors in the largest batch.
         storage_bytes: The most bytes in the storages that arrived with one batch.
         private: Each worker's own memory in MB: [when first measured, the most].
         files: How many more descriptors main had at the end than at the first batch.
@@ -111,7 +111,7 @@ class Measures:
 
     @property
     def begins_again(self) -> bool:
-        """Whether the second epoch starts like the first."""
+        """Whether the first two epochs have the same batches in order, as far as both got."""
         first, second = (*self.passes, (), ())[:2]
         most = min(len(first), len(second))
         return most > 1 and first[:most] == second[:most]
@@ -123,7 +123,7 @@ class Measures:
 
     @property
     def contents(self) -> tuple[tuple[str, ...], ...]:
-        """For each iteration, a digest of each sample, or of each batch if it has no samples."""
+        """For each iteration, a digest of each sample, or of each batch if it can't be split."""
         return tuple(drawn or whole for drawn, whole in zip(self.drawn, self.passes, strict=True))
 
     @property

@@ -107,7 +107,10 @@ def explain(log: str) -> tuple[Match, ...]:
 
 
 def advice(log: str) -> str:
-    """Return the `tell` of the last message in a log that has one and isn't a hint, or ""."""
+    """Return the advice (`tell`) that goes with the last known message in a log, or "".
+
+    Messages without advice don't count, and neither do hints.
+    """
     found = [each for each in _outermost(log) if each.message.tell and not each.message.hint]
     return max(found, key=lambda each: each.end).message.tell if found else ""
 
@@ -155,7 +158,8 @@ _GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # parts of words may touch the dots:
 
 
 def _with_a_gap(words: list[str]) -> str:
-    # Match some of the first words, the dots, and some of the last words, at least three in all.
+    # Return a pattern for a message that was shortened with "...": some of its first words, the
+    # dots, and some of its last words, at least three words in all.
     first, *middle, last = words
     prefix, suffix = "", ""
     for word in reversed(middle[1:]):
@@ -196,8 +200,8 @@ def _shortened(words: str) -> str:
 
 def _outermost(log: str) -> Iterator[_Found]:
     # Find the messages in a log, but drop a match that begins or ends where a longer one does,
-    # because it's a part of the longer one. If two matches are equally long, prefer one with an
-    # `after`, then one that isn't a hint.
+    # because it's a part of the longer one. If several matches begin and end in the same places,
+    # keep one with an `after` or, if none has one, a match that isn't a hint.
     found = _search(plain(log))
     everything = sorted(found, key=lambda each: (not each.message.after, each.message.hint))
     ends: dict[int, int] = {}

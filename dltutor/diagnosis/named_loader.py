@@ -107,7 +107,10 @@ def _said(error: BaseException) -> str:
 
 
 def makes_loaders(found: Any) -> bool:
-    """Return whether an object is a function that makes a loader, not a loader itself."""
+    """Return whether an object looks like a function that makes a loader, not like a loader.
+
+    It does if it can be called, isn't a class, and can't be iterated.
+    """
     return callable(found) and not isinstance(found, type) and not hasattr(found, "__iter__")
 
 
@@ -124,7 +127,11 @@ def attribute(target: str) -> Any:
 
 
 def seconds(text: str) -> float:
-    """Parse a number of seconds on the command line, for argparse."""
+    """Parse a number of seconds on the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: The text isn't a positive number of at most 86400.
+    """
     try:
         number = float(text)
     except ValueError:

@@ -12,7 +12,7 @@ _WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
 
 
 def elsewhere(evidence: Evidence) -> tuple[str, ...]:
-    """Return what to expect on other machines and with other start methods, as sentences."""
+    """Return the problems to expect on other machines or with other start methods, as sentences."""
     return (
         *_not_forked(evidence),
         *_new_interpreter(evidence),

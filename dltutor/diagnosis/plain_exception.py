@@ -16,11 +16,14 @@ _ANYHOW: Final = "Your code raises an exception. It does so without workers, too
 
 
 def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
-    """Return the finding "raises", or [] if there's no exception or another finding explains it.
+    """Return the finding "raises" if the run raised or main died, and no other finding says why.
 
     Args:
         evidence: The evidence from one examination.
         others: The other findings, which may explain the exception.
+
+    Returns:
+        A list with the finding, or [].
     """
     run, alone = evidence.run, evidence.alone
     if run.end not in ("raised", "main died"):

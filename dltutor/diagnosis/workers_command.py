@@ -1,4 +1,4 @@
-"""`dltutor workers FILE:LOADER`: measure how many workers your loader should have here."""
+"""`dltutor workers FILE:LOADER`: measure how many workers your loader needs on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ SECONDS: Final = 60.0
 
 
 def add_workers(commands: Any) -> None:
-    """Add `workers` to a parser's commands, and make `run` the function that carries it out."""
+    """Add the command `workers` to a parser.
+
+    Args:
+        commands: What the parser's `add_subparsers` returned. In the parsed arguments, `run` is the
+            function that carries out the command.
+    """
     parser = commands.add_parser(
         "workers",
         help="measure how many workers your own loader should have, on this machine",
@@ -57,8 +62,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Measure the loader, and print which number of workers to use.
 
     Returns:
-        The exit code: 0, 1 if importing took too long or measuring failed, or 2 if there's no
-        loader or a number is out of range.
+        The exit code: 0 if there's a result, 1 if importing took too long or measuring failed, or 2
+        if there's no loader or a number is out of range.
     """
     from dltutor.observation.leftovers import nothing_left
     from dltutor.observation.throughput import CannotMeasure, how_many_workers
@@ -66,7 +71,7 @@ def run(chosen: argparse.Namespace) -> int:
     from dltutor.observation.time_limits import deadline as time_limit
 
     began = time.monotonic()
-    with nothing_left():  # ends any workers that the import starts
+    with nothing_left():  # restores what the import changes, such as random states
         try:
             with time_limit(chosen.deadline):
                 loader = find(chosen.loader)

@@ -1,7 +1,7 @@
 """Find the promises that a loader breaks, even if no failure mode explains why.
 
 If a failure mode does explain why, the failure mode is the finding instead. Each of the seven
-promises has a module, in which each function looks for one way to break the promise.
+promises has a module, in which each public function looks for one way to break the promise.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SAME_DATA: Final[frozenset[Promise]] = frozenset(("ends", "complete", "same", "
 
 
 def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding, ...]:
-    """Return a finding for each broken promise that no other finding explains.
+    """Return findings for the broken promises that no other finding explains.
 
     Args:
         evidence: The evidence from one examination.
-        explained: The promises that other findings break.
+        explained: The broken promises that other findings already explain.
     """
     explained = set(explained)
     found: list[Finding] = []
@@ -35,7 +35,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.restarted)
         found += _each(evidence, independent.collides, independent.kept, independent.salted)
-        # Look only until there's a finding, because later ones may share its cause.
+        # Look only until there's a finding, because further findings may have the same cause.
         looks = (
             independent.stuck,
             complete.skipped,

@@ -67,14 +67,15 @@ def copied(evidence: Evidence) -> Iterator[Finding]:
 
 
 def grows(evidence: Evidence) -> Iterator[Finding]:
-    """Find worker memory that grows even if garbage is collected and freed blocks are returned."""
+    """Find workers that grow even if garbage is collected, and even if free blocks are returned."""
     memory = evidence.memory
     if memory is None or memory.samples < _ENOUGH:
         return
     late = min(memory.late_as_it_is, memory.late_collected, memory.late_returned)
     later = memory.later_epochs if evidence.parts.persistent else 0.0
+    # If collecting garbage or returning free blocks stops the growth, a failure mode explains it.
     if late < (LATE if later < LATE else LATE / 3):
-        return  # nothing grows, or a change stops the growth, so a failure mode explains it
+        return
     # If workers also grow when samples repeat, every sample takes memory, not only new ones.
     again = memory.late_repeated >= memory.late_as_it_is / 2
     by = "even with the same samples again and again" if again else "only with new samples"

@@ -47,7 +47,7 @@ def workers(evidence: Evidence) -> Iterator[Finding]:
 
 
 def threads(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that stay and have more threads after each iteration."""
+    """Find persistent workers in which threads pile up from iteration to iteration."""
     workers, parts = evidence.leftover, evidence.parts
     if workers is None or len(workers.threads) < 3:
         return

@@ -24,7 +24,7 @@ def no_batch(evidence: Evidence) -> Iterator[Finding]:
     """Find an epoch that ends without a batch."""
     run, parts = evidence.run, evidence.parts
     if run.end != "finished" or run.batches or not any(run.finished):
-        return  # the loop may not have asked for a batch
+        return  # if no iteration finished, the loop may not have asked for a batch
     fix = "After the epoch, assert that batches arrived."
     if parts.drop_last and parts.length and (parts.batch_size or 0) > parts.length:
         why = (
@@ -54,7 +54,7 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
         return
     ours, theirs = run.counted[:2], alone.counted[:2]
     if len({*theirs}) > 1 or {*ours} == {*theirs} or recut(run, alone):
-        return  # the stream's length is random, or the same in both runs, or it's cut differently
+        return  # the stream's length is random, or the same in both runs, or only the cuts differ
     first, second = ours
     came = f"both have {first}" if first == second else f"they have {first} and {second}"
     said = (
@@ -81,7 +81,7 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
     """Find a field whose values show that some samples are missing and others repeat.
 
     This works even if the rest of a sample is random. A field counts if it has a different value in
-    each sample, and the same values in two epochs without workers.
+    each sample, and the same values in two runs without workers.
     """
     ours, plain, again = (
         {}
@@ -111,10 +111,10 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
 
 
 def skipped(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that leaves and resumes an epoch, but gets more or fewer samples with workers.
+    """Find a loop of several iterations that gets more or fewer samples with workers than without.
 
-    Two pairs of runs, without a seed and with one, have to differ in the same direction, so that
-    neither random samples nor luck decides.
+    Runs with a seed have to differ in the same direction as runs without one, so that neither
+    random samples nor luck decides.
     """
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs = evidence.seeded, evidence.reseeded
@@ -162,7 +162,7 @@ def announced(evidence: Evidence) -> Iterator[Finding]:
 
 
 def reused(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler that reuses one list for all batches of indices."""
+    """Find a sampler that reuses one list or array for its batches of indices."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.reused or not parts.workers:
         return
@@ -228,7 +228,8 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 def left_out(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that leaves out a few samples, but more than a batch, in each epoch.
 
-    This counts only if the sampler leaves out different samples in two epochs.
+    This counts only if, in two epochs, the sampler leaves out different samples and a different
+    number of them.
     """
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.left_out or parts.drop_last or not parts.length:
@@ -237,7 +238,7 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
     if first == second:
         return  # a sampler that drops the rest of each bucket on purpose drops as many each time
     if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
-        return  # it's less than a batch, or the sampler draws a part of the data on purpose
+        return  # it's one batch at most, or the sampler draws a part of the data on purpose
     yield _finding(
         f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
         f"the next, and not the same ones. Its largest batch has {largest} indices.",
@@ -278,7 +279,8 @@ def epochs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _unpadded(run: Measures, epoch: int) -> Sequence[object]:
-    # Return something for each sample that doesn't depend on which samples share its batch.
+    # Return a digest of each sample. If some fields are padded, return digests of all other fields,
+    # because padding depends on which samples share a batch.
     if not run.padded:
         return run.drawn[epoch]
     fields = [parts for path, parts in run.fields[epoch] if path not in run.padded]

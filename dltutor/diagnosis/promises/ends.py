@@ -57,7 +57,7 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     if run.ending < run.first:
         return  # on a busy machine, an interpreter takes a long time to start and exit
     if alone is not None and alone.ending > run.ending / 2:
-        return  # even without workers, the dataset or the loop takes that long
+        return  # even without workers, the dataset or the loop takes more than half as long
     yield _finding(
         f"After the last batch, the loop waited {duration(run.ending)} until the epoch was over.",
         parts.where,

@@ -254,7 +254,7 @@ def salted(evidence: Evidence) -> Iterator[Finding]:
 
 
 def order(evidence: Evidence) -> Iterator[Finding]:
-    """Find an order that repeats even though the loop told the sampler the epoch."""
+    """Find an order that repeats even though the loop called the sampler's `set_epoch`."""
     run, order, parts = evidence.run, evidence.order, evidence.parts
     if order is None or not order.moves or run.epochs_told < 2:
         return

@@ -16,23 +16,27 @@ _finding: Final = partial(Finding, promise="quick")
 
 _KB: Final = 1024
 _REREAD: Final = 3  # reading all files this many times for some samples is too much
-_AS_MUCH: Final = 16  # this many times a sample's bytes, or its seconds, is too much
+# A dataset shouldn't read this many times a sample's bytes to make the sample, and a sampler
+# shouldn't work this many times as long as a sample takes.
+_AS_MUCH: Final = 16
 _ENOUGH: Final = 24  # samples; fewer show nothing
 _BLOCKED: Final = 0.3  # waiting inside samples for a larger share of the time is too much
 _COSTLY: Final = 0.001  # seconds; a sample or a batch of indices that takes less time is cheap
 _MOSTLY: Final = 0.35  # a line counts if a worker spends a larger share of its time there
 _FIRST: Final = 4  # batches; a shorter run shows nothing
-_TIMES: Final = 2  # a first batch that takes this many times as long as without workers is late
+_TIMES: Final = 2  # the first batch may take this many times as long as without workers
 _SHARE: Final = 0.4  # a sampler is slow if it takes a larger share of the time between two batches
 _REPEATED: Final = 1.6  # this many times the CPU seconds without workers is too much
 _WAITED: Final = 0.4  # the fewest seconds that the loop has to wait in an epoch
 _ONE: Final = 0.3  # the largest share of the loop's waiting that a single sample may cause
-# How much more of the time the average worker idles than the busiest one. If one of two workers has
-# three times as much to do as the other, that's a third, which is too much.
+# The average worker may be idle for a share of the time that's this much larger than the busiest
+# worker's share. If one of two workers has three times as much to do as the other, the difference
+# is a third, which is too much.
 _UNEVEN: Final = 0.3
 _SCATTERED: Final = 2.0  # taking this many times as long as in ascending order is too slow
 _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samples itself
-# Seconds by which the first batch is late. Forking two workers under load took a harmless 1.1 s.
+# The fewest seconds by which the first batch has to be late. Forking two workers took 1.1 s on a
+# busy machine, which does no harm.
 _LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds; a shorter wait for pickles or the sampler doesn't matter
 
@@ -163,7 +167,7 @@ def idle(evidence: Evidence) -> Iterator[Finding]:
 
 
 def confined(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that share fewer cores than main may use."""
+    """Find workers that share fewer cores than there are workers, though main may use more."""
     run, parts = evidence.run, evidence.parts
     theirs, mains = run.cores
     if not 0 < theirs < min(parts.workers, mains):
@@ -186,7 +190,7 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
     if not run.well or parts.workers < 2 or len(run.idle) != parts.workers or samples is None:
         return
     if run.waited_for < max(_WAITED, samples.slowest / _ONE):
-        return  # the loop may have waited mostly for a single sample
+        return  # the loop hardly waited, or perhaps mostly for a single sample
     # Look at each half of the epoch, because a single batch may explain one half.
     if any(sum(part) / len(part) - min(part) < _UNEVEN for part in zip(*run.idle, strict=True)):
         return

@@ -27,7 +27,7 @@ _finding: Final = partial(Finding, promise="same")
 
 
 def fetched(evidence: Evidence) -> Iterator[Finding]:
-    """Find batches that bypass `__getitem__`."""
+    """Find a `__getitems__` that returns different samples than the dataset's `__getitem__`."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.differ or not fetched.by:
         return

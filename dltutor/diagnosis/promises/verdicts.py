@@ -39,7 +39,7 @@ def verdicts(
 
     Args:
         evidence: The evidence from one examination.
-        found: The promise that each finding breaks.
+        found: The promise that each finding breaks, in the order of the report.
         untried: Why some questions have no answer.
     """
     kept = {

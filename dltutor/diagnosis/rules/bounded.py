@@ -60,8 +60,8 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-# The fewest MB copied per worker that matter. The course's case copies 28 MB, and a few thousand
-# strings copy 15 MB, which does no harm.
+# The fewest MB copied per worker that matter. The catalog's broken case copies 28 MB. A dataset of
+# a few thousand strings copies 15 MB, which does no harm.
 _MATTERS: Final = 20.0
 
 
@@ -88,7 +88,7 @@ def copy_on_read(evidence: Evidence) -> Finding | None:
 
 
 def gc_dirties_pages(evidence: Evidence) -> Finding | None:
-    """Workers copy main's pages, but not if the garbage collector can't see main's objects."""
+    """Workers copy main's pages, but far fewer if the garbage collector skips main's objects."""
     memory = evidence.memory
     if memory is None or memory.copied_frozen < 0 or evidence.parts.method != "fork":
         return None
@@ -157,7 +157,8 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     run, parts = evidence.run, evidence.parts
     if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
         return None
-    # Count only what batches show, because larger storages are a different failure mode.
+    # Count only the bytes of the tensors, because storages that are larger than their tensors are a
+    # different failure mode.
     kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:
@@ -173,7 +174,8 @@ def kept_batches(evidence: Evidence) -> Finding | None:
 
 
 def _keeps_growing(evidence: Evidence) -> bool:
-    # Return False if the loop only keeps the first few batches, because it may have a buffer.
+    # Return whether the loop kept more batches at the end than earlier. If it didn't, it may only
+    # have a buffer of a fixed size.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
     earlier = [count for at, count in counts if at <= 0.7 * batches]
@@ -206,11 +208,11 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off; less does no harm
 # A heap has leveled off if later epochs add less than this share of `late_as_it_is`.
 _LEVELED: Final = 0.5
-_LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
+_LEVEL: Final = 128  # tensors, one for each sample, that a worker sends before its heap levels off
 
 
 def heap_growth(evidence: Evidence) -> Finding | None:
-    """Workers grow, but they don't when freed blocks go back to the operating system."""
+    """Workers grow, but much less when freed blocks go back to the operating system."""
     memory = evidence.memory
     if memory is None or memory.peak_returned < 0:
         return None
@@ -219,9 +221,9 @@ def heap_growth(evidence: Evidence) -> Finding | None:
     if peak - returned < 24 or returned > 0.4 * peak or late < 10:
         return None
     if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
-        return None  # a sample needs that much, or growth levels off before it matters
+        return None  # there are too few samples to tell, or growth levels off before it matters
     if 0 <= memory.later_epochs < _LEVELED * late:
-        return None  # in later epochs, the same workers hardly grow
+        return None  # in later epochs, the same workers grow much less
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Finding(

@@ -87,7 +87,7 @@ _TAIL: Final = 4  # a tail is at most one in this many samples
 
 
 def lost_tail(evidence: Evidence) -> Finding | None:
-    """The workers don't draw a stream's last samples, or `drop_last` drops them."""
+    """The workers draw fewer samples than a stream has, or `drop_last` drops some."""
     run, alone, shares = evidence.run, evidence.alone, evidence.shares
     if alone is None or shares is None or not (run.well and alone.well and shares.complete):
         return None
@@ -115,7 +115,7 @@ def lost_tail(evidence: Evidence) -> Finding | None:
     each = run.drawn[0] if run.drawn else ()
     some_twice = len(set(each)) < len(each)  # repeated samples are a different failure mode
     if whole - drawn < evidence.parts.workers and run.lacks(alone) != whole - drawn:
-        return None  # each worker cuts its own share, so less than a sample is left over
+        return None  # each worker may cut its own share into samples, so only pieces are left over
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Finding(
@@ -188,7 +188,7 @@ def ranks(evidence: Evidence) -> Finding | None:
 
 
 def nested_persistent(evidence: Evidence) -> Finding | None:
-    """An iteration goes on after another one has begun, and gets different batches."""
+    """Iterations share an iterator, and get other counts with `persistent_workers=False`."""
     run, own = evidence.run, evidence.not_kept
     if own is None or not run.resumed or not own.well:
         return None

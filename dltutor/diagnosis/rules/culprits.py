@@ -8,7 +8,7 @@ from dltutor.observation.texts import signal_name
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:
-    """Return the culprit if its exception in main is the one that ended the run, or None.
+    """Return the first failure in main if its exception is of the type that ended the run, or None.
 
     Args:
         evidence: The evidence from one examination.

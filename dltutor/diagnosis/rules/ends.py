@@ -63,7 +63,7 @@ def none_in_batch(evidence: Evidence) -> Finding | None:
 
 
 def lost_exception_type(evidence: Evidence) -> Finding | None:
-    """The exception that arrives isn't of the type that a worker raised."""
+    """The exception that arrives in main isn't of the type that a worker raised."""
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
         return None
@@ -91,7 +91,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_exception(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and the exception's class can't be pickled."""
+    """Making a batch raises an exception whose class can't be pickled, so main waits in vain."""
     run, culprit = evidence.run, evidence.culprit
     if not run.waited or culprit is None or not evidence.parts.workers:
         return None
@@ -110,7 +110,7 @@ def unpicklable_exception(evidence: Evidence) -> Finding | None:
 
 
 def unpicklable_batch(evidence: Evidence) -> Finding | None:
-    """Main waits in vain, and the doctor or a worker's queue thread can't pickle a batch."""
+    """Main waits for a batch in vain, and the doctor or a worker's queue thread can't pickle it."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if not run.waited or culprit is None or not parts.workers:
         return None
@@ -146,7 +146,7 @@ def ragged_batch(evidence: Evidence) -> Finding | None:
 
 
 def dead_worker(evidence: Evidence) -> Finding | None:
-    """A worker or main died. If drawing a sample kills a process, the finding names it."""
+    """A worker or main died. If drawing a sample kills a process, the finding names the sample."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
     gone = evidence.run.dead
     kills = samples is not None and samples.ended == "died" and samples.at >= 0
@@ -176,8 +176,9 @@ def dead_worker(evidence: Evidence) -> Finding | None:
         said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
-    # If the last sample isn't known, something else may have killed the worker. A SIGBUS may come
-    # from a full /dev/shm. Under forkserver, main can't learn the cause, so `lost_cause` is shown.
+    # If the worker's last sample isn't known, or no signal killed the worker, the sample may not be
+    # to blame. A SIGBUS may come from a full /dev/shm, and under forkserver, the rule `lost_cause`
+    # says more.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding(said, parts.where, certainty="shown" if shown else "likely")
 
@@ -381,7 +382,7 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
 
 
 def held_lock(evidence: Evidence) -> Finding | None:
-    """A worker waits for a lock that a thread held when main forked, and goes on once it's free."""
+    """A worker waits for a lock that no thread in it holds, until the doctor releases the lock."""
     return _lock_never_released(evidence, in_matplotlib=False)
 
 
@@ -414,7 +415,7 @@ def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
     return None
 
 
-#: The attributes in which a pool keeps its threads.
+#: Matches the end of a path, from an attribute in which a pool keeps its threads.
 _INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|result_handler)\b.*$")
 
 

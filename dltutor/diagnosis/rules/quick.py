@@ -8,7 +8,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import duration
 
-_MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
+_MATTERS: Final = 0.5  # seconds that workers add to an epoch; fewer aren't worth a change
 _SAVES: Final = 0.15  # seconds of an epoch that sending each batch in one message must save
 
 
@@ -31,7 +31,7 @@ def tiny_tensors(evidence: Evidence) -> Finding | None:
     )
 
 
-_CHEAP: Final = 0.001  # a sample that takes less is cheap; sending it takes about 0.1 ms
+_CHEAP: Final = 0.001  # seconds; a sample that takes less is cheap (sending it takes about 0.1 ms)
 
 
 def cheap_samples(evidence: Evidence) -> Finding | None:
@@ -108,7 +108,8 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
         return None
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # If the doctor counted threads and measured twice, one thread may even be a little slower.
+    # Ask for a smaller gain if the doctor also counted the threads of workers with one thread each.
+    # If it timed both loaders twice, one thread may even be a little slower.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None
