@@ -1,4 +1,4 @@
-"""Find the containers that a dataset reaches, their sizes, and the pages of their elements."""
+"""Find the containers that a dataset reaches, their sizes, and the pages where elements are."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ from dltutor.observation.foreign import (
 )
 
 _MANY: Final = 2000  # a container with this many elements is large
-_FOLLOWED: Final = 2000  # look up the pages of about this many elements of a container
+_FOLLOWED: Final = 2000  # look up the pages of this many elements, or up to twice as many
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """Return the length of a container or cache that can grow, or None for anything else."""
+    """Return the length of a container or cache that can grow, or None for anything else.
+
+    That's a list, dict, set, deque, or bytearray, or a cache with `cache_info`, like `lru_cache`.
+    """
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
     if is_a(thing, bytearray):
@@ -43,18 +46,21 @@ def size(thing: Any) -> int | None:
 
 
 def bound(thing: Any) -> int | None:
-    """Return the maximum length that a container or cache declares, or None if it has none."""
+    """Return the most elements that a deque or a cache may hold, or None if there's no limit."""
     if is_a(thing, deque):
         return _number(thing, "maxlen")
     return _number(_cache_info(thing), "maxsize")
 
 
 def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
-    """Find large containers of Python objects, including pandas columns.
+    """Find containers of at least 2,000 Python objects, including columns in pandas.
+
+    Args:
+        roots: The objects where the search starts. It covers what `reached` yields.
 
     Returns:
-        For each container, its path, its class or kind, its length, and the page numbers of a few
-        thousand elements.
+        For each container, its path, its class or kind, its length, and the numbers of the memory
+        pages that hold a few thousand of its elements.
     """
     found = []
     for each in reached(roots):
@@ -79,7 +85,11 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
 
 
 def own_share(pages: array[int]) -> float:
-    """Return the share of these pages that no other process maps, or -1 if it isn't known."""
+    """Return the share of these memory pages that no other process maps, or -1 if it isn't known.
+
+    Args:
+        pages: Page numbers in this process's memory, which are addresses divided by the page size.
+    """
     with suppress(OSError), open("/proc/self/pagemap", "rb", buffering=0) as entries:
         own = 0
         for page in pages:
@@ -95,7 +105,8 @@ def _number(thing: Any, name: str) -> int | None:
 
 
 def _cache_info(thing: Any) -> Any:
-    # Return the cache_info() of a function wrapped in `lru_cache` or in a library's version of it.
+    # Return what `cache_info()` returns, or None if there's no such method. A function has one if
+    # it's wrapped in `lru_cache` or in a library's version of it.
     of_its_own = attributes_of(thing) if is_a(thing, types.FunctionType) else {}
     inherited = any("cache_info" in attributes_of(each) for each in lineage(type(thing)))
     if not inherited and "cache_info" not in of_its_own:
@@ -121,7 +132,7 @@ def _objects(thing: Any) -> bool:
 
 
 def _pages(thing: Any) -> array[int]:
-    # Leave out True, False, and None, because all containers share these.
+    # Leave out True, False, and None, because these are the same objects in every container.
     every = max(_count(thing) // _FOLLOWED, 1)
     array_of = is_a(thing, np.ndarray)
     source = (
@@ -135,7 +146,11 @@ def _pages(thing: Any) -> array[int]:
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield what some things reach, even through default arguments, classes, and your modules."""
+    """Yield some objects, and what they reach, up to 6 levels deep and 4,000 objects in all.
+
+    The path may lead through closures, default arguments, classes, and modules that you wrote.
+    Plain values, such as strings and numbers, are left out, and so are most numpy arrays.
+    """
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 

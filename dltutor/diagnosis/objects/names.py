@@ -17,7 +17,11 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Return what names start from: the loader's parts, your globals, and matplotlib's Figure."""
+    """Return the objects that names start from: the loader's parts, your globals, and `Figure`.
+
+    The loader's parts are missing if `subject` is None, and matplotlib's `Figure` is missing if it
+    isn't imported.
+    """
     roots: list[Found] = []
     if subject is not None:
         roots += [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -35,14 +39,18 @@ def roots_of(subject: Subject | None) -> list[Found]:
 
 
 def named(roots: Sequence[Found], wanted: Any) -> str:
-    """Return the path from a root to an object, or "" if there's none."""
+    """Return the path from a root to an object, or "" if `near` doesn't find the object."""
     return next((each.path for each in near(roots) if each.thing is wanted), "")
 
 
 def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
-    """Yield what some objects and their classes hold, three levels deep.
+    """Yield some objects, and what they and their classes hold, three levels deep.
 
     The loader's own parts come first, so that many globals in your modules don't crowd them out.
+
+    Args:
+        starts: The objects, such as those from `roots_of`.
+        most: How many objects to yield from the loader's parts, and again from the rest, at most.
     """
     seen: set[int] = set()
     starts = [*starts]
@@ -56,7 +64,10 @@ def _is_module(thing: Any) -> bool:
 
 
 def held_by_class_too(found: Found) -> list[Found]:
-    """Return what an object and its class hold."""
+    """Return what an object and its class hold, or for a class, only what the class holds.
+
+    Classes of the standard library and of torch don't count, and neither do methods and strings.
+    """
     if is_a(found.thing, type):
         return _class_attributes(found.path, found.thing)
     if module_of(type(found.thing)) in ("builtins", "threading", "queue"):

@@ -27,7 +27,7 @@ from dltutor.observation.foreign import attributes_of, is_a, lineage, module_of
 
 _EACH: Final = 24  # the most elements to visit in one container
 _ATTRIBUTES: Final = 200  # the most attributes to visit in one object
-_LONGEST: Final = 3.0  # the most seconds for one walk, including what the caller does
+_LONGEST: Final = 3.0  # the most seconds for one `search`, including what the caller does
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _WHOLE: Final = (*_PLAIN, np.ndarray, torch.Tensor)
 _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation")
@@ -38,7 +38,7 @@ class Found:
     """A thing, the path to it, and what holds it.
 
     Args:
-        path: The path as code, such as `dataset.transform.rng` or `module.NAME`.
+        path: The path, usually as code, such as `dataset.transform.rng` or `module.NAME`.
         thing: The object that was found.
         holder: The object, module, or container that holds the thing. If None, `put` doesn't work.
         key: The thing's attribute name in the holder, or its key or position.
@@ -51,7 +51,11 @@ class Found:
 
 
 def put(found: Found, *instead: Any) -> None:
-    """Put a thing back where it was found, or put `instead` there."""
+    """Put a thing back where it was found, or put `instead` there.
+
+    Raises:
+        Exception: The holder can't be changed. It may be a tuple, for example.
+    """
     thing = instead[0] if instead else found.thing
     if is_a(found.holder, (dict, list)):
         found.holder[found.key] = thing
@@ -78,7 +82,8 @@ def search(
         most: How many things to yield, at most. The search also stops after 3 s.
         passed: A function that returns whether to skip a thing and everything in it.
         repeated: Types of things to yield every time, because equal numbers may be one object.
-        seen: The ids of things to skip. The search adds the ids of the things that it finds.
+        seen: The ids of things to skip. The search adds the ids of the things that it yields,
+            except for the types in `repeated`.
     """
     waiting = deque((each, deep) for each in starts)
     seen = set() if seen is None else seen
@@ -101,12 +106,16 @@ def search(
 def walk(
     dataset: Any, *others: Any, named: str = "dataset", with_globals: bool = True
 ) -> Iterator[Found]:
-    """Yield everything that a dataset holds, then the globals of the modules that define its code.
+    """Yield what a dataset holds, then what the globals of the modules that define its code hold.
+
+    The walk yields the dataset and the globals themselves, too, but no module, no DataLoader, and
+    no globals of torch or numpy. It goes six levels deep in the dataset and three in the globals,
+    and yields at most 3,000 things.
 
     Args:
         dataset: Any object.
-        others: More objects to start from, with empty paths.
-        named: How the dataset's paths start.
+        others: More objects to start from, whose paths start with an empty name.
+        named: The name that the dataset's paths start with.
         with_globals: Whether to include the globals.
     """
     names: set[str] = set()
@@ -141,7 +150,10 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def held(found: Found) -> list[Found]:
-    """Return what an object holds, such as elements, attributes, or variables of a closure."""
+    """Return what an object holds, such as elements, attributes, or variables of a closure.
+
+    Classes and plain values, such as strings, arrays, and tensors, hold nothing.
+    """
     path, thing = found.path, found.thing
     if is_a(thing, (*_WHOLE, type)):
         return []
@@ -203,7 +215,7 @@ def attributes(found: Found) -> list[Found]:
 
 
 def cells(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """Return the closure variables of a function, by name."""
+    """Return the closure variables of a function, each as (name, value)."""
     found = []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:

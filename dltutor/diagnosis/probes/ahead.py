@@ -94,7 +94,7 @@ def _held(subject: Subject, prefetch: int) -> float:
 
 
 def _pace(subject: Subject, prefetch: int, rest: float) -> float:
-    # Return the seconds per batch, over as many epochs as fit into `_TAKING` seconds.
+    # Return the seconds per batch, in as many epochs as it takes to fill `_TAKING` seconds.
     taken = 0
     began = time.monotonic()
     while time.monotonic() - began < _TAKING:

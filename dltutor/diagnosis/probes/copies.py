@@ -128,7 +128,7 @@ def _buffer(subject: Subject) -> str:
     # the collate function that shares memory with a batch.
     collate: Any = subject.inner.collate_fn
     if subject.stream:
-        iterator = iter(subject.dataset)  # keep it, because its end may release the buffer
+        iterator = iter(subject.dataset)  # keep the iterator, because it may hold the buffer
         sample, batch = next(iterator), None
     else:
         sample = subject.dataset[subject.indices()[0]]

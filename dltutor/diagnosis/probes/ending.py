@@ -32,7 +32,7 @@ class Ending:
         length: What `__len__` returns.
         end: The index where the samples run out, or -1 if it wasn't found.
         limits: The paths of numbers in the dataset that show that the length is intended.
-        said: The exception that `dataset[length - 1]` raises, or "" if `length` isn't too large.
+        said: The exception that `dataset[length - 1]` raises, or "" if no end before it was found.
         line: The line of your code that raises this exception, or "".
     """
 
@@ -64,7 +64,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Ending:
-    """Find the end by bisection, and the numbers that show that the length is intended."""
+    """Find the end by bisection and, if it's beyond `len()`, numbers that explain the length."""
     dataset = subject.dataset
     length = len(dataset)
     kind, said, line = _missing(dataset, length - 1)

@@ -1,9 +1,9 @@
 """Do the samples in the loader's batches match `dataset[i]`?
 
-Fetch the first batches the way the loader does, then build the same batches by hand from the
-dataset's own samples, in one process and with the same random numbers. Also build batches of one
-sample, to see which row of a batch belongs to which sample. Ask the sampler for batches several
-times, too, to see whether the batches repeat.
+Fetch the first batches the way the loader does, and also build the same batches by hand from the
+dataset's own samples, in one process and with the same random numbers. Build batches of one sample,
+too, to see which row of a batch belongs to which sample. Finally, ask the sampler for batches
+several times, to see whether the batches repeat.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def ask(subject: Subject) -> InWorkers:
 
 
 def _write_down(subject: Subject, heard: Any) -> list[Mark]:
-    # Have each worker write its index to its mark, and what it raises to the file.
+    # Have each worker write the index that it draws to its mark, and what it raises to the file.
     marks = [Mark() for _ in range(_WORKERS)]
 
     def around(draw: Callable[[], Any], index: Any) -> Any:

@@ -1,8 +1,9 @@
 """Are the first samples the same in a new interpreter?
 
 Send a copy of the dataset to a new interpreter, and draw samples there. If you gave the doctor a
-function, call it there too. Samples that differ may depend on a global that main has set, or on
-`hash()` and the order of a set, which Python changes from one interpreter to the next.
+function that makes the loader, call it there too. Samples that differ may depend on a global that
+main has set, or on `hash()` and the order of a set, which Python changes from one interpreter to
+the next.
 """
 
 from __future__ import annotations
@@ -175,8 +176,8 @@ def _made(make: Callable[[], Any], keys: list[Any] | None) -> list[str]:
 def _made_here(
     make: Callable[[], Any] | None, keys: list[Any] | None
 ) -> tuple[list[str], bytes | None]:
-    # Return the samples of a newly made loader, and the pickled function that makes it. If it takes
-    # long, or makes different samples each time, return nothing.
+    # Return the digests of a newly made loader's samples, and the pickled function that makes the
+    # loader, or [] and None if making it takes long or changes the samples each time.
     if make is None:
         return [], None
     with suppress(Exception):
@@ -224,7 +225,7 @@ def main(name: str) -> None:
     try:
         dataset = cloudpickle.loads(sent)
         maker = None if make is None else cloudpickle.loads(make)
-        own_mappings.make_private()  # so that no sample changes a file, as in a fork
+        own_mappings.make_private()  # so that no sample changes a mapped file
         own_mappings.keep_private()
         names: list[str] = []
         if given is not None:

@@ -37,7 +37,7 @@ def left_early(run: Measures) -> int:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a loop starts many iterations and leaves each after a batch or two."""
+    """Return whether a loop leaves at least three iterations after a batch or two, with workers."""
     return (
         evidence.run.well
         and evidence.parts.workers > 0

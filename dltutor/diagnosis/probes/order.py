@@ -95,7 +95,7 @@ def _hashable(index: Any) -> Any:
 
 
 def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
-    """Return the order in each epoch of the loop, and how often the loop called `set_epoch`."""
+    """Return the order in each finished epoch, and how often the loop called `set_epoch`."""
 
     def work() -> tuple[list[list[Any]], int]:
         sampler: Any = subject.inner.sampler

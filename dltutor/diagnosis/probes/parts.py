@@ -47,7 +47,7 @@ class Parts:
         loop: Whether the doctor got a training loop.
         threads: The names of main's other threads.
         hooks: Which of "dataset" and "sampler" have a `set_epoch`.
-        generator: Whether the loader has its own generator, so that epochs can be reproduced.
+        generator: Whether the loader has its own generator.
         shm: The size of /dev/shm in MB, or 0 if there's none.
         files: How many file descriptors a process may have open.
     """
@@ -78,7 +78,7 @@ class Parts:
 
     @property
     def ordered(self) -> bool:
-        """Whether main requests samples in the same order in each epoch, whatever the seed."""
+        """Whether main is sure to request samples in the same order in each epoch."""
         return self.stream or self.sampler == "SequentialSampler"
 
     def __str__(self) -> str:

@@ -74,7 +74,8 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Recomputed:
     """Draw samples with a profiler, and compare what the calls return."""
-    # Keep [seconds in the calls, digest of what they return, its size] for each site and sample.
+    # For each site and sample, keep the seconds in the calls, and the digest and the size of what
+    # they returned.
     calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)
     contents, total = set(), 0.0
     drawn, keys = 0, subject.keys()[:_SAMPLES]

@@ -43,8 +43,10 @@ class Reordered:
         index: The index of a sample that differs, as its repr.
         other: The index whose sample arrived instead in one order, as its repr, or "" if none did.
         paths: The paths of the dataset's numbers and containers that drawing samples changed.
-        seconds: Seconds that drawing the samples took in the sampler's order.
-        ascending: Seconds in ascending order, or 0 if the sampler's order is ascending.
+        seconds: Seconds that drawing the samples took in the sampler's order, or 0 if ascending
+            order wasn't timed.
+        ascending: Seconds in ascending order, or 0 if it wasn't timed, for example because the
+            sampler's order is ascending.
     """
 
     looked: int = 0

@@ -1,8 +1,8 @@
 """What are the samples like when main draws them itself?
 
-Iterate a stream once. From any other dataset, draw samples in the sampler's order, draw some of
-these samples again with the same seeds and without seeds, and draw one sample past the end. Then
-have the collate function join the same samples twice.
+From a stream, draw the first samples. From any other dataset, draw samples in the sampler's order,
+draw some of these samples again with the same seeds and without seeds, and draw one sample past the
+end. Also have the collate function join the same samples twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SEEDED: Final = 4  # samples to draw twice, each time with a new seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
 _FAILED: Final = 40  # the most failed samples to record
 _ALIKE: Final = 3  # if more samples than this are equal, assume that it's intended
-_TRACED: Final = 8  # the most groups of equal samples to look at
+_TRACED: Final = 8  # the most groups of equal samples to look at, and the most samples to report
 
 
 #: What the subject's Mark holds while the sampler deals out the indices.
@@ -66,10 +66,10 @@ class Samples:
         random: How many samples came out differently when drawn twice without seeds.
         joined: Whether the collate function makes different batches from the same samples.
         overwritten: How many samples changed when the next one was drawn.
-        beyond: An index past the end that returned a new sample, or -1 if there's none.
+        beyond: The first index past the end if it returned a new sample, or -1 if there's none.
         bytes: Median size of a sample in bytes.
-        read: How many bytes were read from files while samples were drawn.
-        of_files: Total size in bytes of all files open at that time, or 0 if it isn't known.
+        read: How many bytes this process read while samples were drawn, from files or elsewhere.
+        of_files: Total size in bytes of all files that were open at that time, even briefly.
         opened: How many file descriptors the samples left open.
         left: What drawing some samples again left behind, each as [what, how many, after how many
             draws], or None if no sample was drawn again.
@@ -155,7 +155,7 @@ def ask(subject: Subject) -> Samples:
     drawn_by_sampler, busiest = len(by_sampler), Busiest()
     busiest.start()
     for place, key in enumerate(in_time(indices, _LOOKED)):
-        # If a dataset takes keys that aren't numbers, use the position in the sampler's order.
+        # If a key isn't a number, report the position in the sampler's order as the index.
         index = key if isinstance(key, int) else place
         subject.mark.set(index)
         sample = record.draw(partial(dataset.__getitem__, key), index, key)
@@ -377,7 +377,7 @@ def _joined(subject: Subject, samples: list[Any]) -> bool:
 
 
 def _beyond(dataset: Any, record: _Record) -> int:
-    # Return the index past the end if it has a sample that no other index has, or -1.
+    # Return the first index past the end if its sample differs from all drawn ones, or else -1.
     with suppress(BaseException):
         length = len(dataset)
         return length if digest(dataset[length]) not in record.contents else -1

@@ -1,7 +1,7 @@
 """How many of the stream's samples does each worker deliver?
 
-Iterate the stream twice in main, then in the loader's workers without dropping a batch. Then
-iterate it in workers that use the same random numbers, to compare the workers' samples.
+Iterate the stream in main and in as many workers as the loader has, without dropping a batch. Then
+do both again with the same random numbers for every sample, so that samples can be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
 LOOKED: Final = 48  # the most samples per worker to compare one by one
-_KEPT: Final = 4096  # the most samples of a pass to look for among the workers' samples
+_KEPT: Final = 4096  # the most samples of a pass whose digests to keep
 PASS: Final = 1.5  # the most seconds for one pass over the stream
 
 
@@ -34,13 +34,13 @@ class Shares:
 
     Args:
         whole: How many samples main drew in the first pass.
-        ended: Whether the pass in main reached the end of the stream.
+        ended: Whether the first pass in main reached the end of the stream.
         shares: How many samples each worker drew, including those that the loader drops.
         complete: Whether each worker reached the end of its share.
         same: How many samples were the same in W0 and W1, at the same position and with the same
             random numbers.
         compared: How many samples of W0 and W1 were compared.
-        distinct: How many of the compared samples were distinct.
+        distinct: How many different samples there were among W0's compared samples.
         natural: Whether W0 and W1 also have the same samples with random numbers of their own.
         random: Whether two passes in one process differ only by random numbers.
         alike: Whether the workers together draw exactly the samples that main draws.
@@ -113,12 +113,13 @@ def in_main(
 
     Args:
         subject: The loader, whose dataset is a stream.
-        most: The most samples to draw in the first pass.
+        most: The most samples to draw in the first pass. Each pass also stops after 1.5 s.
         held: Whether to draw every sample with the same random numbers.
 
     Returns:
         The digests of the first pass's first `_KEPT` samples and of the second pass's first
-        `LOOKED`, the first pass's length, and whether it ended.
+        `LOOKED`, the first pass's length, and whether it reached the stream's end. If the fork
+        fails, there are no digests.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:

@@ -1,7 +1,8 @@
 """Does the loop come out the same without workers?
 
 Run the training loop twice with workers and twice without, always with the same random numbers.
-Compare what the loop returns and prints, and which attributes and globals of the dataset change.
+Compare what the loop returns and prints, and which of the dataset's attributes and of its module's
+globals change.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dltutor.observation.foreign import attributes_of, is_a
 
 _RUN: Final = 2.5  # the most seconds for each run
 
-#: A loop's outcome in words, its batches, and the dataset's values after the loop, by path.
+#: A loop's outcome in words, digests of its samples, and the dataset's values afterward, by path.
 Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
 
 
@@ -38,8 +39,10 @@ class State:
 
     Args:
         steady: Whether the outcome is the same in both runs with workers, and in both without.
+            False if the loop changed nothing.
         same: Whether the outcome is the same with workers and without.
-        content: Whether each epoch has the same samples, in any order, or the dataset is a stream.
+        content: Whether each epoch has the same samples with workers and without, in any order.
+            Always True for a stream.
         paths: Values that changed only without workers, each as [path, with workers, without].
         with_workers: The outcome with workers, in words.
         without: The outcome without workers, in words.

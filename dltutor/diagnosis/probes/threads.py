@@ -24,7 +24,7 @@ from dltutor.observation import torch_internals
 from dltutor.system.this_machine import machine
 
 COSTLY: Final = 0.001  # seconds per sample; torch rarely splits shorter work among threads
-_LOOKED: Final = 1.2  # the fewest seconds to watch the workers
+_LOOKED: Final = 1.2  # the fewest seconds to watch the workers, unless the epoch ends
 _BUSY: Final = 0.15  # ignore a worker whose busiest thread computes for fewer seconds
 _SHARE: Final = 0.2  # a thread counts if it computes for this share of the busiest one's time
 _TURNS: Final = 2
@@ -36,7 +36,8 @@ class Threads:
 
     Args:
         cores: How many cores this process may use.
-        computing: How many threads in each worker computed at least a fifth as long as the busiest.
+        computing: How many threads in each worker computed at least a fifth as long as the worker's
+            busiest thread, or 0 for a worker that hardly computed.
         alone: The counts in `computing` once each worker is kept to one thread.
         paces: Seconds per batch in pairs: [unchanged loader, workers kept to one thread each].
     """
@@ -56,7 +57,7 @@ class Threads:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether samples take so long that torch may split their work among threads."""
+    """Return whether there are workers, and samples so slow that torch may use several threads."""
     return (
         evidence.run.well
         and evidence.parts.workers > 0

@@ -1,8 +1,8 @@
 """Does a sample stay the same when it's drawn twice in a row?
 
-Draw each sample right away, after other samples, and twice in a row, in a new fork each time and
-the last time with the same random numbers. Count a sample only if drawing the sample itself is what
-changes it.
+Draw each of a few samples right away, after other samples, and twice in a row, each time in a new
+fork. The last draw in each fork uses the same random numbers. Count a sample only if drawing the
+sample itself is what changes it.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _counter(subject: Subject, order: list[Any]) -> str:
     index, others = order[0], order[1 : _TRIED + 2]
 
     def after_others(path: str = "") -> tuple[str, list[str]]:
-        # Draw the sample after the others and, if there's a path, after its number is put back.
-        # Also return the paths of the numbers that the others changed.
+        # Draw the others, put the number at the path back if there is one, and draw the sample.
+        # Return the sample's digest, and the paths of the numbers that the others changed.
         pins = Pins(subject.dataset)
         before = snapshot(subject.dataset, number)
         number_at = next((each for each in walk(subject.dataset) if each.path == path), None)
@@ -127,7 +127,7 @@ def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[
 
 
 def _content(thing: Any, index: Any) -> str | None:
-    """Return a digest of an array, or of what a container or a large array holds for an index."""
+    """Return a digest of an array, or of the element at an index of a container or large array."""
     if is_a(thing, (np.ndarray, torch.Tensor)):
         return digest(thing if thing.nbytes < 1 << 26 else thing[index])
     return digest(thing[index]) if is_a(thing, (list, tuple, dict)) else None

@@ -1,8 +1,8 @@
 """Do two ranks get the same samples from the stream?
 
 Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set the
-environment variables that `torchrun` sets, and form a process group, so every way to ask for the
-rank returns the right one. If the forks can't form a group, no samples are compared.
+environment variables that `torchrun` sets, and form a process group, so the dataset can ask the
+environment or torch for its rank. If the forks can't form a group, no samples are compared.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def ask(subject: Subject) -> TwoRanks:
 
 
 def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
-    # Return the samples and the error raised, or None if the forks can't form a process group.
+    # Return digests of the samples, and the error or "". If the forks can't form a process group,
+    # return None.
     if not _join(rank, meeting):
         return None
     try:

@@ -22,7 +22,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> waits.Waits:
-    """Run a plain loop instead of yours, so that main itself doesn't need the lock."""
+    """Do what `waits.ask` does, with a plain loop, so that main itself doesn't need the lock."""
     return waits.ask(subject, own_loop=True)
 
 

@@ -72,7 +72,8 @@ def ask(subject: Subject) -> Paces:
         subject.change(method="fork")
         looks: list[_Look] = []
         took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: looks.append(_look()))
-        # Drop the looks from before all workers had started, and from after one had exited.
+        # Drop the first third, in which workers may still be starting, and each look that doesn't
+        # see all workers, because one may have exited.
         looks = [each for each in looks[len(looks) // 3 :] if each.workers == workers]
         if len(looks) > 1:
             first, last = looks[0], looks[-1]

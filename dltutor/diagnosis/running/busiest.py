@@ -1,4 +1,4 @@
-"""Find the line of your code where a thread spends its time, by looking 250 times a second."""
+"""Find the line of your code where a thread is most often, by looking 250 times a second."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _LEAST: Final = 20  # looks; with fewer, there's no result
 
 
 class Busiest:
-    """A thread that watches the thread that made it, and counts how often it's in each line.
+    """A watcher that counts how often the thread that made it is in each line of your code.
 
     Args:
-        file: A file for the result so far, in case a worker is killed. If None, there's no file.
+        file: The file to which to write the result so far every 20 looks, in case the process is
+            killed. If None (the default), the result isn't written.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -39,7 +40,7 @@ class Busiest:
     def stop(self) -> tuple[str, float, float]:
         """Stop looking, and return what `found` returns."""
         self._over.set()
-        self._thread.join()  # otherwise, the thread would count as one that samples leave behind
+        self._thread.join()  # otherwise, `things_left` in side_effects.py would count it
         return self.found()
 
     def found(self) -> tuple[str, float, float]:
@@ -57,7 +58,11 @@ class Busiest:
 
     @staticmethod
     def read(folder: str) -> tuple[str, float, float]:
-        """Return the same as `found` for the thread with the busiest line in the folder's files."""
+        """Return what `found` returned in the worker whose busiest line has the largest share.
+
+        Args:
+            folder: A folder with a file from the Busiest in each worker, and with no other files.
+        """
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
             with suppress(ValueError):  # a worker may be writing the file

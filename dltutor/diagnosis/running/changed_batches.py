@@ -16,7 +16,7 @@ Fetch = Callable[[Any, Any], Any]
 
 
 def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> None:
-    """Change each tensor of a batch in the worker, and fork all workers from now on.
+    """Fork all workers from now on, and have them change each tensor in the batches they make.
 
     Args:
         subject: The loader whose batches to change.
@@ -39,7 +39,8 @@ def wrap_fetches(fetched: Callable[[Fetch, Any, Any], Any]) -> None:
     """Have `fetched` make each batch in this worker from now on.
 
     Args:
-        fetched: A function that takes torch's own method, the fetcher, and the index or indices.
+        fetched: A function that takes torch's own `fetch` method, the fetcher, and the index or
+            indices, and returns the batch.
     """
 
     def wrapped(own: Fetch) -> Fetch:

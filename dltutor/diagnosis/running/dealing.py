@@ -23,10 +23,11 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
     Count in a fork, because a sampler that uses itself up would have nothing left for a run.
 
     Returns:
-        For each of the two epochs, [batches that `len()` promises or -1 if it raises, batches that
-        the sampler deals out]. And, if the two epochs leave out different indices, [how many the
-        first one leaves out, how many the second one does, the size of the largest batch]. Each of
-        the two results is empty if it isn't known.
+        Two tuples. The first one has, for each of the two epochs, [batches that the loader's
+        `len()` promises or -1 if it raises, batches that the sampler deals out]. It's empty if
+        there wasn't time for two epochs. The second one has [how many indices the first epoch
+        leaves out, how many the second one does, the size of the largest batch]. It's empty if both
+        leave out the same indices, or if that isn't known.
     """
     return forks.attempt(partial(_two_epochs, subject), 4 * _QUICKLY) or ((), ())
 
@@ -34,7 +35,7 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
 def seconds_between_batches(subject: Subject, most: int) -> float:
     """Return how many seconds the sampler takes from one batch to the next, on average.
 
-    If there are fewer than three batches, return 0.
+    Stop after 0.6 s. If there are fewer than three batches by then, return 0.
 
     Args:
         subject: The loader.
@@ -66,7 +67,7 @@ def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
 
 def _never_dealt(dataset: Any, indices: list[Any]) -> set[int] | None:
     # Return the indices that the sampler leaves out, or None if it deals out an index twice or one
-    # that isn't a position in the dataset.
+    # that isn't a position in the dataset, or if the dataset has no length.
     with suppress(Exception):
         every = set(range(len(dataset)))
         if len(indices) == len({*indices}) and every.issuperset(indices):

@@ -33,7 +33,7 @@ def in_fork(work: Callable[[], _Answer], seconds: float) -> _Answer:
         seconds: How many seconds the function may take.
 
     Raises:
-        NoAnswer: The function raised an exception, died, or took longer than `seconds`.
+        NoAnswer: The function raised an exception or took longer than `seconds`, or its fork died.
     """
     return in_forks([work], seconds)[0]
 
@@ -50,10 +50,10 @@ def in_forks(works: Sequence[Callable[[], _Answer]], seconds: float) -> list[_An
 
     Args:
         works: Functions that return something that can be pickled.
-        seconds: How many seconds the functions may take, running side by side.
+        seconds: After how many seconds all functions have to be finished.
 
     Raises:
-        NoAnswer: A function raised an exception, died, or took longer than `seconds`.
+        NoAnswer: A function raised an exception or took longer than `seconds`, or its fork died.
     """
     until = time.monotonic() + seconds
     positions = own_files.positions()
@@ -70,7 +70,7 @@ def in_forks(works: Sequence[Callable[[], _Answer]], seconds: float) -> list[_An
 
 
 def _begin(work: Callable[[], Any]) -> tuple[int, int]:
-    # Return the fork's pid, and the pipe that its answer arrives in.
+    # Return the fork's pid, and the descriptor to read its answer from.
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -21,13 +21,14 @@ def in_time(things: Iterable[_Each], seconds: float) -> Iterator[_Each]:
 
 
 class Limited(io.BytesIO):
-    """A file in memory that raises an exception if too much is written, or for too long.
+    """A file in memory that raises an exception if it gets too large, or if writing takes too long.
+
+    It checks that after each write, and a pickler usually writes about 64 kB at once.
 
     Args:
         error: The exception to raise.
         size: The most bytes in the file (default: any number).
-        seconds: How many seconds writing may take (default: any number). A pickler writes 64 kB at
-            a time.
+        seconds: How many seconds writing may take (default: any number).
     """
 
     def __init__(self, error: Exception, *, size: float = inf, seconds: float = inf) -> None:

@@ -22,7 +22,9 @@ _OPENBLAS: Final = (
 
 
 def keep_to_one_thread(worker: int = 0) -> None:
-    """Compute with one thread in this process from now on, whatever its code sets.
+    """Compute with one thread in this process from now on.
+
+    The code in this process can't set another number through torch or OpenCV.
 
     Args:
         worker: The worker's number, which each `worker_init_fn` gets and this one ignores.

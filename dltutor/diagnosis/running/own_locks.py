@@ -1,10 +1,11 @@
 """Give an experiment its own copies of the locks that processes share.
 
-Main, its forks, and their workers all use the same lock. A worker that's killed while it holds the
-lock never releases it, so the next run would wait forever, and so would your own training later. A
-process reaches such a lock through a `SemLock`, and initializing the `SemLock` again turns it into
-another lock (multiprocessing/synchronize.py in Python 3.11 to 3.14). A lock for spawned workers has
-a name in the operating system, which a copy would leave behind, so it isn't copied.
+The main process, its forks, and their workers all use the same lock. A worker that's killed while
+it holds the lock never releases it, so the next run would wait forever, and so would your own
+training later. A process reaches such a lock through a `SemLock`, and initializing the `SemLock`
+again turns it into another lock (multiprocessing/synchronize.py in Python 3.11 to 3.14). A lock for
+spawned workers has a name in the operating system, which a copy would leave behind, so it isn't
+copied.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dltutor.observation.foreign import is_a
 
 
 class OwnLocks:
-    """The locks that a dataset holds, in an experiment's process, which may replace them.
+    """The locks that a dataset and other objects hold, except named ones. `renew` replaces them.
 
     Args:
         things: The dataset, and whatever else the workers get.
@@ -33,6 +34,6 @@ class OwnLocks:
         ]
 
     def renew(self) -> None:
-        """Replace each lock with a new one in the state that the lock had at first."""
+        """Replace each lock with a new one, in the state that the lock was in when it was found."""
         for lock, kind, value, most in self._locks:
             SemLock.__init__(lock, kind, value, most, ctx=multiprocessing.get_context("fork"))

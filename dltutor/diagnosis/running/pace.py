@@ -1,6 +1,7 @@
 """Alternate between a loader and the same loader with one change, and time both.
 
-Other programs slow down both loaders, so only ratios count, and only if every turn shows them.
+Another program may slow down both loaders, so compare their times only within a turn, and trust
+only the smallest ratio of all turns.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Paces:
     """Times for the loader as it is and with one change, measured alternately.
 
     Args:
-        as_is: How many seconds the unchanged loader takes, in each turn.
-        changed: How many seconds the changed loader takes, in each turn.
+        as_is: The seconds for the unchanged loader in each turn, such as seconds per batch.
+        changed: The seconds for the changed loader in each turn.
         blocked: The share of the time that unchanged workers waited for something other than a
             processor, in the turn with the smallest share.
         line: The line where an unchanged worker was most of the time, or "" if that isn't known.
@@ -47,13 +48,13 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """The smallest ratio of `as_is` to `changed` in any turn, or 0 if there's only one turn."""
+        """The smallest ratio of `as_is` to `changed` in any turn, or 0 without two turns."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
     @property
     def both(self) -> tuple[float, float]:
-        """The median seconds for the unchanged loader, and for the changed one."""
+        """The median seconds for the unchanged loader and for the changed one, or 0 if unknown."""
         return median_high(self.as_is or (0.0,)), median_high(self.changed or (0.0,))
 
     def __str__(self) -> str:
@@ -68,14 +69,14 @@ Timed = Callable[[], float | None]
 
 
 def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS) -> Paces:
-    """Time the loader alternately as it is and with a change, several times.
+    """Time the loader alternately as it is and with a change, and return the seconds as Paces.
 
     Args:
         as_is: A function that times the unchanged loader and returns seconds, or None if it can't.
         changed: A function that times the changed loader and returns seconds, or None if it can't.
-        seconds: Seconds for the experiment, of which 1.5 aren't for timing. If time runs out, there
-            are fewer turns.
-        turns: How many turns to time.
+        seconds: How many seconds the experiment may take. Timing stops 1.5 s earlier, even if there
+            are turns left.
+        turns: How many turns to time, unless one of the functions returns None.
     """
     pairs: list[tuple[float, float]] = []
     with suppress(DeadlinePassed), time_limit(max(seconds - 1.5, 0.5)):
@@ -97,10 +98,11 @@ def of_a_batch(
 
     Args:
         loader: The loader, which is iterated for one epoch at most.
-        seconds: After how many seconds to stop.
+        seconds: For how many seconds to time batches, after the first ones.
         take: A function to call with each batch. The time that it takes counts, too.
     """
-    # Don't count the batches that workers made ahead while main waited for the first one.
+    # Don't time the batches that workers made ahead while main waited for the first one. If the
+    # epoch is short, don't time its first half.
     ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
     arrived: list[float] = []
     with left_at_once(loader) as iterator:
@@ -121,7 +123,7 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
     """Make an iterator for a loader, and end its workers after the block.
 
     Raises:
-        Unanswered: The loader raised an exception in the block, perhaps because it sometimes fails.
+        Unanswered: The loader raised an exception while the block asked for a batch.
     """
     iterator = iter(loader)
     try:
@@ -137,11 +139,11 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def forked(subject: Subject) -> DataLoader[Any]:
-    """Return the subject's DataLoader, with forked workers that aren't persistent."""
+    """Make the subject's workers forked and not persistent, and return its DataLoader."""
     subject.change(method="fork", persistent_workers=False)
     return subject.inner
 
 
 def epoch_of(run: Measures) -> int:
-    """Return how many batches the longest iteration of a run had."""
+    """Return how many batches the longest iteration of a run had, counting 2,000 at most."""
     return max((len(batches) for batches in run.passes), default=0)

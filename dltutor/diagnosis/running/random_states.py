@@ -20,7 +20,7 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.observation.foreign import is_a
 
-#: For each global generator: get its state, set its state, seed it.
+#: For each global generator, the functions that get its state, set its state, and seed it.
 _GLOBAL: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]]] = {
     "torch": (torch.get_rng_state, torch.set_rng_state, torch.default_generator.manual_seed),
     "numpy": (np.random.get_state, np.random.set_state, np.random.seed),
@@ -29,7 +29,7 @@ _GLOBAL: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable
 SOURCES: Final = (*_GLOBAL, "own")
 Around = Callable[[Callable[[], Any], Any], Any]
 
-#: What findings call these sources.
+#: What findings call the global generators.
 SAID: Final = {
     "torch": "torch's global generator",
     "numpy": "numpy's global generator",
@@ -49,7 +49,7 @@ class Pins:
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
-        """Hold all sources in the block, except the source named `free`.
+        """Hold all sources in the block, except for the one in `SOURCES` that `free` names.
 
         The global generators start from `seed`. The dataset's own generators start in the state
         that they were in when this object was made.
@@ -82,8 +82,8 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
     """Return the paths of the dataset's own generators that drawing samples advances.
 
     Args:
-        dataset: The dataset, in a process where experiments may use it.
-        draw: A function that draws the samples.
+        dataset: The dataset, whose generators and other state `draw` may change.
+        draw: A function that draws the samples. If it raises an exception, that's ignored.
     """
     before = [(path, each, digest(_state(each))) for path, each in _own_generators(dataset)]
     with suppress(Exception):
@@ -110,8 +110,8 @@ def wrap_draws(dataset: Any, around: Around) -> None:
             class can't be changed, such as `list`, nothing happens.
         around: A function that takes `draw` and what it draws: an index, a list of indices if torch
             calls `__getitems__`, or a position in the stream. `draw` takes no arguments and returns
-            a sample or a list of samples. `around` returns what `draw` returns, or raises what it
-            raises.
+            a sample or a list of samples. `around` has to return a sample or a list, too, and to
+            let the exceptions of `draw` pass.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
@@ -154,7 +154,7 @@ def _drawing(iterator: Any, around: Around) -> Iterator[Any]:
 
 
 def seed_all(seed: int = 0) -> None:
-    """Seed all global random generators."""
+    """Seed the global random generators of torch, numpy, and Python."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)

@@ -46,7 +46,8 @@ def run(
 
     Args:
         subject: The loader, with its training loop.
-        seconds: After how many seconds the run ends, at the next batch.
+        seconds: After how many seconds the run ends, at the next batch. If the subject has less
+            time, the run ends earlier.
         patience: How many seconds past `seconds` to wait for a batch before the run counts as hung,
             or more if samples are slow. If None, the start method decides.
         content: Whether to take digests of what arrives.
@@ -208,8 +209,8 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
 
 
 def _where_stuck(seen: Observation) -> str:
-    # Return the innermost line of a worker that's in your code, or else of any worker. Those that
-    # aren't in your code wait for indices in torch's `_worker_loop`.
+    # If the run hung, return a worker's name and innermost line. Prefer a worker that isn't in
+    # torch's `_worker_loop`, where workers wait for indices.
     stuck = [(each.name, each.stack[0]) for each in seen.workers if each.stack]
     stuck.sort(key=lambda each: each[1].function == "_worker_loop")
     return f"{stuck[0][0]}: {stuck[0][1]}" if stuck and seen.end == "hung" else ""

@@ -1,4 +1,4 @@
-"""Find what drawing samples reads, opens, and leaves behind, and which exceptions it catches."""
+"""Find what drawing a sample reads, opens, and leaves, and which exceptions your code catches."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dltutor.observation.foreign import message_of
 
 _MOST: Final = 50_000  # the most temporary files to count
 _DEEP: Final = 12
-_OTHERS: Final = ("dlt", "pymp-")  # folders that dltutor and multiprocessing make
+_OTHERS: Final = ("dlt", "pymp-")  # how the names of dltutor's and Python's folders begin
 
 
 class Reading:
-    """A count of what the sandbox reads from files. Its audit hook stays in the process."""
+    """A count of what this process reads and opens. Its audit hook stays until the process ends."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[int, int], int] = {}
@@ -33,7 +33,12 @@ class Reading:
         sys.addaudithook(self._note)
 
     def counts(self) -> dict[str, int]:
-        """Return the fields `read` and `of_files` (both in bytes) and `opened` for Samples."""
+        """Return what has happened since this object was made, as fields of Samples.
+
+        Returns:
+            `read` (the bytes that were read), `of_files` (the size in bytes of all files that were
+            open or were opened), and `opened` (how many new descriptors are open now).
+        """
         read = _read() - self._before
         now = self._descriptors()
         return {
@@ -84,7 +89,7 @@ def things_left() -> dict[str, int]:
 def temporary_files() -> int:
     """Count temporary files and folders, except dltutor's and multiprocessing's own.
 
-    Stop counting at about 50,000.
+    Stop counting at about 50,000, and look only about 12 folders deep.
     """
     count = 0
     for folder, folders, files in os.walk(tempfile.gettempdir()):
@@ -96,14 +101,16 @@ def temporary_files() -> int:
 
 
 def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
-    """Return the first exception that a function in your code catches.
+    """Return the first exception that passes through your code while a sample is drawn.
+
+    StopIteration and GeneratorExit don't count.
 
     Args:
         draw: A function that draws a sample.
 
     Returns:
-        The exception's type, the first line of its message, and your line, or None if your code
-        catches no exception or the draw raises one.
+        The exception's type, the first line of its message, and your line, or None if there's no
+        such exception. Also None if `draw` raises one, because your code didn't catch it.
     """
     seen: list[tuple[str, str, str]] = []
 

@@ -16,11 +16,14 @@ from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
-_hung: list[Any] = []  # iterators to keep, because freeing one waits seconds for each worker
+_hung: list[Any] = []  # iterators to keep, because freeing one takes seconds
 
 
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
-    """Return a `worker_init_fn` that gives a forked worker what the loader's own workers get.
+    """Return a `worker_init_fn` that prepares a forked worker to draw samples.
+
+    If the loader's own workers aren't forked, this one also starts with a pickled copy of the
+    dataset's attributes, as they do.
 
     Args:
         subject: The loader, whose own `worker_init_fn` runs before `prepare`.
@@ -35,7 +38,7 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
     """Prepare each process that draws samples: forked workers or, if there are none, this one.
 
     Args:
-        subject: The loader, whose sampler deals out the same order in each run from now on.
+        subject: The loader. If its sampler uses a generator, the generator gets a fixed seed.
         prepare: A function to call with the worker's number, or with 0 in this process.
     """
     subject.seed_sampler()
@@ -55,7 +58,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """Collate samples into the worker's number (-1 for main) and a digest of the samples."""
+    """Collate samples into a tuple of the worker's number (-1 for main) and the samples' digest."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
@@ -75,7 +78,7 @@ def small_loader(
     Args:
         subject: The loader under test, which provides dataset, worker_init_fn, and generator.
         prepare: A function to call in each worker after the user's own worker_init_fn.
-        workers: How many workers to start.
+        workers: How many workers to start, at least one.
         indices: The samples to draw, dealt out to the workers in turn, or None for a stream.
         collate: The collate function, which gets one sample in a list (default `tagged`).
         prefetch: How many samples each worker draws ahead.
@@ -97,7 +100,9 @@ def small_loader(
 
 
 def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Iterator[Any]:
-    """Yield what a small loader delivers, or the exception if a sample raised one.
+    """Yield each batch from a small loader, or the exception that the loader raised instead.
+
+    Stop after the last batch, or if a worker hung or died.
 
     Args:
         loader: A loader from `small_loader`.

@@ -1,6 +1,6 @@
 """Define the subject, a loader in its own process, where experiments may run and change it.
 
-Experiments change a subject only in the sandbox, so all changes disappear with its process.
+That process is a fork, so all changes to the subject disappear when the process ends.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Loop = Callable[[Any], object]
 
 
 class Unanswered(Exception):
-    """Raised if an experiment has no answer. The message says why, in one sentence."""
+    """Raised if an experiment has no answer. The message says why."""
 
 
 class Mark:
     """A number that outlives the process that writes it, to say what a dead process was doing."""
 
     def __init__(self) -> None:
-        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the number, and how many so far
+        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the last number, and the count
         self._numbers[0] = -1
 
     def set(self, number: int) -> None:
@@ -49,7 +49,7 @@ class Mark:
 
     @property
     def times(self) -> int:
-        """How many numbers were written."""
+        """How many times a number was written."""
         return self._numbers[1]
 
     def get(self) -> int:
@@ -70,7 +70,7 @@ class Subject:
         known: The evidence so far, or None if there's none.
         threads: The other threads in the process that forked this one.
         make: The function that you gave the doctor to make the loader, or None.
-        own_locks: The locks that the workers share, once `take_over` has replaced them.
+        own_locks: The locks that `take_over` replaced, or None before `take_over` is called.
     """
 
     loader: Any
@@ -84,7 +84,7 @@ class Subject:
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
-        """Replace the locks that this process shares with the process that forked it."""
+        """Replace the dataset's, the loop's, and the loader's locks that the parent also uses."""
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
         self.own_locks = OwnLocks(self.dataset, self.loop, *around)
@@ -116,8 +116,11 @@ class Subject:
     def change(self, **settings: Any) -> None:
         """Change settings of every DataLoader in the loader, even settings that torch protects.
 
+        The next iteration starts new workers, even if the old ones were persistent.
+
         Args:
-            settings: Arguments to `DataLoader`, by name, and `method` for the start method.
+            settings: Arguments to `DataLoader`, by name, and `method` for the start method. If
+                `num_workers` is 0, the settings that need workers are reset, too.
         """
         if self.own_locks is not None:
             self.own_locks.renew()  # a worker killed in the last run may have held a lock
@@ -145,7 +148,10 @@ class Subject:
             vars(each)["worker_init_fn"] = WorkerInit(own_init(each), before=before, after=after)
 
     def seed_sampler(self) -> None:
-        """Make the sampler deal out the same order in each run, if it has a generator."""
+        """Give the sampler a generator with a fixed seed, so that its order can be repeated.
+
+        A sampler without an attribute `generator` stays as it is.
+        """
         sampler: Any = self.inner.sampler
         if has(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
@@ -159,7 +165,7 @@ class Subject:
 
     @property
     def dealer(self) -> Any:
-        """The object that deals out batches, or samples if there's no batching."""
+        """The loader's batch sampler, or its sampler if automatic batching is turned off."""
         inner = self.inner
         return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
 
@@ -167,8 +173,9 @@ class Subject:
     def epochs_to_run(self) -> int:
         """How many epochs to run.
 
-        A plain loop runs at least two, because a second epoch may repeat or miss something. A
-        training loop does, too, if workers are persistent, because you may call it once per epoch.
+        Without a training loop, run at least two, because the second epoch may repeat or miss
+        something. With a training loop and persistent workers, also run at least two, because you
+        may call your loop once per epoch.
         """
         again = self.loop is None or self.inner.persistent_workers
         return max(self.epochs, 2) if again else self.epochs
@@ -180,7 +187,7 @@ class Subject:
                 set_epoch(epoch)
 
     def keys(self) -> list[Any]:
-        """Return `indices` without duplicates, because a sampler may deal out an index again."""
+        """Return what `indices` returns, without duplicates, which some samplers deal out."""
         return list({digest(each): each for each in self.indices()}.values())
 
     def indices_in(self, dealt: Any) -> list[Any]:
@@ -216,7 +223,7 @@ def length_of(thing: Any) -> int | None:
 
 
 def own_line(function: Any) -> str:
-    """Return the file and line that define a function, or "" if they aren't known."""
+    """Return where a function is defined, such as "train.py, line 12", or "" if unknown."""
     code = attribute(attribute(function, "__func__", function), "__code__")
     if not is_a(code, CodeType):
         return ""
@@ -224,7 +231,10 @@ def own_line(function: Any) -> str:
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
-    """Return the type of an exception, the first line of its message, and your innermost line."""
+    """Return the type of an exception, the first line of its message, and your innermost line.
+
+    Each of the last two is "" if there's none. The message has at most 200 characters.
+    """
     read = errors.read(error)
     text = tidy(message_of(error)).strip().splitlines()
     at = str(read.traceback[-1]) if read.traceback else ""

@@ -37,8 +37,8 @@ from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
 _SEEN: Final = 2000  # the most batches in one iteration that get a digest
-_PARTS: Final = 200_000  # the most parts of samples in one iteration that get a digest
-_HELD: Final = 4000  # the most storages to follow
+_PARTS: Final = 200_000  # the most parts of samples in one iteration whose digests to keep
+_HELD: Final = 4000  # with this many tensors and arrays in memory, don't follow more
 
 
 class Enough(BaseException):
@@ -67,12 +67,13 @@ class Watch:
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.fields: list[dict[str, list[str]]] = []
-        self.shapes: dict[str, set[tuple[int, ...]]] = {}  # of a row, by the path of the field
-        self.ngrams: ngrams.Counts | None = None  # in a stream's first iteration
+        self.shapes: dict[str, set[tuple[int, ...]]] = {}  # shapes of rows, by field
+        self.ngrams: ngrams.Counts | None = None  # from a stream's first iteration
         self.counted: list[int] = []
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
-        self._last: dict[int, float] = {}  # when each iteration began or its last batch arrived
+        # When each iteration began, or when its last batch had been recorded.
+        self._last: dict[int, float] = {}
         self._asked: dict[int, float] = {}  # when the loop last asked each iteration for a batch
         self.ending = 0.0  # the most seconds that the loop waited for an iteration to end
         self.resumed = 0
@@ -86,19 +87,21 @@ class Watch:
         # batch, and which workers had nothing left to do when it arrived.
         self.waits: list[tuple[float, set[int]]] = []
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
-        self.state = ""  # a digest of torch's global generator at the first iteration
+        self.state = ""  # a digest of torch's global generator before the first iteration
         self.files: list[int] = []
-        # How many temporary files and folders the first two finished iterations ended with.
+        # How many temporary files and folders there were when each of the first two finished
+        # iterations ended.
         self.temporary: list[int] = []
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
         self._looked = 0.0
-        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with a pass number
-        self._displaced: set[int] = set()  # passes whose iterator the loop restarted
+        # Weak references to iterators, each with the number of its latest iteration.
+        self._open: list[tuple[weakref.ref[Any], int]] = []
+        self._displaced: set[int] = set()  # unfinished iterations whose iterator the loop restarted
 
     @property
     def cores(self) -> set[int]:
-        """The cores that any worker may use, which are main's unless a worker changes them."""
+        """The cores that at least one worker may use, or an empty set if no worker was seen."""
         return set().union(*self._cores.values())
 
     def begin(self, iterator: Any) -> Iterator[Any]:
@@ -124,7 +127,11 @@ class Watch:
     def deliver(self, number: int, batch: Any, samples: int | None) -> None:
         """Record one batch from an iteration.
 
-        If `samples` is None, count them by the batch's shape. That's enough to compare runs.
+        Args:
+            number: The number of the iteration. The first one is 0.
+            batch: The batch that arrived.
+            samples: How many samples are in the batch. If None, the batch's shape tells how many,
+                which is good enough to compare runs.
 
         Raises:
             Enough: Time is up.
@@ -184,7 +191,7 @@ class Watch:
             or seen.keys() != fields.keys()
             or len(seen) * len(self.drawn[number]) > _PARTS
         ):
-            seen.clear()  # from now on, only whole samples are compared
+            seen.clear()  # from now on, compare only whole samples of this iteration
         for path, parts in seen.items():
             parts += fields[path]
         for path, shape in row_shapes(batch, count).items():
@@ -236,11 +243,14 @@ class Watch:
 def idle_shares(
     waits: Sequence[tuple[float, Collection[int]]], workers: int
 ) -> tuple[tuple[float, float], ...]:
-    """Return for what share of the waiting each worker was idle, as [first half, second half].
+    """Return for which share of the loop's waiting time each worker was idle.
 
     Args:
         waits: For each batch, how many seconds the loop waited, and which workers were idle.
         workers: How many workers there are.
+
+    Returns:
+        For each worker, [share in the first half of the batches, share in the second half].
     """
     half = len(waits) // 2
     shares = []
@@ -274,7 +284,7 @@ def _gone(reference: weakref.ref[Any]) -> bool:
 
 
 def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
-    # For a view, return the array that owns the memory.
+    # Instead of a view, return the array that it's a view of.
     found = []
     for _, leaf in leaves(batch):
         if is_a(leaf, np.ndarray):

@@ -1,7 +1,7 @@
 """Choose when to fork, depending on whether a thread holds one of the user's locks.
 
 A thread in the user's process may hold a lock now and then, and a fork copies the lock in that
-state. So that results don't depend on luck, the sandbox waits a moment before it forks, until all
+state. So that results don't depend on luck, the doctor waits a moment before it forks, until all
 locks are free or, for one experiment, until one of them is held.
 """
 
@@ -28,7 +28,7 @@ def others() -> tuple[threading.Thread, ...]:
 
 
 def wait(locks: list[Any], *, held: bool) -> bool:
-    """Wait up to 0.3 s until a lock is held or, if not `held`, until all are free.
+    """Wait up to 0.3 s until one of the locks is held or, if not `held`, until all are free.
 
     Return whether that happened.
     """

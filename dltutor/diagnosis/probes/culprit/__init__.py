@@ -1,8 +1,8 @@
 """Without workers, which sample or batch fails, and why?
 
 Draw samples and make batches in main the way a worker does, in the sampler's order, until one
-fails. Then leave out or replace parts until nothing fails anymore. If main had waited in vain for a
-batch, also pickle each batch.
+fails. Then find out why, for example by making batches of other samples. If main had waited in vain
+for a batch, also pickle each batch.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Culprit:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a run failed or fell short, unless a sample or the sampler is to blame."""
+    """Return whether a run failed or fell short, unless main also died or hung drawing samples."""
     if evidence.samples and evidence.samples.ended in ("died", "hung", "sampler"):
         return False
     run, batches = evidence.run, evidence.parts.batches

@@ -62,7 +62,10 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """A function that tries to make a batch from one sample and copies of another."""
+    """A function that returns whether a batch can be made of one sample and, repeatedly, another.
+
+    After 32 attempts, it returns False without trying.
+    """
 
     def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
         self._collate, self._count = collate, max(count, 2)
@@ -93,7 +96,16 @@ def _without_none(sample: Any) -> Any:
 
 
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Return [path, first shape, second shape] where two samples differ in shape, or None."""
+    """Return [path, first shape, second shape] where two samples first differ, or else None.
+
+    If the samples hold lists of different lengths, the shapes are these lengths in words. If the
+    samples have different keys, return None.
+
+    Args:
+        one: The first sample.
+        other: The second sample.
+        path: What the path begins with.
+    """
     first, second = _shape(one), _shape(other)
     if first is not None or second is not None:
         return (path, str(first), str(second)) if first != second else None
@@ -119,7 +131,7 @@ def _shape(thing: Any) -> list[int] | None:
 
 
 def loop_without_nones(subject: Subject) -> bool:
-    """Return whether the loop finishes, without workers, if it gets no batch that is None."""
+    """Return whether the loop finishes in 2 s without workers if it gets no batch that is None."""
     if subject.loop is None:
         return False
     subject.change(num_workers=0)

@@ -134,7 +134,7 @@ def image_in(error: BaseException, paths: list[str]) -> str:
 
 
 def mode_of(paths: list[str]) -> str:
-    """Return the mode of the last image among these files, or "" if there's none."""
+    """Return the mode, such as "RGB", of the last image that Pillow can open, or "" without one."""
     for path in reversed(paths):
         if _image_by_name(path):
             with suppress(Exception), Image.open(path) as image:
@@ -159,7 +159,7 @@ def opened_as(mode: str) -> Iterator[None]:
 
 
 def readable(paths: list[str]) -> bool:
-    """Return whether Pillow can read one of these files."""
+    """Return whether Pillow can read at least one of these files."""
     return any(_image_by_name(path) and not _reason(path) for path in paths)
 
 

@@ -37,7 +37,7 @@ class _Pickler(ForkingPickler):
 
 
 def why_not(thing: Any) -> str:
-    """Return why a thing can't be pickled, or "" if it can."""
+    """Return why a thing can't be pickled, as "type: message" of the error, or "" if it can."""
     try:
         _Pickler(io.BytesIO()).dump(thing)
     except Exception as error:  # your __reduce__ may raise anything

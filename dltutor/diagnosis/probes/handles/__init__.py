@@ -2,7 +2,7 @@
 
 Draw from the dataset in main, with one worker, with two workers taking turns, and with two workers
 at once. When both draw at once, slow down their reading and sending, so that they have to collide.
-If samples go wrong only with two workers at once, it's because the workers share something.
+If samples go wrong only with two workers at once, the workers share something.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Handles:
 
     Args:
         kind: "file", "socket" (which includes a pipe), or "" if samples use neither.
-        paths: The paths of the files and connections that workers share.
+        paths: The paths of up to three files and connections that workers share.
         looked: How many samples were right in main, with one worker, and with two taking turns.
-        wrong: How many of the right samples were wrong with two workers at once, in slow motion.
-        said: The error that a worker raised, or "" if samples were silently wrong.
+        wrong: How many of these samples were wrong with two workers at once, in slow motion.
+        said: The error that a worker raised with two workers at once, or "" if none did.
         lazy: The path of a handle that the dataset reopens if it's missing, or "" if there's none.
     """
 
@@ -50,7 +50,7 @@ class Handles:
 
     @property
     def disturbed(self) -> bool:
-        """Whether two samples went wrong, or one raised, but only with two workers at once."""
+        """Whether at least two samples went wrong, or one raised, with two workers at once."""
         return self.looked > 1 and (self.wrong > 1 or bool(self.said))
 
     @property

@@ -1,6 +1,6 @@
 """Find the open descriptors of this process that a dataset uses, and slow down their use.
 
-If a descriptor was open before the workers started, they share its read position or connection.
+Forked workers share the read position or connection of a descriptor that was open before.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Return the handles' paths that have no private attribute, or all paths if every one does."""
+    """Return the handles' paths without a private attribute, or all paths if there's none."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
@@ -106,7 +106,7 @@ def drain(of: dict[int, str]) -> None:
 
 
 class Listener:
-    """A profiler that notices when Python's own functions use a descriptor, and may slow them down.
+    """A profiler that notices when C functions, like `read`, use a descriptor, and may slow them.
 
     Args:
         of: The descriptors to watch, with the kind of each.

@@ -16,8 +16,10 @@ from dltutor.observation.foreign import is_a
 def lazily_opened(subject: Subject, held: list[Found]) -> str:
     """Return the path of a handle that the dataset reopens if it's missing, or "" if there's none.
 
+    The path may also lead to an object that holds the handle. Each attempt runs in its own fork.
+
     Args:
-        subject: The loader whose dataset to test, in a fork for each attempt.
+        subject: The loader whose dataset to test.
         held: The files and connections in the dataset, with their paths.
     """
     for each in _holders_of(subject.dataset, held):

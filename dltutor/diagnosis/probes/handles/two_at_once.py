@@ -29,12 +29,17 @@ Content = dict[Any, str]
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     """Count the samples that are right, and how many of them go wrong with two workers at once.
 
+    A sample is right if it's the same in main, with one worker, and with two that take turns.
+
     Args:
         subject: The loader, whose dataset is map-style.
         inherited: The descriptors that were open before any worker started.
 
     Returns:
         Both counts, and what a worker raised, or "" if no worker raised.
+
+    Raises:
+        NoAnswer: Drawing the samples in main ends the fork, or takes too long.
     """
     order = subject.keys()[:_MOST]
     began = time.monotonic()
@@ -104,14 +109,15 @@ def _listen(
     begin: Callable[[], object],
     end: Callable[[], object] = lambda: None,
 ) -> None:
-    # Hold and slow down each draw, call `begin` before the first one, and `end` after each.
+    # Draw each sample slowly and from the same random state. Call `begin` before the first draw and
+    # `end` after each.
     pins, listener = Pins(dataset), Listener(inherited, budget=pauses)
     started = [False]
 
     def around(draw: Callable[[], Any], index: Any) -> Any:
         if not started[0]:
             started[0] = True
-            with suppress(Exception):  # the other worker may not come
+            with suppress(Exception):  # the other worker may be late
                 begin()
         try:
             with pins.held(), listener.listening():
@@ -140,6 +146,7 @@ def _said(answer: Any) -> str:
 def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     """Count a stream's samples that are right, and how many go wrong with two workers at once.
 
+    A worker's samples are right if two runs in which only this worker draws deliver the same ones.
     The function takes and returns what `samples` does, but needs a stream.
     """
 

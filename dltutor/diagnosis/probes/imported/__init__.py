@@ -57,7 +57,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Imported:
-    """Run the loader for one epoch with new workers that get main's globals."""
+    """Run the loader for one epoch, with workers that get main's globals when they start."""
     alone = subject.known.alone if subject.known is not None else None
     folder = tempfile.mkdtemp()
     subject.in_workers(before=globals_of_main.Given(globals_of_main.packed(subject), folder))

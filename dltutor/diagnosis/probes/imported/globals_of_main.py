@@ -50,7 +50,10 @@ class Given:
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
-    """Pickle up to 16 MB of the values in your modules and in the classes that the dataset uses."""
+    """Pickle up to 16 MB of the values in your modules and classes, as far as the loader uses them.
+
+    Values that can't be pickled are left out.
+    """
     found: dict[Key, bytes] = {}
     left = float(_HEAVY)
     for key, value in _values(subject):
@@ -112,7 +115,7 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
     if not missing and digest(vars(target)[name]) == digest(value):
         return False
     setattr(target, name, value)
-    if not cls:  # functions of a script that ran again have their own globals
+    if not cls:  # multiprocessing ran the script again, so its functions have other globals
         for each in attributes_of(held).values():
             inside = attributes_of(each).values() if is_a(each, type) else ()
             for function in (each, *inside):

@@ -232,7 +232,7 @@ def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
 
 
 def _within(curves: list[Curve], most: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    # Yield each measurement after at most that many samples, with its worker's first one.
+    # For each measurement after at most `most` samples, yield its worker's first one and itself.
     return ((curve[0], each) for curve in curves for each in curve if each["samples"] <= most)
 
 
@@ -280,6 +280,7 @@ def _later(curves: list[Curve], epoch: int) -> float:
 
 def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, float, int | None]]:
     # Return up to three containers that gain more than 0.2 elements per sample, in any worker.
+    # Containers that don't grow with repeated samples come first.
     still = {path for curve in repeated for path, *_ in curve[-1].get("grown", ())}
     found: dict[str, tuple[str, str, float, int | None]] = {}
     for curve in new:
@@ -294,6 +295,7 @@ def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, floa
 
 def _bounds(curves: list[Curve]) -> dict[str, int]:
     # If a container has no more elements after the worker filled it than before, it has a bound.
+    # Return 0 for this bound, because the number isn't known.
     found: dict[str, list[bool]] = {}
     for curve in curves:
         for path, before, now in curve[-1].get("filled", ()):

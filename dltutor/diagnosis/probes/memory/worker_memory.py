@@ -113,7 +113,7 @@ class _Inside:
         return data
 
     def note(self) -> None:
-        """Record how much memory the worker uses."""
+        """Record the worker's memory, its collections, and the containers that have grown."""
         began = time.monotonic()
         private, anonymous = _anonymous()
         note: dict[str, Any] = {

@@ -46,8 +46,8 @@ class Travel:
         script: The file of `__main__`, or "" in a notebook, which has none.
         raised: The error from drawing a sample from an unpickled copy, or "" if there was none.
         unlike: How many samples differed between the copy and the original, with the same seeds.
-        bytes: Size of the pickle in bytes, or 0 if workers get no pickle.
-        seconds: Seconds that it takes to write and read the pickle.
+        bytes: Size of the dataset's pickle in bytes, or 0 if workers get no pickle.
+        seconds: Seconds that it takes to write the pickle and, up to 64 MB, to read it.
         mapped: Arrays that map a file and that a pickle would copy, each as [path, bytes].
     """
 
@@ -147,7 +147,7 @@ def _timed(dataset: Any) -> tuple[int, float]:
 
 def _copy(dataset: Any) -> Any:
     # Return an unpickled copy of the dataset, or None if it can't be unpickled, for example because
-    # of a part that can be unpickled only while a worker starts. Don't copy a large dataset.
+    # of a part that can be unpickled only while a worker starts. Return a large dataset itself.
     with suppress(Exception):
         packed = bytes(_pickled(dataset))
         return pickle.loads(packed) if len(packed) < packing.HEAVY else dataset

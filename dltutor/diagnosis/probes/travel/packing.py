@@ -110,7 +110,8 @@ def _why_refused(thing: Any) -> str:
 def unreadable(path: str, thing: Any) -> list[tuple[str, str, str]]:
     """Return the smallest parts whose pickle can't be unpickled, each as [path, class, error].
 
-    This leaves out what only multiprocessing can pickle, because that needs a worker that starts.
+    This leaves out what only multiprocessing can pickle, because such things can be unpickled only
+    while a worker starts.
     """
     return _smallest(path, thing, _why_unreadable, _DEEP, time.monotonic() + _LONGEST)
 

@@ -52,7 +52,7 @@ class Waits:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether forked workers hang."""
+    """Return whether forked workers hang, or the loader's timeout passed."""
     if evidence.parts.method != "fork":
         return False
     timed_out = "DataLoader timed out" in evidence.run.error

@@ -48,7 +48,7 @@ def causes(
     roots: Sequence[Found],
     others: Sequence[threading.Thread],
 ) -> Iterator[Cause]:
-    """Yield everything that a thread may be waiting for, the most likely first.
+    """Yield what a thread may be waiting for, the most likely cause first.
 
     Args:
         frames: The frames of the waiting thread, the innermost first.
@@ -93,7 +93,10 @@ def held_in(roots: Sequence[Found]) -> list[str]:
 
 
 def held(thing: Any) -> bool:
-    """Return whether a thing is a lock that another thread holds."""
+    """Return whether a thing is a lock that a thread holds, or a semaphore that has run out.
+
+    If the main thread calls this function, an RLock that the main thread holds doesn't count.
+    """
     if is_a(thing, threading.Condition):
         thing = attribute(thing, "_lock")
     if is_a(thing, threading.Semaphore):
@@ -101,9 +104,9 @@ def held(thing: Any) -> bool:
     if not is_a(thing, _LOCKS):
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
-        # A witness doesn't keep an RLock. If the lock says that a witness owns it, the owner was a
-        # thread that the fork didn't copy, and the witness has the same id. If the main thread
-        # owns the lock, no other thread does.
+        # If the calling thread is a witness (see witness.py), the real owner is a thread that the
+        # fork didn't copy. A witness never keeps an RLock, but may get the lost thread's id. If the
+        # main thread owns the lock, no other thread does.
         return threading.current_thread() is not threading.main_thread()
     if hasattr(thing, "locked"):
         return bool(thing.locked())
@@ -136,7 +139,7 @@ def start_threads(executor: Any) -> None:
 
 
 def restart(thread: Any) -> None:
-    """Run a lost thread's code in a new thread."""
+    """Run the code of a thread that the fork didn't copy in a new thread."""
     if type(thread).run is not threading.Thread.run:
         threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
     elif getattr(thread, "_target", None) is not None:
@@ -145,7 +148,13 @@ def restart(thread: Any) -> None:
 
 
 def supply(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
-    """Give None to the queue or future that a thread waits for, or set its event."""
+    """Give None to the queues and futures that a thread waits for, and set its events.
+
+    Args:
+        waited_for: The objects in whose methods the thread waits.
+        at_hand: Objects in the thread's variables. If `waited_for` is empty, their SimpleQueues
+            get a None.
+    """
     for each in waited_for or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if is_a(each, threading.Event):

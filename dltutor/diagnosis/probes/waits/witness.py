@@ -33,7 +33,7 @@ _GOES_ON: Final = 1.0  # seconds that the worker gets to go on, once the cause i
 _TICK: Final = 0.1
 #: The files from which a worker calls your code.
 _ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
-_MOST: Final = 6  # the most causes to remove in one worker
+_MOST: Final = 6  # the most times to free one worker
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Witness:
             kind, path, by, freed = "", "", "", False
             with suppress(Exception):  # the frames may hold objects that raise when inspected
                 kind, path, by, freed = self._free(main, frames)
-            stuck = (worker, line, kind, path, by, freed)  # as in Waits
+            stuck = (worker, line, kind, path, by, freed)  # as in `Waits.stuck`
             self._note(worker, {"stuck": stuck, "threads": threads})
             if not freed:
                 return
@@ -85,7 +85,10 @@ class Witness:
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """Return what all witnesses wrote, worker by worker."""
+    """Return the dicts that all witnesses wrote, worker by worker.
+
+    A dict has either `held` (names of locks), or `stuck` and `threads`, as in Waits.
+    """
     lines: list[dict[str, Any]] = []
     for path in sorted(Path(folder).glob("worker-*")):
         lines += [json.loads(line) for line in path.read_text().splitlines()]
