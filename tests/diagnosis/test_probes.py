@@ -46,6 +46,7 @@ from dltutor.diagnosis.probes import (
     shares,
     travel,
     twice,
+    waits,
 )
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
@@ -820,6 +821,27 @@ def test_only_a_first_sample_that_hangs_may_hang_because_of_the_fork() -> None:
         with pytest.raises(examination_module._InAFork) if again else nullcontext():
             hung = Ended(stopped="limit")
             assert examination._proves_nothing(samples.EXPERIMENT, hung, mark) == ""
+
+
+class Blocked(Rows):
+    """A dataset with a lock that's already held, and a `worker_init_fn` that waits for the lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    def start(self, worker: int) -> None:
+        with self.lock:
+            pass
+
+
+def test_a_worker_that_waits_for_a_lock_while_it_starts_is_freed() -> None:
+    dataset = Blocked()
+    options = {"num_workers": 1, "multiprocessing_context": "fork"}
+    found = ask(waits, dataset, worker_init_fn=dataset.start, **options)
+    freed = found.freed("lock")
+    assert freed is not None and freed[1].endswith("with self.lock:") and "lock" in freed[3]
 
 
 def test_where_a_run_is_stuck_is_a_line_of_yours_if_a_worker_is_in_your_code() -> None:

@@ -25,6 +25,7 @@ import torch
 
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes.waits import causes
+from dltutor.observation import worker_init
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
 
@@ -32,7 +33,7 @@ STANDING: Final = 1.2  # seconds at one place, after which a worker counts as st
 _GOES_ON: Final = 1.0  # seconds that the worker gets to go on, once the cause is gone
 _TICK: Final = 0.1
 #: The files from which a worker calls your code.
-_ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
+_ENTRANCES: Final = (worker_init.__file__, "torch/utils/data/_utils/fetch.py")
 _MOST: Final = 6  # the most times to free one worker
 
 
