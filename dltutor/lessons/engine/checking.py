@@ -56,7 +56,10 @@ def exercises() -> dict[str, Exercise]:
 
 @cache
 def exercises_in(lesson: str) -> dict[str, Exercise]:
-    """Return a lesson's exercises by name. A lesson such as "10" can take a second to import."""
+    """Return the exercises of a lesson, such as "10", by name.
+
+    The first call imports the lesson's graders, which can take a second.
+    """
     return {each.name: each for each in exercises_of(lesson)}
 
 
@@ -71,7 +74,8 @@ def check(exercise: str, answer: Any) -> Result:
         answer: The class, function, or value that the exercise asks for.
 
     Returns:
-        The result, which a notebook shows.
+        The result, which a notebook shows. If there's no such exercise, the outcome is "Could not
+        check here".
 
     Raises:
         CheckFailed: The outcome isn't "Correct", and `DLTUTOR_STRICT` is 1.

@@ -127,21 +127,22 @@ def where(workers: int, method: str = "fork") -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """A record of how an answer's run ended, with the parts of the Observation that judges need.
+    """A record of how an answer's run ended, with what a grader's `judge` needs to know.
 
     Args:
         end: The Observation's `end`, such as "finished" or "hung".
         deadline: The run's time limit in seconds.
-        fates: If a worker died, how each dead worker ended, such as
-            "W0 killed by SIGKILL (exit code -9)".
+        fates: If `end` is "worker died", how each dead worker ended, such as
+            "W0 killed by SIGKILL (exit code -9)". Otherwise "".
         kind: The type of the exception that ended the run, or "".
         message: The exception's message, or "".
         raised_in_worker: The type of the exception that a worker raised, or None.
         failed_worker: The number of the worker that raised this exception, or None.
         error: The exception and where it was raised, in one sentence, or "".
         stood: If the run hung, sentences that name the lines where the busy workers were, or
-            main's line if no worker was busy.
+            main's line if no worker was busy. Otherwise "".
         main: If the run hung, a sentence that names the line outside torch where main was.
+            Otherwise "".
         last_words: The last line that a worker wrote to stderr, or "".
     """
 
@@ -159,7 +160,7 @@ class Ending:
 
 
 def ending(seen: Observation) -> Ending:
-    """Return the parts of an Observation that judges need, as values that tests can record."""
+    """Return the parts of an Observation that a `judge` needs, as values that tests can record."""
     kind, message = seen.chain[0] if seen.chain else ("", "")
     lines = tidy(seen.stderr).strip().splitlines()
     dead = [worker for worker in seen.workers if worker.exitcode is not None]

@@ -28,9 +28,9 @@ class Grader(Generic[E]):
     Args:
         gather: The step that runs the answer and returns the evidence, which is plain data.
         judge: The step that judges the evidence without running the learner's code.
-        look: The step that takes the answer and returns the argument for `gather`. It rejects an
-            untouched starter or a value of the wrong type without running the learner's code.
-        at_most: Time limit for the whole check in seconds, or 0 if the check runs nothing.
+        look: The step that takes the answer and returns the argument for `gather`. It may reject
+            an untouched starter or a value of the wrong type, without running the learner's code.
+        at_most: Time limit in seconds for everything after `look`, or 0 if the check runs nothing.
     """
 
     gather: Callable[[Any], E]
@@ -63,7 +63,7 @@ class Exercise:
 
     @property
     def runs(self) -> str:
-        """What the check runs, as the end of a sentence, or "" if the check runs nothing."""
+        """What the check runs, to follow "Checking 01.fix:", or "" if the check runs nothing."""
         return str(self._words.get("runs", ""))
 
     @property
@@ -95,9 +95,10 @@ def by_runs(
     Args:
         run: A function that runs the answer several times, and yields the evidence from each run.
         judge: A function that rejects the answer if the evidence from one run shows a mistake.
-        at_most: Time limit for the whole check in seconds.
+        at_most: Time limit in seconds for everything after `look`.
         look: The Grader's `look`. The default rejects no answer.
         result: A function that makes the result from all runs' evidence, if `judge` rejects none.
+            The default result is "Correct".
     """
 
     def judge_all(runs: tuple[E, ...]) -> Result:
@@ -119,11 +120,11 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Return a grader for a choice between letters. The result's code is the chosen letter.
+    """Return a grader for a choice between letters. For any of them, the code is that letter.
 
     Args:
         right: The letter that the grader accepts.
-        options: All letters to choose from.
+        options: All letters to choose from, in lowercase.
     """
     letters = [*options]
     listed = ", ".join(map(repr, letters))
@@ -167,12 +168,12 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
 def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
     """Return a grader for a dict that maps each job's letter to a word, such as {"A": "cache"}.
 
-    "Cache" and "'cache'" are the same word. The codes are "no-words" for the starter, "dots" if a
-    job still has `...`, "other-keys" for other jobs, "no-word" for an unknown word, and "wrong-A"
-    if A is the first job with a wrong word.
+    "Cache" and "'cache'" are the same word. The codes are "no-words" for None or `...`,
+    "other-keys" if the answer isn't a dict of these jobs, "dots" if a job still has `...`,
+    "no-word" for an unknown word, "wrong-A" if A is the first job with a wrong word, and "correct".
 
     Args:
-        right: The right word for each letter, in upper case.
+        right: Each job's letter in uppercase -> the right word in lowercase.
     """
     words = [*right.values()]
 

@@ -28,7 +28,10 @@ def blank(answer: Any) -> bool:
 
 
 def shown(answer: Any) -> str:
-    """Return an answer's tidied repr, cut after 60 characters, or say that the repr raises."""
+    """Return an answer's repr, cut after 60 characters, or a note that the repr raises.
+
+    `tidy` removes pids, addresses, and folders from the repr, because they differ from run to run.
+    """
     try:
         text = tidy(repr(answer))
     except Exception:  # a learner's `__repr__` may raise anything
@@ -37,14 +40,17 @@ def shown(answer: Any) -> str:
 
 
 def form(thing: Any) -> str:
-    """Return a tensor's dtype and shape, such as "torch.int64, (8,)", or the object's type."""
+    """Return a tensor's dtype and shape, such as "torch.int64, (8,)", or another object's type."""
     if isinstance(thing, torch.Tensor):
         return f"{thing.dtype}, {tuple(thing.shape)}"
     return type(thing).__name__
 
 
 def letter(answer: Any) -> str | None:
-    """Return the answer's letter in lowercase, or None if the answer isn't a letter."""
+    """Return the answer in lowercase, or None if it isn't a string of one character.
+
+    Spaces, quotes, brackets, and `.,:;` don't count as characters, so "(B)" returns "b".
+    """
     if not isinstance(answer, str):
         return None
     bare = _AROUND_A_LETTER.sub("", answer).lower()
@@ -60,7 +66,7 @@ def letters(answer: Any, known: str) -> frozenset[str]:
 
     Raises:
         Rejected: The answer is still the starter ("no-letters"), isn't a string or several strings
-            ("not-letters"), or has something else in it ("unknown-letter").
+            ("not-letters"), or has a letter or digit that isn't in `known` ("unknown-letter").
     """
     if blank(answer):
         not_attempted("no-letters")
@@ -102,7 +108,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return the answer as an `int`, or None if Python can't use it as an index, as with "0"."""
+    """Return the answer as an `int`, or None if Python can't index with it, as with a string."""
     try:
         return index(answer)
     except TypeError:
@@ -158,10 +164,14 @@ def is_a_loader(answer: Any) -> bool:
 
 
 def a_fixed_function(answer: Any, starter: Callable[..., object]) -> Callable[..., Any]:
-    """Return the answer, if it's a function and no longer the starter.
+    """Return the answer, if it's a function or another callable, and no longer the starter.
+
+    Args:
+        answer: The learner's answer, which can be any object.
+        starter: The function from the notebook that the learner should change.
 
     Raises:
-        Rejected: The answer isn't a function, or it's still the starter.
+        Rejected: The answer is a class, isn't callable, or is still the starter.
     """
     if blank(answer):
         not_attempted("no-function")

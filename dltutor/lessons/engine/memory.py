@@ -1,8 +1,9 @@
-"""Measure how many megabytes an answer needs beyond the same run with an empty dataset.
+"""Provide a dataset that takes no memory, to measure what an answer's dataset adds to a run.
 
-Even the empty run uses memory for library pages that the process touches for the first time, for
-library pages that a fork copies, and for the loader itself. The amount differs between machines,
-Python versions, and builds of torch. So a grader first measures an empty dataset in the same way.
+Even a run with the empty dataset uses memory for library pages that the process touches for the
+first time, for library pages that a fork copies, and for the loader itself. The amount differs
+between machines, Python versions, and builds of torch. So a grader that measures an answer first
+measures the empty dataset in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dltutor.lessons.engine.outcomes import could_not_check
 from dltutor.observation import confine
 from dltutor.tables import MB
 
-_WITHOUT_PSS: Final = 200  # MB to assume without PSS, about what an interpreter with torch uses
+# MB to assume if the system doesn't report PSS, which is about what an interpreter with torch uses.
+_WITHOUT_PSS: Final = 200
 
 
 class Empty(Dataset[Any]):
@@ -42,7 +44,7 @@ def finished(empty: Ending, place: str) -> None:
         place: The run's settings, such as "with 2 workers under fork".
 
     Raises:
-        Rejected: The empty run didn't finish.
+        Rejected: The empty run didn't finish, so the outcome is "Could not check here".
     """
     if empty.end != "finished":
         could_not_check("empty-run-failed", where=place, end=empty.end)
@@ -68,6 +70,12 @@ def _empty_run_mb(workers: int) -> int:
 
 
 def loader_of_nothing(workers: int) -> DataLoader[Any]:
-    """Return a loader for an `Empty` dataset. A new interpreter calls this function."""
+    """Return a loader of 8 batches for each worker, from an `Empty` dataset.
+
+    `confine` calls this function in a new interpreter.
+
+    Args:
+        workers: Number of forked workers, at least 1.
+    """
     samples: Any = Empty(range(64 * workers))
     return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")

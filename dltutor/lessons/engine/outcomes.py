@@ -97,7 +97,7 @@ class Result:
         return self.note()._repr_html_()
 
 
-#: A mistake that `gather` records in the evidence, so that `judge` can reject the answer.
+#: A mistake that a grader's `gather` records as evidence, so that its `judge` rejects the answer.
 Fault: TypeAlias = Result
 
 
@@ -120,25 +120,25 @@ def correct(code: str = "correct", /, **fields: object) -> Result:
 
 
 def not_yet(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that runs but isn't right yet."""
+    """Raise `Rejected` for an answer that isn't right yet, with its message's code and fields."""
     raise Rejected(fault(code, **fields))
 
 
 def reject(found: Fault, **more: object) -> NoReturn:
-    """Reject an answer for a mistake that's recorded in the evidence, with `more` fields."""
+    """Raise `Rejected` with a recorded mistake, and `more` fields for the mistake's message."""
     raise Rejected(replace(found, fields={**more, **found.fields}))
 
 
 def not_attempted(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that's still the starter."""
+    """Raise `Rejected` for an answer that's still the starter."""
     raise Rejected(Result(Outcome.NOT_ATTEMPTED, code, fields))
 
 
 def error_in_your_code(code: str, /, **fields: object) -> NoReturn:
-    """Reject an answer that raises an exception, or that can't run at all."""
+    """Raise `Rejected` for an answer that fails, or that has the wrong form for the exercise."""
     raise Rejected(Result(Outcome.ERROR, code, fields))
 
 
 def could_not_check(code: str, /, **fields: object) -> NoReturn:
-    """Give up the check for a reason that isn't the answer's fault."""
+    """Raise `Rejected` to give up the check for a reason that isn't the answer's fault."""
     raise Rejected(Result(Outcome.COULD_NOT_CHECK, code, fields))

@@ -6,6 +6,11 @@ import os
 
 
 def promised(holds: bool, found: object) -> None:
-    """Raise AssertionError in the course's own tests if a run isn't as the notebook says."""
+    """Raise AssertionError if a run isn't as the notebook says, but only if `DLTUTOR_STRICT` is 1.
+
+    Args:
+        holds: Whether the run is as the notebook says.
+        found: What the run measured, as the AssertionError's argument.
+    """
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

@@ -49,7 +49,7 @@ def theirs() -> Iterator[None]:
         yield
     except (Rejected, DeadlinePassed):
         raise
-    except BaseException as error:  # even SystemExit and Ctrl-C, so that the check goes on
+    except BaseException as error:  # even SystemExit, so that the check has a result
         raise Rejected(failed_in_main(error)) from error
 
 
@@ -88,7 +88,7 @@ def made(
 
 @contextmanager
 def starts() -> Iterator[list[str]]:
-    """Yield a list that collects the name of each process that starts in the block."""
+    """Yield a list that collects the names of `multiprocessing` processes started in the block."""
     started: list[str] = []
     process: Any = BaseProcess
     own = process.start
@@ -102,7 +102,13 @@ def starts() -> Iterator[list[str]]:
 
 
 def still_running() -> str:
-    """Wait up to 1 s, and say what an answer still runs: "a process", "3 processes", or ""."""
+    """Wait up to 1 s for this process's descendants to end, and say what's left.
+
+    The helper processes of multiprocessing and torch don't count.
+
+    Returns:
+        "a process", or a number such as "3 processes", or "" if all have ended.
+    """
     until = time.monotonic() + _ENDING
     while left := [
         pid
@@ -126,18 +132,27 @@ def contents(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
-    """Return the sorted paths of whatever differs from `before`, a folder's old `contents`."""
+    """Return the sorted paths that were added, removed, or changed since `before`.
+
+    Args:
+        before: What `contents` returned for the folder.
+        folder: The folder to compare.
+    """
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
 def imported(folder: Path, *names: str) -> list[ModuleType]:
-    """Import modules from a folder as they are now, instead of another folder's modules.
+    """Import modules from a folder as the files are now, even if older versions are imported.
 
-    The folder goes to the front of `sys.path`, which spawned workers get from main.
+    At the front of `sys.path`, which spawned workers get from main, the folder replaces the folders
+    of earlier calls.
 
     Args:
         folder: The folder with the learner's modules.
         names: The names of the modules to import.
+
+    Returns:
+        The modules, in the order of their names.
     """
     own = {path.stem for path in folder.glob("*.py")}
     for name, module in [*sys.modules.items()]:
@@ -147,7 +162,7 @@ def imported(folder: Path, *names: str) -> list[ModuleType]:
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
-    # Otherwise, Python would use the old bytecode for a file that changed within the same second.
+    # Otherwise, Python could use the old bytecode for a file that changed within the same second.
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     importlib.invalidate_caches()
     return [importlib.import_module(name) for name in names]
@@ -173,7 +188,8 @@ def send_cells() -> None:
 
     def by_value(pickler: ForkingPickler, thing: Any) -> Any:
         typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
-        # Leave out lambdas and what a function defines, which pickle can't send even from a file.
+        # Leave out lambdas and whatever is defined in a function, because pickle can't send these
+        # even from a file.
         if not typed or "<" in thing.__qualname__:
             return NotImplemented
         _Copier(copy := io.BytesIO()).dump(thing)
@@ -199,7 +215,8 @@ def failed_at(kind: str, message: str, frames: tuple[Frame, ...]) -> str:
     Args:
         kind: The exception's type.
         message: The exception's message.
-        frames: The learner's frames, from the outermost to the innermost.
+        frames: The learner's frames, from the outermost to the innermost. If there are none, the
+            sentence doesn't say where.
     """
     text = tidy(said(kind, message))
     if not frames:

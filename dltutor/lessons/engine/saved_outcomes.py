@@ -19,7 +19,7 @@ def home() -> Path:
 
 
 def load() -> dict[str, Outcome]:
-    """Return each exercise's outcome so far. An unreadable file counts as no progress."""
+    """Return the saved outcomes by exercise, such as "10.fix", or {} without a readable file."""
     try:
         kept = json.loads((home() / "progress.json").read_text()).items()
     except (OSError, ValueError, AttributeError):

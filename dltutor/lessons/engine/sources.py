@@ -12,7 +12,8 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# Ignore these opcodes, because Python compiles `os.open()` differently if the file imports `os`.
+# Ignore opcodes that can differ although the source is the same. For example, Python compiles
+# `os.open()` differently if the file imports `os`, and a longer jump needs an EXTENDED_ARG.
 _CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
 _HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # new in Python 3.14
 
@@ -23,16 +24,19 @@ def same_class(one: type, other: type) -> bool:
 
 
 def same_function(one: object, other: object) -> bool:
-    """Return whether two objects are functions with the same parameters and body."""
+    """Return whether two objects are one object, or functions with the same parameters and body."""
     return one is other or (isinstance(one, FunctionType) and _member(one) == _member(other))
 
 
 def only_holds(source: str, other: type) -> bool:
     """Return whether a file holds only this class, apart from imports and constants.
 
+    The result is False if the source has a syntax error.
+
     Args:
         source: The file's source, which this function doesn't run.
-        other: The class to look for, whose members are all plain functions.
+        other: The class to look for. Its members are all functions without decorators, defaults,
+            and keyword-only parameters.
     """
     try:
         body = [node for node in ast.parse(source).body if not _does_nothing(node)]

@@ -10,8 +10,8 @@ Each lesson has an `exercises.toml` with a table for each exercise, in the lesso
     [fix.says]
     correct = "..."         # code -> what the learner reads, with {fields} from the evidence
 
-A question with options has `answer = "c"` and `[predict.options]` instead, with feedback for each
-option. If the answer is a number, the options are the right number and the likely wrong numbers,
+A question with options has `answer = "c"`, and `[predict.options]` has feedback for each option.
+If the answer is a number, the options are the right number and the likely wrong numbers,
 and `other-number` is for any other number. A question that asks for a word for each of several jobs
 has `answer = { A = "word", B = "another" }`. Messages that several exercises of a lesson share are
 in `[says]`, and messages that all lessons share are in `engine/says.toml`. `text` looks for a code

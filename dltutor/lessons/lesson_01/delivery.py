@@ -47,8 +47,8 @@ class Evidence:
         folder: The folder of usable and bad files.
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
             the dataset has no such dict, this field is empty.
-        samples: What `Folder.identify` says about each `dataset[i]`, or the exception that
-            `dataset[i]` raised.
+        samples: What `Folder.identify` returned for each `dataset[i]`, or the type of the exception
+            that `dataset[i]` raised, and None.
         error: The first exception from `dataset[i]` and where it was raised, or "".
         runs: By number of workers, how the run ended, and whether the run delivered `samples`.
         changed: The files that the answer removed, changed, or created at a listed path.
@@ -226,7 +226,10 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _judge_reasons(evidence: Evidence) -> None:
-    """Reject an answer whose reasons use the same words for two different causes."""
+    """Reject an answer whose reasons use the same words for two different causes.
+
+    The cause "other" may have the same words as any cause.
+    """
     kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # an answer may change this limit
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):

@@ -98,7 +98,7 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Write a file of each kind, in random order and under neutral names.
+    """Fill a folder with files in random order and under neutral names, and with `labels.csv`.
 
     Args:
         root: The empty folder to fill.
@@ -107,9 +107,6 @@ def fill(
         classes: The names of three classes.
         draw: A function that draws an image or a reading.
         load: A function that takes a path and returns the values of a usable file.
-
-    Returns:
-        The Folder.
     """
     rng = np.random.default_rng(seed)
     folder = Folder(root)
@@ -154,13 +151,16 @@ loader_of: Final = partial(load, start_method="fork", batch_size=8)
 
 
 def last_line(seen: Observation) -> str:
-    """Return the last line of a run's error, cut after 88 characters, or how the run ended."""
+    """Return the last line of a run's error, cut after 88 characters.
+
+    Without an error, return how the run ended, such as "finished".
+    """
     lines = seen.raw.replace(f"{lesson_images()}/", "").strip().splitlines()
     return f"{lines[-1]:.88}" if lines else seen.end
 
 
 def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
-    """Return the images next to each other in gray frames, enlarged without smoothing."""
+    """Return the images in a row of gray frames, scaled to `side` pixels without smoothing."""
     row = Image.new("RGB", ((side + 2) * len(images), side + 2), "gray")
     for i, image in enumerate(images):
         tile = image.convert("RGB").resize((side, side), Image.Resampling.NEAREST)

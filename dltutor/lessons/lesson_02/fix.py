@@ -1,8 +1,8 @@
 """Grade "02.fix", which asks for every error to arrive with the sample's index and path.
 
 An error keeps its type if a worker can pickle the type, main can rebuild the error from a string,
-and the error doesn't end the loop. Any other error becomes a RuntimeError. The simple fix in
-"On call", which uses one type for all errors, is also correct.
+and the error doesn't end the loop. Any other error becomes a RuntimeError. The notebook's section
+"On call" has a simple fix, which uses one type for all errors and is also correct.
 
 The check reads samples one at a time, in an order that isn't the dataset's, and goes on after each
 error. Nineteen of these samples raise. Samples have no tensors, so that a worker's crash can't
@@ -61,7 +61,7 @@ class Arrival:
         lacks: What's missing from the traceback that Python prints.
         raised: The type of the exception that the answer raised, or "".
         runtime: Whether `except RuntimeError` catches the exception.
-        place: The error that the learner's cell raised, and where, or "" if it raised nothing.
+        place: The error, and the learner's line in its traceback, or "" if there's no such line.
     """
 
     index: int

@@ -103,7 +103,7 @@ loader_of: Final = partial(load, start_method="fork")
 
 
 def end_of(seen: Observation, lines: int = 1) -> str:
-    """Return the last lines of the message that a run ended with."""
+    """Return the last `lines` lines of a run's error, without pids, addresses, and folders."""
     return "\n".join(tidy(seen.raw).strip().splitlines()[-lines:])
 
 

@@ -155,7 +155,7 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if every sample arrived and is right, and the answer changed nothing else."""
+    """Accept a run if every sample is right, and the table and autograd are as they were."""
     if run.ending:
         if run.ending.end == "hung" and run.ending.last_words:
             not_yet("waits", where=run.where, last_words=run.ending.last_words)

@@ -1,4 +1,4 @@
-"""Grade "03.fix", whose class should only decode good frames and name the deadly frames."""
+"""Grade "03.fix", which asks for a class that delivers good frames and names the deadly ones."""
 
 from __future__ import annotations
 

@@ -27,14 +27,19 @@ from dltutor.observation.texts import fate, tidy
 from dltutor.tables import Table
 
 _PIXELS: Final = 64  # pixels per frame
-_KINDS: Final = 13  # different slices, so that a slice at a wrong position usually looks different
+# Number of different slices. With so many, a slice from a wrong position usually looks different.
+_KINDS: Final = 13
 
 
-new_folder: Final = own_folder  # for breadcrumbs, the files with each worker's last index
+# The notebook's workers write breadcrumbs to such a folder: a file with each worker's last index.
+new_folder: Final = own_folder
 
 
 def breadcrumb_in(folder: Path, seen: Observation) -> str:
-    """Return the breadcrumb, the last index that the worker named in the error wrote to a file."""
+    """Return the last index that a worker wrote to its file in a folder, which is its breadcrumb.
+
+    The run's error has to name the worker's pid.
+    """
     named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
     assert named, f"the error should name a pid: {seen.raw}"
     return (folder / f"sample-{named[1]}").read_text()
@@ -165,7 +170,7 @@ def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
 def form_and_pixels(sample: Any) -> tuple[str, bytes]:
     """Return an array's dtype and shape, such as "uint8 (64, 64)", and its bytes.
 
-    If the sample isn't an array of numbers, return its type and b"".
+    If NumPy can't make an array of numbers from the sample, return the sample's type and b"".
     """
     with suppress(Exception):  # the sample may be an object that NumPy can't convert
         array = np.asarray(sample)

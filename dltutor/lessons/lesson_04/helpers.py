@@ -42,7 +42,10 @@ class CountedClips(Dataset[torch.Tensor]):
 
 
 def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tensor:
-    """Make sixteen recordings, long enough for these epochs. In each epoch, some are silent."""
+    """Make sixteen recordings of 32 numbers for each epoch up to the last of `epochs`.
+
+    In each of `epochs`, some recordings are silent.
+    """
     generator = torch.Generator().manual_seed(seed)
     clips = torch.randint(1, 1000, (16, 32 * (max(epochs) + 1)), generator=generator)
     for place, epoch in enumerate(epochs):

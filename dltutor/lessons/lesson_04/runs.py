@@ -28,7 +28,7 @@ from dltutor.observation.errors import is_yours
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for a run of an answer."""
+    """A run's settings, which `where` describes for a message, such as "with 0 workers"."""
 
     where: str
     given: Any  # the argument for the answer's class
@@ -54,7 +54,7 @@ Ask: TypeAlias = Callable[[Any, Any], Any]  # called in main with the dataset an
 
 
 def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
-    """Run an answer as each plan says, and yield the runs."""
+    """Run an answer as each plan says, call `ask` after each epoch, and yield the runs."""
     send_cells()
     for plan in plans:
         yield _run(answer, plan, ask)
@@ -119,8 +119,9 @@ class SlowMotion(TorchFunctionMode):
     """A `worker_init_fn` that makes races certain.
 
     `number += 1` reads, adds, and writes. A count is lost when two processes read before either of
-    them writes. So the workers start each sample together. They wait before each call and each
-    write in your code, and between reading and writing when a shared tensor changes in place.
+    them writes. So the workers start each sample together. In your code, they wait before calls and
+    before writes to an attribute or an item. When a shared tensor changes in place, they also wait
+    between reading and writing.
     """
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")
@@ -137,7 +138,7 @@ class SlowMotion(TorchFunctionMode):
         if worker.num_workers != (parties := self._together.parties):
             number = worker.num_workers
             raise ValueError(f"SlowMotion({parties}) waits for {parties} workers, not for {number}")
-        self._wait_for_the_others(50)  # seconds, because spawned workers import torch first
+        self._wait_for_the_others(50)  # up to 50 s, because spawned workers import torch first
         # Python 3.12 only traces opcodes if a frame has asked for them before tracing begins.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self._enter)

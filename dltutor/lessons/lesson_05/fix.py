@@ -125,7 +125,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Use the class in main, then with 2, 0, and 4 workers, with main between the runs."""
+    """Run the class with 2, 0, and 4 workers, and read samples in main before each run."""
     written, datasets = _write(), list[Any]()
     when = "in main, before any worker started"
     for path, windows in written.items():
@@ -157,7 +157,7 @@ def run(answer: type) -> Iterator[Epochs]:
 
 
 def judge(epochs: Epochs) -> None:
-    """Accept a run if all windows are right, no position moved, and few files were open."""
+    """Accept a run if all windows are right, no position moved, and few descriptors were open."""
     samples = epochs.samples
     if epochs.opened > _MOST:
         not_yet("descriptors", opened=epochs.opened, most=_MOST, **samples.fields)

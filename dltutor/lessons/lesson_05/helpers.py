@@ -132,7 +132,10 @@ class Database(Dataset[torch.Tensor]):
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows after one batch, and count the old rows in later batches."""
+        """Run an epoch, renew all rows after a batch, and count old rows that arrive later.
+
+        Batches that the workers may have prefetched don't count.
+        """
         batches = iter(loader)
         next(batches)
         self.renew()

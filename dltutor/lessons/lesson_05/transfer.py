@@ -45,7 +45,7 @@ class Epochs:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Use the class in main, then with 2, 0, and 4 workers, with main between the runs."""
+    """Run the class with 2, 0, and 4 workers, and read samples in main before each run."""
     server, other = Server(seed=5), Server(seed=50)
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)

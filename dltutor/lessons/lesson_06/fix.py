@@ -54,7 +54,7 @@ class Epoch:
 
 
 def run(path: Path) -> Iterator[Epoch]:
-    """Read and pickle two datasets in main, then run them in loaders with and without workers."""
+    """Read two datasets and pickle one in main, then run both in loaders."""
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]

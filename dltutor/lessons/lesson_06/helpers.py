@@ -105,7 +105,10 @@ def hide_the_warning() -> None:
 
 
 def told(seen: Observation) -> str:
-    """Say how a run ended: what main raised, and what a dead worker wrote to stderr."""
+    """Return main's error, with the first error that a worker wrote to stderr.
+
+    If main raised no error, return how the run ended, such as "hung".
+    """
     if not seen.chain:
         return seen.end
     main = tidy(said(*seen.chain[0])).split("\n")[0]

@@ -41,7 +41,8 @@ def run(path: Path) -> Iterator[Seen]:
         path: The file with the learner's class.
 
     Raises:
-        Rejected: The class doesn't work in main, or can't be sent to a worker.
+        Rejected: The class doesn't work in main, or draws global random numbers there, or its
+            dataset can't be pickled.
     """
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5

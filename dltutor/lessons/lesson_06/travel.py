@@ -25,7 +25,7 @@ Samples = list[torch.Tensor]
 
 IN_MAIN: Final = 16  # time limit in seconds for the check's steps in main
 AT_MOST: Final = 75
-_WITHIN: Final = {"fork": 8, "spawn": 40}  # time limits in seconds (spawn imports torch)
+_WITHIN: Final = {"fork": 8, "spawn": 40}  # time limits in seconds. Spawned workers import torch.
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,8 @@ def epoch(
         expected: The right samples, in the same order.
         method: The workers' start method.
         workers: Number of workers.
-        underway: A function to call in main once each worker has delivered a batch.
+        underway: A function to call in main once each worker has delivered a batch. Without
+            workers, main calls it before the first batch.
         options: More arguments for `run_loader`.
     """
     samples: Samples = []

@@ -48,7 +48,8 @@ class Epochs:
         wrong: How many samples differ from the files' contents in that epoch.
         opened: How many pairs Python opened in the workers.
         apart: How many of these pairs had files that were opened one after the other.
-        threads: How many threads opened files, in the worker with the most threads for its pairs.
+        threads: How many threads opened files in one worker, the one with the most threads beyond
+            its number of pairs.
         pairs: How many pairs the same worker read.
         main_started: Whether main started a thread before it had workers.
     """

@@ -40,7 +40,9 @@ from dltutor.tables import Note
 Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit to that line
 
 _LONG: Final = 4  # time limit in seconds for each call or run
-_VISITS: Final = 2  # forks at each line, because at a loop's first visit nothing has changed yet
+# Main forks at the first two visits to a line. At the first visit to a loop's line, nothing has
+# changed yet.
+_VISITS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Epoch:
 def forked_half_way(answer: type) -> Note:
     """Run one epoch of a class of clips, with 2 workers that main forks halfway through a refresh.
 
-    Like a check, the epoch runs in its own process, so nothing that the class registers stays.
+    Like a check, the epoch runs in its own process, so nothing that the class registers stays. The
+    note says how the epoch went.
     """
     return Note("One epoch:", tried_half_way(answer).text)
 
@@ -182,7 +185,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epoch: Epoch) -> None:
-    """Accept an epoch if each worker's labels belong together."""
+    """Accept an epoch if each worker's labels are all from before or all from after the refresh."""
     there, run = epoch.where, epoch.run
     if run.end == "hung" and run.stood:
         not_yet("waits", where=there, seconds=f"{run.deadline:g}", stood=run.stood)

@@ -97,7 +97,7 @@ class _Weigher(pickle.Pickler):
 
 
 def weigh(sample: Any) -> tuple[int, _Tensors]:
-    """Return how many bytes a worker sends for a sample, and the sample's tensors."""
+    """Return how many bytes a worker sends for a sample, and its tensors (see `Sample.tensors`)."""
     weigher = _Weigher()
     weigher.dump(sample)
     return weigher.text.tell() + sum(weigher.storages.values()), (*weigher.tensors,)

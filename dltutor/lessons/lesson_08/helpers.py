@@ -112,6 +112,9 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
     Args:
         loader: A loader with more batches than its queues hold.
         look: A function to call while the queues are full.
+
+    Raises:
+        DeadlinePassed: The queues weren't full, or weren't measured, within 30 s.
     """
     gauge, before = Gauge(), outside()
     waiting = loader.num_workers * (loader.prefetch_factor or 0)

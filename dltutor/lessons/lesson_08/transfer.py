@@ -115,7 +115,7 @@ _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
 def run(answer: Callable[[Any], Any]) -> Iterator[Counted]:
-    """Call the function while workers wait for gates."""
+    """Call the function at moments when the check knows how many batches are ready."""
     try:
         multiprocessing.get_context("fork").Queue().qsize()
     except NotImplementedError:

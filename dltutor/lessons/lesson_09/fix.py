@@ -99,7 +99,8 @@ class Rewritten:
 
     Args:
         samples: How many samples each file has.
-        runs: The runs with 0, 2, and 4 workers, up to the first wrong run.
+        runs: The runs with 0, 2, and 4 workers, up to the first run that failed, had a wrong
+            sample, or grew too much.
         broken: The broken class's run with 2 workers, if all samples are right.
         empty: The MB that a worker grows by on this machine while it reads an empty dataset.
         kept: The containers among the dataset's attributes, such as "`captions` (list)", or "".
@@ -175,7 +176,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
     grow only by what reading the other samples takes up.
 
     Args:
-        task: What is special about the exercise.
+        task: How to compare and show the exercise's samples.
         dataset: The dataset to read.
         truth: The right samples, by index.
         workers: The number of workers.

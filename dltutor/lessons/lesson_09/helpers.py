@@ -48,7 +48,7 @@ class Reading:
 
     @property
     def rest(self) -> float:
-        """The bytes that are main's own, or that main and the workers share."""
+        """With workers, the bytes that are main's own, or that main and the workers share."""
         return self.together - sum(self.own)
 
 
@@ -66,7 +66,7 @@ class Memory:
 
     @property
     def first(self) -> Reading:
-        """The reading at the first batch."""
+        """The reading at the batch by which each worker has delivered one."""
         return self.columns["first batch"]
 
     @property
@@ -75,7 +75,7 @@ class Memory:
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
-        """Return in words what part of `listed` bytes each worker (or main) grew by."""
+        """Return in words what part of `listed` bytes a worker (or main) grew by, on average."""
         share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
         limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))
         return next((words for limit, words in limits if share < limit), "nearly all")
@@ -105,6 +105,9 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
         loader: The loader to run.
         epochs: The number of epochs.
         until: How many samples to stop after. If 0, the run takes all of them.
+
+    Raises:
+        RuntimeError: The run didn't finish.
     """
     curve: list[Reading] = []
     columns: dict[str, Reading] = {}

@@ -156,7 +156,7 @@ class _Growth:
 
     def __init__(self) -> None:
         gc.collect()
-        # Otherwise workers would grow by reusing memory that main has freed, as in job D.
+        # Otherwise workers would grow by reusing memory that main has freed.
         heap_growth.return_freed_memory(0)
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)

@@ -30,7 +30,7 @@ _LENGTH: Final = 200_000  # numbers in each recording
 _READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-# D soon levels off, so the first reading must be within this part of the run.
+# Job D's workers soon stop growing, so the first reading must be in this fraction of the run.
 _EARLY: Final = 0.25
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
@@ -199,7 +199,7 @@ def _too_few_readings(*seen: Observation) -> bool:
 
 
 def what_grew(runs: Mapping[str, Observation]) -> Table:
-    """Show the largest growth in each curve of the chart.
+    """Show how much each job's workers and main grew at most since the first batch.
 
     Args:
         runs: The letter of each job -> its run.

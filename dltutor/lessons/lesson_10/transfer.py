@@ -171,7 +171,7 @@ class Kept:
         return Kept([each.detach().clone() for each in mine], gradients, model.training)
 
     def harm(self, model: nn.Module) -> str:
-        """Return the code for what has changed in the model, or ""."""
+        """Return the code for what has changed in the model or in torch's grad mode, or ""."""
         mine = list(model.parameters())
         if not torch.is_grad_enabled():
             return "no-grad-left"
@@ -197,7 +197,7 @@ class Validated:
         end: How the run ended.
         notes: What was alive when each batch went through the model, and after the validation.
         wrong: What's wrong with the result, or None.
-        harm: The code of a message about what has changed in the model, or "".
+        harm: The code for what has changed in the model or in torch's grad mode, or "".
     """
 
     end: Ending

@@ -79,7 +79,7 @@ class Called:
 
 
 def run(answer: Any) -> Iterator[Called]:
-    """Call the function for each number of workers."""
+    """Call the function with 2, 0, and 4 workers, and again with 0."""
     send_cells()
     gc.freeze()  # makes the answer's own collections quick
     leave_few_descriptors(_SPARE + 3)  # the check itself uses three
@@ -139,7 +139,7 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(call: Called) -> None:
-    """Accept a call if it returned all sentences, used workers, and left no file open."""
+    """Accept a call that returned all sentences, used the right workers, and left no file open."""
     where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)

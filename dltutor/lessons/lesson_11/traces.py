@@ -108,7 +108,10 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return how many samples loaders read, by number of workers, and elsewhere (key 0)."""
+        """Return a loader's number of workers -> how many samples its workers read.
+
+        The key 0 is for processes that aren't a loader's workers. Counts of 0 are left out.
+        """
         counts = enumerate(self._reads.sum(1).tolist())
         return {workers: count for workers, count in counts if count}
 

@@ -53,7 +53,7 @@ class Epochs:
 
 
 def run(answer: Any) -> Iterator[Epochs]:
-    """Use two tables as a training run would, then close them and look for leftovers."""
+    """Use two tables in main and one of them in loaders, close both, and look for leftovers."""
     send_cells()
     said = f"{tempfile.mkdtemp()}/stderr"  # the resource tracker also writes there
     with errors_to(said):

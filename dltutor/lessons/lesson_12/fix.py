@@ -1,9 +1,9 @@
 """Grade "12.fix", which asks for noise that depends only on seed, epoch, and index.
 
 Three datasets exist at the same time. Two of them have the same seed, but different signals and
-lengths. The third has the next seed. All three run in different orders, with different numbers of
-workers. The check compares each noise with all others. Some indices are far apart, because a packed
-key such as epoch * 1000 + index repeats for such indices.
+lengths. The third has the next seed. All three run in random orders, with 0, 2, or 4 workers. The
+check compares each noise with all others. Some indices are far apart, because a packed key such as
+epoch * 1000 + index repeats for such indices.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Run:
         epochs: Each epoch's number, and what arrived in it.
         moved: The global generators that moved during the run.
         changed: Whether the signals changed, in main or in a worker.
-        hashed: Whether the answer called `hash` on a string.
+        hashed: Whether the answer called `hash` on a string, or on a tuple with a string.
     """
 
     workers: int
@@ -139,7 +139,9 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 
 
 class _Hash:
-    """A `hash` that records whether a learner's line calls it on a string, in any process.
+    """A `hash` that records whether a learner's line hashes a string or a tuple with a string.
+
+    The record is in shared memory, so main also sees calls in workers.
 
     A string's hash differs between runs of Python, but a single run can't show the difference.
     """

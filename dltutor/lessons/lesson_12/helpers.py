@@ -112,7 +112,7 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
 
     Args:
         stream: The class of the stream that the job runs, with `set_epoch`. By default, the job
-            runs the two streams that fail, without `set_epoch`.
+            runs `ByWorker` and `ByRankAndWorker`, without `set_epoch`.
         deadline: Seconds after which we kill all of the job's processes.
     """
     with workspace() as (folder, interrupts):
@@ -133,7 +133,7 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
 
 
 def kept(output: str) -> list[str]:
-    """Return the lines that torchrun prints in every run."""
+    """Return the lines of torchrun's output that are the same in every run."""
     before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
     matches = [_KEPT.match(line) for line in before.splitlines()]
     matches += [_FIRST.match(line) for line in first.splitlines()]

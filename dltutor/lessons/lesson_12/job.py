@@ -85,7 +85,11 @@ def read() -> Iterable[int]:
 
 
 def shuffled(told: bool) -> None:
-    """Run two epochs with a DistributedSampler. If `told`, call the sampler's `set_epoch`."""
+    """Run two epochs with a DistributedSampler, and print how their orders compare.
+
+    Args:
+        told: Whether to call the sampler's `set_epoch` before each epoch.
+    """
     records: Any = range(RECORDS)
     sampler = DistributedSampler[int](records)
     loader, orders = load(records, sampler), []
@@ -115,7 +119,7 @@ def streamed(stream: Callable[..., IterableDataset[int]]) -> None:
 
 
 def summary(came: Counter[Any]) -> str:
-    """Say how many records are missing from a census, and how many times the others arrived."""
+    """Return how many records a census lacks, and how many arrived once, twice, and so on."""
     expected = Counter(read())
     times = Counter(came.values())
     often = [

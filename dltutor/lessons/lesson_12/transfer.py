@@ -110,7 +110,7 @@ def _run(answer: type, plan: Plan) -> Run:
     return Run(plan, tuple(ranks))
 
 
-def _collate(records: list[Any]) -> Came:  # called in the worker
+def _collate(records: list[Any]) -> Came:  # called in a worker, or in main without workers
     info = get_worker_info()
     numbers = [None if isinstance(each, str) else whole_number(each) for each in records]
     pairs = zip(numbers, records, strict=True)

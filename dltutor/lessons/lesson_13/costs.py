@@ -70,7 +70,14 @@ class Record:
 
 
 class Rehearsal:
-    """A clock with loaders that move it, and a record of each loader's run."""
+    """A clock with loaders that move it, and a record of each loader's run.
+
+    Attributes:
+        now: The clock's time in seconds.
+        looked: How many times the answer has read the clock.
+        runs: The record of each epoch of a loader, in order.
+        crowded: How many runs began while the workers of another run were alive.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0

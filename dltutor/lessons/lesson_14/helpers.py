@@ -83,8 +83,9 @@ def enter(seed: int, folder: str | Path | None = None) -> Room:
 
     Args:
         seed: Any whole number. The same number draws the same four incidents in the same order.
-        folder: The folder that holds the incidents' folders (default `incidents`, next to the
-            notebook). The folders keep your changes. To start over, delete an incident's folder.
+        folder: The folder that holds the incidents' folders. The default is `DLTUTOR_INCIDENTS`,
+            or `incidents` in the current folder. The incidents' folders keep your changes. To start
+            over, delete an incident's folder.
     """
     above = Path(folder or os.environ.get("DLTUTOR_INCIDENTS", "incidents")).absolute()
     drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))

@@ -47,7 +47,7 @@ INCIDENT: Final = Incident("images", make_data)
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that augmentation doesn't repeat and follows the ramp, with and without workers."""
+    """Check that augmentation doesn't repeat, and that it gets stronger over the first epochs."""
     for workers in _WORKERS:
         with starts() as started:
             got = made(

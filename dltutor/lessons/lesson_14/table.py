@@ -65,8 +65,8 @@ def run(folder: Path, data: Any, train: Any) -> Result:
 
 
 def _served(seed: int) -> tuple[Path, Any]:
-    # Return a folder with a server, and the server's rows. Then change the rows in the folder's
-    # file, to catch an answer that reads the file.
+    # Start a server in a new folder. Then change the rows in the folder's file, to catch an answer
+    # that reads the file. Return the folder, and the rows that the server has.
     at = Path(tempfile.mkdtemp())
     make_data(at, seed)
     rows = np.load(at / "rows.npy")

@@ -27,7 +27,7 @@ _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
 _OWN: Final = 8  # tokens that only one source has
 _WORKERS: Final = (2, 0, 3, 4, 2)
-_WITHIN: Final = 20  # time limit in seconds for the epochs of a loader
+_WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
 
 
 def make_data(folder: Path, seed: int) -> None:
@@ -41,7 +41,7 @@ def make_data(folder: Path, seed: int) -> None:
     for number, source in enumerate(_SOURCES + _MORE_SOURCES):
         follower = random.permutation(_OWN)
         for part, count in (("shards", 1_900 + 32 * int(random.integers(9))), ("held-out", 400)):
-            count += number % 2  # the tokens after the last block are too few for another one
+            count += number % 2  # varies how many tokens are left over after the last block
             stray = np.where(random.random(count) < 0.2, random.integers(_OWN, size=count), -1)
             tokens = [0]
             for other in stray[1:].tolist():
