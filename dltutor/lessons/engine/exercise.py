@@ -120,7 +120,7 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Return a grader for a choice between letters. For any of them, the code is that letter.
+    """Return a grader for a choice between letters. A valid letter is also the result's code.
 
     Args:
         right: The letter that the grader accepts.

@@ -27,7 +27,8 @@ Pair = tuple[int, ...]
 #: A river's level in cm for each hour, as in the notebook.
 LEVELS: Final = (52, 55, 61, 68, 72, 81, 90, 88, 79, 67, 60, 58, 56, 53, 50, 49, 47)
 
-# Some levels repeat, one is 0, one is negative, some don't fit into 8 bits, and one not into 16.
+# Some levels repeat, one is 0, and one is negative. Some don't fit into 8 bits, and one doesn't fit
+# into 16 bits.
 _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(61, 33, -1))
 # For each run, the levels, the number of workers, and the number of epochs. With two levels, an
 # epoch is short, so there's time for many.
@@ -92,7 +93,7 @@ def _pair(sample: Any) -> Pair | str:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if each epoch had the right pairs in order, and the list didn't change."""
+    """Raise `Rejected` unless each epoch had the right pairs in order and left the list alone."""
     expected: tuple[Pair | str, ...] = (*pairwise(run.levels),)
     wrong = (n for n, pairs in enumerate(run.epochs) if pairs != expected)
     number = next(wrong, len(run.epochs) - 1)

@@ -144,7 +144,7 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 
 
 def judge(evidence: Evidence) -> None:
-    """Accept a run if exactly the usable files arrived, and `quarantined` explains the others."""
+    """Raise `Rejected` unless exactly the usable files arrived and `quarantined` is right."""
     try:
         _judge_folder(evidence)
     except Rejected as rejected:

@@ -26,7 +26,7 @@ def gather(answer: int) -> tuple[int, int, str, str]:
 
 
 def judge(evidence: tuple[int, int, str, str]) -> Result:
-    """Accept the index of the first image that fails."""
+    """Return "Correct" for the index of the first image that fails, or raise `Rejected`."""
     answer, first, path, error = evidence
     if answer < 0:
         not_yet("not-a-number", answer=answer)

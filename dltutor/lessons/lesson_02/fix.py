@@ -166,7 +166,7 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if every sample and every error arrived as it should."""
+    """Raise `Rejected` unless every sample and every error arrived as it should."""
     there = where(run.workers)
     for arrivals in run.epochs:
         for arrival in arrivals:

@@ -19,7 +19,7 @@ from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made, theirs
-from dltutor.lessons.lesson_02 import helpers as lesson  # as in the notebook
+from dltutor.lessons.lesson_02 import helpers as lesson  # the name in the notebook's starter
 from dltutor.observation.texts import tidy
 
 CAPTIONS: Final = 22
@@ -155,7 +155,7 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if every sample is right, and the table and autograd are as they were."""
+    """Raise `Rejected` unless every sample is right, and the table and autograd are as before."""
     if run.ending:
         if run.ending.end == "hung" and run.ending.last_words:
             not_yet("waits", where=run.where, last_words=run.ending.last_words)

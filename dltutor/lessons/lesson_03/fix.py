@@ -103,7 +103,7 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
 
 
 def judge(reading: Reading) -> None:
-    """Accept a run if every good frame arrived and each deadly frame has the right reason."""
+    """Raise `Rejected` unless all good frames arrived and each deadly one has the right reason."""
     film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in ending.message:

@@ -31,7 +31,8 @@ _PIXELS: Final = 64  # pixels per frame
 _KINDS: Final = 13
 
 
-# The notebook's workers write breadcrumbs to such a folder: a file with each worker's last index.
+# The notebook's workers leave breadcrumbs in such a folder. Each worker writes the index of the
+# sample that it reads to a file of its own.
 new_folder: Final = own_folder
 
 

@@ -51,7 +51,7 @@ def _ask(dataset: Any, given: Any) -> int | Fault:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if it read the stretches of its epochs and counted every silent stretch."""
+    """Raise `Rejected` unless the run read the right stretches and counted every silent one."""
     try:
         _judge(run)
     except Rejected as rejected:

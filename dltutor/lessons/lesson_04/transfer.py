@@ -44,7 +44,7 @@ def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fa
 
 
 def judge(run: Run) -> None:
-    """Accept a run if each word has its own number in all processes, and main knows the number."""
+    """Raise `Rejected` unless each word has one number of its own, in all processes."""
     plan, where = run.plan, run.plan.where
     rows = torch.cat(samples(run, 4)).tolist()
     if any(given != plan.given for _, (_, given) in run.epochs):

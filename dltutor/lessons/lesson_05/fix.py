@@ -157,7 +157,7 @@ def run(answer: type) -> Iterator[Epochs]:
 
 
 def judge(epochs: Epochs) -> None:
-    """Accept a run if all windows are right, no position moved, and few descriptors were open."""
+    """Raise `Rejected` if a window is wrong, a position moved, or too many descriptors are open."""
     samples = epochs.samples
     if epochs.opened > _MOST:
         not_yet("descriptors", opened=epochs.opened, most=_MOST, **samples.fields)

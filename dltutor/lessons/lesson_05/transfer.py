@@ -69,7 +69,7 @@ def run(answer: type) -> Iterator[Epochs]:
 
 
 def judge(epochs: Epochs) -> None:
-    """Accept a run if every row is right, and each worker used one connection of its own."""
+    """Raise `Rejected` unless every row is right and each worker used a connection of its own."""
     rows = epochs.rows
     if epochs.ended:
         not_yet("mains-session-ended", **rows.fields)

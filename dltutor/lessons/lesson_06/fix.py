@@ -99,7 +99,7 @@ def run(path: Path) -> Iterator[Epoch]:
 
 
 def judge(epoch: Epoch) -> None:
-    """Accept an epoch if all records are right, no position moved, and no file was reopened."""
+    """Raise `Rejected` if a record is wrong, a position moved, or a file had to be opened again."""
     where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
     if epoch.moved:
         not_yet("moved-position", where=where)

@@ -85,7 +85,7 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
 
 
 def judge(seen: Seen) -> None:
-    """Accept an epoch if the samples are right, in main and in the loader."""
+    """Raise `Rejected` unless the samples are right, in main and in the loader."""
     wrong, epoch = seen
     travel.arrived(epoch)
     if wrong:

@@ -25,7 +25,8 @@ Samples = list[torch.Tensor]
 
 IN_MAIN: Final = 16  # time limit in seconds for the check's steps in main
 AT_MOST: Final = 75
-_WITHIN: Final = {"fork": 8, "spawn": 40}  # time limits in seconds. Spawned workers import torch.
+# Time limits in seconds. The one for spawn is longer, because spawned workers import torch.
+_WITHIN: Final = {"fork": 8, "spawn": 40}
 
 
 @dataclass(frozen=True)

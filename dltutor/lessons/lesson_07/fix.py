@@ -160,7 +160,7 @@ class _Reads:
 
 
 def judge(epochs: Epochs) -> None:
-    """Accept a run if every pair is right, and workers opened its two files together."""
+    """Raise `Rejected` unless every pair is right and workers opened its two files together."""
     run, there = epochs.run, where(epochs.workers)
     if run.end == "hung" or run.raised_in_worker == "TimeoutError":
         _reject_hang(epochs, there)

@@ -185,7 +185,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epoch: Epoch) -> None:
-    """Accept an epoch if each worker's labels are all from before or all from after the refresh."""
+    """Raise `Rejected` if a worker mixed labels from before and from after the refresh."""
     there, run = epoch.where, epoch.run
     if run.end == "hung" and run.stood:
         not_yet("waits", where=there, seconds=f"{run.deadline:g}", stood=run.stood)

@@ -185,7 +185,7 @@ def result(runs: Sequence[Epochs]) -> Result:
 
 
 def judge(run: Epochs) -> None:
-    """Accept a run if every excerpt arrived, is small, and unpacks to the right numbers."""
+    """Raise `Rejected` unless every excerpt arrived, is small, and unpacks to the right numbers."""
     ended_well(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:

@@ -177,7 +177,7 @@ def _settle(batches: Any, right: int) -> None:
 
 
 def judge(counted: Counted) -> None:
-    """Accept a run if the function was always right and took no batches."""
+    """Raise `Rejected` unless the function was always right and took no batches."""
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.took > 0:

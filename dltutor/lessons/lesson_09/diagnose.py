@@ -13,7 +13,7 @@ _GROWING: Final = frozenset("ABE")
 
 
 def judge(chosen: frozenset[str]) -> Result:
-    """Accept the letters of the datasets that grow."""
+    """Return "Correct" for the letters of the datasets that grow, or raise `Rejected`."""
     if wrong := sorted(_GROWING - chosen) or sorted(chosen - _GROWING):
         not_yet(f"wrong-{wrong[0]}")
     return correct()

@@ -235,7 +235,10 @@ def where_unlike(found: str, right: str) -> list[str]:
 
 
 def judge(seen: Rewritten) -> Result:
-    """Accept the answer if all samples are right, and no worker starts too large or grows."""
+    """Return "Correct" if all samples are right, and no worker starts too large or grows.
+
+    Otherwise, raise `Rejected`.
+    """
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"
         ended_well(run.end, there)

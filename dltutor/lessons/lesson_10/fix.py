@@ -196,7 +196,7 @@ def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if all samples are right, and nothing grew by more than `_MOST` MB."""
+    """Raise `Rejected` unless all samples are right and nothing grew by more than `_MOST` MB."""
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)

@@ -224,7 +224,10 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Accept an answer that frees batches, returns the right result, and leaves the model alone."""
+    """Return "Correct" if batches were freed, the result is right, and nothing else changed.
+
+    Otherwise, raise `Rejected`.
+    """
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)

@@ -15,7 +15,7 @@ _FREES: Final = frozenset("bdf")
 
 
 def judge(chosen: frozenset[str]) -> Result:
-    """Accept the letters of the ways that keep the descriptor."""
+    """Return "Correct" for the letters of ways that keep the descriptor, or raise `Rejected`."""
     wrong, missing = sorted(chosen & _FREES), _KEEPS - chosen
     if not chosen:
         not_yet("none-named")

@@ -139,7 +139,7 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(call: Called) -> None:
-    """Accept a call that returned all sentences, used the right workers, and left no file open."""
+    """Raise `Rejected` if the call failed, is wrong, used other workers, or left a file open."""
     where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)

@@ -136,7 +136,7 @@ def _close(table: Any, call: str) -> None:
 
 
 def judge(epochs: Epochs) -> None:
-    """Accept two epochs if every process saw the table as main wrote it."""
+    """Raise `Rejected` unless every process saw the table as main wrote it."""
     ended_well(epochs.run, epochs.where)
     if epochs.came != 2 * LENGTH:
         not_yet("missing", where=epochs.where, came=epochs.came, rows=2 * LENGTH)

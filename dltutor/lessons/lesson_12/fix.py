@@ -188,7 +188,10 @@ def _listed(generators: Iterable[str]) -> str:
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Accept the answer if each seed, epoch, and index always has the same, unique noise."""
+    """Return "Correct" if each seed, epoch, and index always has the same, unique noise.
+
+    Otherwise, raise `Rejected`.
+    """
     # Each noise, with the run where it first arrived, and how many signals that run had.
     known: dict[Key, tuple[Noise, str, int]] = {}
     owner: dict[Noise, Key] = {}

@@ -121,7 +121,7 @@ def _collate(records: list[Any]) -> Came:  # called in a worker, or in main with
 
 
 def judge(run: Run) -> None:
-    """Accept a run if no record arrived twice, and the ranks got equal shares."""
+    """Raise `Rejected` if a record repeats, the ranks get unequal shares, or a worker is idle."""
     for number, rank in enumerate(run.ranks):
         ended_well(rank.end, f"with {run.plan}, on rank {number}")
     for epoch, ranks in enumerate(zip(*(rank.epochs for rank in run.ranks), strict=True)):

@@ -150,7 +150,7 @@ class _Batches:
 class _FromWorkers(_Batches):
     """The iterator of a rehearsed loader with workers. Ending the workers also moves the clock."""
 
-    def _shutdown_workers(self) -> None:  # torch's iterators have this method
+    def _shutdown_workers(self) -> None:  # torch's iterators with workers have this method
         if not self.ended:
             self._rehearsal.now += _END * self._record.workers
         self.ended = True

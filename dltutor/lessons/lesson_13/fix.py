@@ -200,7 +200,7 @@ def run(answer: Callable[..., Any]) -> Iterator[Run]:
 
 
 def judge(run: Run) -> None:
-    """Accept a run if the batches are right, and they cost no more than the limits allow."""
+    """Raise `Rejected` unless the batches are right and cost no more than the limits allow."""
     wrong = partial(not_yet, workers=run.workers)
     if run.odd:
         reject(run.odd, workers=run.workers)

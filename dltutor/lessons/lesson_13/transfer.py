@@ -101,7 +101,7 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(seen: Measured) -> None:
-    """Accept a call if it measured correctly and alternated between the numbers of workers."""
+    """Raise `Rejected` unless the function ran the loaders as it should and measured correctly."""
     answer, numbers, size = seen.answer, set(seen.counts), len(seen.counts)
     wrong = partial(not_yet, counts=list(seen.counts))
     if answer is None:
