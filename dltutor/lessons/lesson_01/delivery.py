@@ -47,8 +47,8 @@ class Evidence:
         folder: The folder of usable and bad files.
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
             the dataset has no such dict, this field is empty.
-        samples: What `Folder.identify` returned for each `dataset[i]`, or the type of the exception
-            that `dataset[i]` raised, and None.
+        samples: What `Folder.identify` returned for each `dataset[i]`. If `dataset[i]` raised an
+            exception, it's the exception's type and None.
         error: The first exception from `dataset[i]` and where it was raised, or "".
         runs: By number of workers, how the run ended, and whether the run delivered `samples`.
         changed: The files that the answer removed, changed, or created at a listed path.

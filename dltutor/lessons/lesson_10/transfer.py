@@ -224,7 +224,7 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Return "Correct" if batches were freed, the result is right, and nothing else changed.
+    """Return "Correct" if batches were freed, the result is right, and the model is as it was.
 
     Otherwise, raise `Rejected`.
     """
