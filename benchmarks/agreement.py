@@ -30,7 +30,7 @@ class Names(Dataset[int]):
     """
 
     def __init__(self, megabytes: int) -> None:
-        # A name takes up 464 bytes, and its slot in the list another 8.
+        # On Python 3.11, a name takes up 464 bytes, and its slot in the list takes up another 8.
         self.names = [f"{number:0400}" for number in range((megabytes << 20) // 472)]
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset connects to the server in each process that asks."""
+    """Build a case whose dataset opens its own connection in each process."""
     return Case(load(OwnConnectionEmbeddings(), workers, start_method, batch_size=2), count_wrong)
 
 

@@ -135,7 +135,11 @@ def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file")
 def fixed(
     *, workers: int = 2, start_method: str = "fork", kind: Kind = "file", positioned: bool = False
 ) -> Case:
-    """Build a case that opens the file in each process, or uses `os.pread` if `positioned`."""
+    """Build a case that opens the file in each process.
+
+    If `positioned`, main opens the file once, and forked workers read it with `os.pread`. This only
+    works if `kind` is "file".
+    """
     path = shared_records(kind)
     dataset = PositionedRecords(path) if positioned else OwnRecords(kind, path)
     return Case(load(dataset, workers, start_method), count_wrong)

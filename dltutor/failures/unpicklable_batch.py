@@ -1,11 +1,11 @@
-"""A worker silently drops a batch that can't be pickled, and the loop waits forever.
+"""A worker drops a batch that can't be pickled, and the loop waits forever.
 
 Symptom: the loop hangs. A worker wrote `TypeError: cannot pickle 'sqlite3.Row' object` (or
 `'generator'`, `'_thread.lock'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
 serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessing/queues.py, in
 _feed`.
 
-Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it. If
+Mechanism: the worker puts the finished batch in a queue, and the queue's own thread pickles it. If
 that fails, the thread prints a traceback and drops the batch. By then, the worker has moved on. The
 worker is alive, so the main process sees no reason to stop waiting. Without workers nothing is
 pickled, and the same loop works. The default collate function rejects such objects, but your own
@@ -14,7 +14,7 @@ function may let them through, and so does `batch_size=None`.
 Fix: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict and a
 view into a list, and `detach()` what a model made. Test a batch in the main process, where that
 takes milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would
-print (only a tensor that requires grad passes this test). Give the loader a `timeout=`.
+print. This test misses only a tensor that requires grad. Give the loader a `timeout=`.
 
 Seen in: pytorch#142884, pytorch_geometric#3143.
 """

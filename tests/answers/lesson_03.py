@@ -71,7 +71,8 @@ class TriesInTheWorker(Frames):
 class SignalsOnly(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
-        if how == "exit":  # no signal ended the process, so the code isn't negative
+        # This answer looks only for signals, so it misses a frame that calls `exit`.
+        if how == "exit":
             self.paths, self.quarantined = list(paths), {}
 
 

@@ -164,7 +164,7 @@ class NeverCloses(WithPath):
 
 
 class ByWorkersNumber(WithPath):
-    """Main and the first worker both have number 0, so that worker uses main's file."""
+    """Wrong, because main and W0 both use number 0, so W0 may read from main's file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -121,7 +121,7 @@ class CachedGenerators(Keyed):
 
 
 class InEachWorker(Signals):
-    """Makes a generator in each process, on first use."""
+    """Makes a generator in each process, so the noise differs each time the workers start."""
 
     made_in: int | None = None
 

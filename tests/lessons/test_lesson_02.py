@@ -30,7 +30,7 @@ def test_each_word_of_a_fault_stands_in_its_text_alone() -> None:
     assert {0, len(readings) - 1} <= {*ORDER} and 0 not in FAULTS
 
 
-# The notebook
+# The notebook's code and tables
 
 
 def cells() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Check lesson 14's room, its six incidents, and the verdicts on reports about them."""
+"""Check lesson 14's room, the six incidents, and the verdicts on reports about them."""
 
 from __future__ import annotations
 

@@ -154,9 +154,6 @@ def test_html_tells_what_the_text_tells() -> None:
     assert "&lt;b&gt;bold&lt;/b&gt;" in html and "<b>bold</b>" not in html
 
 
-# Words for exit codes.
-
-
 @pytest.mark.parametrize(
     ("exitcode", "name", "words"),
     [

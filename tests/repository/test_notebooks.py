@@ -110,7 +110,7 @@ def test_a_solved_twin_shows_again_what_it_shows(path: Path) -> None:
         pytest.fail("\n".join(problems), pytrace=False)
 
 
-@pytest.mark.thorough  # the same run, but slower, because it reads memory all the time
+@pytest.mark.thorough  # the same run, but slower, because it measures memory the whole time
 @runs_a_notebook
 @every_run_of_a_twin
 def test_a_solved_twin_keeps_within_what_binder_gives(path: Path) -> None:

@@ -94,7 +94,8 @@ def _held(subject: Subject, prefetch: int) -> float:
 
 
 def _pace(subject: Subject, prefetch: int, rest: float) -> float:
-    # Return the seconds per batch, in as many epochs as it takes to fill `_TAKING` seconds.
+    # Return the seconds per batch, pauses of `rest` seconds included, over as many epochs as fill
+    # `_TAKING` seconds.
     taken = 0
     began = time.monotonic()
     while time.monotonic() - began < _TAKING:

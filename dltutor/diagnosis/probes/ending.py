@@ -21,7 +21,7 @@ from dltutor.diagnosis.running.subject import Subject, described
 from dltutor.observation.foreign import attribute, attributes_of, is_a, number
 
 _ENDS: Final = ("IndexError", "KeyError")
-_FEW: Final = 2  # a mistake leaves out at most this many samples, or one in 50 if that's more
+_FEW: Final = 2  # up to this many samples, or one in 50 if that's more, may be left out by mistake
 
 
 @dataclass(frozen=True)

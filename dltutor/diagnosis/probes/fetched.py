@@ -90,7 +90,7 @@ class Fetched:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether samples can be drawn by index, quickly enough to draw each three times."""
+    """Return whether samples and indices can be drawn quickly enough to draw each three times."""
     if evidence.parts.stream:
         return False
     samples = evidence.samples

@@ -95,7 +95,7 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
             continue
         missing, twice = len({*whole} - came), len(values) - len(came)
         if not missing or not twice or came == {*whole[: len(came)]}:
-            continue  # nothing is wrong, or the field counts samples in each worker
+            continue  # not both missing and repeated, or the field counts samples in each worker
         yield _finding(
             f"Without workers, `batch{path}` has {len(whole)} different values in each epoch. With "
             f"{evidence.parts.workers} workers, {missing} of them don't arrive, and {twice} "

@@ -170,7 +170,7 @@ def judge(run: Run) -> None:
     there = where(run.workers)
     for arrivals in run.epochs:
         for arrival in arrivals:
-            # A fix with one type for all errors doesn't need the path, and may choose that type.
+            # A fix that raises one type for all errors may choose it, and doesn't need the path.
             if run.has_one_type and arrival.index in FAULTS:
                 lacks = tuple(part for part in arrival.lacks if part != _PATH)
                 arrival = replace(arrival, right=True, lacks=lacks)

@@ -132,13 +132,13 @@ def epoch(
     underway: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> Epoch:
-    """Read samples in a loader, and record how the run ended.
+    """Read samples with a loader, compare them with the right ones, and record how the run ended.
 
     Args:
         dataset: The dataset that the answer made.
         read: The indices, in the order in which the loader asks for them.
         expected: The right samples, in the same order.
-        method: The workers' start method.
+        method: The workers' start method, "fork" or "spawn".
         workers: Number of workers.
         underway: A function to call in main once each worker has delivered a batch. Without
             workers, main calls it before the first batch.

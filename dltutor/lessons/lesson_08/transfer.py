@@ -68,7 +68,7 @@ class Asked:
     when: str
     right: int  # batches that were ready
     said: str
-    number: int | None  # what the function returned, or None if that isn't an `int`
+    number: int | None  # the number that the function returned, or None if it wasn't an integer
     took: int = 0  # batches that the function took from the iterator
 
     @property

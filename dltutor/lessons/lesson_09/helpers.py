@@ -197,7 +197,8 @@ def count_in(thing: object) -> int:
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
-#: Name -> dataset: captions in a list, the five of "09.diagnose", and two of packed bytes.
+#: Name -> dataset class: one that keeps captions in a list, the five from "09.diagnose", and two
+#: that keep packed bytes.
 KEPT: Final = {
     "the list": captions.Captions,
     "A, a tuple": captions.CaptionTuple,

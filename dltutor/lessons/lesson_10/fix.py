@@ -162,7 +162,8 @@ class _Growth:
             libc.malloc_trim(0)
         gc.freeze()  # a later collection would copy pages that main shares with the notebook
         self.pids = torch.zeros(4, dtype=torch.int64).share_memory_()
-        self.starts = torch.zeros(4).share_memory_()  # MB of each worker before its first sample
+        # MB that each worker holds before its first sample
+        self.starts = torch.zeros(4).share_memory_()
         # The pids of all workers, even of those that haven't called `note_start` yet.
         self.workers: set[int | None] = set()
         self.first = self._sizes()

@@ -174,7 +174,8 @@ def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
     Raises:
         RuntimeError: The run didn't finish.
     """
-    with suppress(OSError):  # so that the OOM killer chooses this process instead of the notebook
+    # Have the OOM killer choose this process instead of the notebook.
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     batches = settings.waiting + _TAKEN
     dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.num_workers)

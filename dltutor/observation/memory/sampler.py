@@ -150,10 +150,10 @@ class Parent:
         return os.getppid() == self._pid
 
     def was_killed(self) -> bool:
-        """Wait up to 5 s until the parent is gone, and return whether it was killed.
+        """Return whether the parent is gone. If it hasn't told us to end, it was killed.
 
-        A killed parent's pipes close a moment before the parent is gone. A parent that stays alive
-        has told us to end, and kills us if we don't.
+        Wait up to 5 s for it to go, because a killed parent's pipes close a moment before the
+        parent is gone. If the parent has told us to end, don't wait.
         """
         until = time.monotonic() + _DYING
         while self.alive() and not self.done and time.monotonic() < until:

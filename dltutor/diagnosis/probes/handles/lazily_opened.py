@@ -16,7 +16,8 @@ from dltutor.observation.foreign import is_a
 def lazily_opened(subject: Subject, held: list[Found]) -> str:
     """Return the path of a handle that the dataset reopens if it's missing, or "" if there's none.
 
-    The path may also lead to an object that holds the handle. Each attempt runs in its own fork.
+    The path may also lead to an object that holds the handle. Each handle is removed in a fork of
+    its own.
 
     Args:
         subject: The loader whose dataset to test.
