@@ -836,7 +836,10 @@ class Blocked(Rows):
             pass
 
 
-def test_a_worker_that_waits_for_a_lock_while_it_starts_is_freed() -> None:
+def test_a_worker_that_waits_for_a_lock_while_it_starts_is_freed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the doctor removes what probes write
     dataset = Blocked()
     options = {"num_workers": 1, "multiprocessing_context": "fork"}
     found = ask(waits, dataset, worker_init_fn=dataset.start, **options)
