@@ -3,7 +3,8 @@
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.observing import observe
-from dltutor.observation.report import Frame, Observation, Worker
+from dltutor.observation.record import Frame, Worker
+from dltutor.observation.report import Observation
 from dltutor.system.this_machine import Machine, machine
 
 __all__ = [

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from dltutor.observation.foreign import attribute, elements, is_a, message_of, said
-from dltutor.observation.report import Frame
+from dltutor.observation.record import Frame
 from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
 # The broken datasets in dltutor/failures count as the learner's code. Libraries and the rest of

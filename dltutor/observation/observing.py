@@ -17,7 +17,8 @@ from dltutor.observation.loaders import check_loader
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.observation.report import End, Observation
+from dltutor.observation.record import End
+from dltutor.observation.report import Observation
 from dltutor.observation.run import Run
 from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import DeadlinePassed, check_deadline, check_main_thread

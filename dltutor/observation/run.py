@@ -19,7 +19,7 @@ from dltutor.observation.counting import Counted, counting
 from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
 from dltutor.observation.memory.recorder import Recorder
-from dltutor.observation.report import Worker
+from dltutor.observation.record import Worker
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.observation.worker_init import WorkerInit
 from dltutor.observation.worker_setup import (

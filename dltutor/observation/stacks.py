@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dltutor.observation.errors import frame, is_yours
-from dltutor.observation.report import Frame
+from dltutor.observation.record import Frame
 
 _ASK: Final = signal.SIGUSR2
 _ANSWER: Final = 1.0  # the most seconds to wait for a worker's answer

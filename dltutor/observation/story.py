@@ -1,15 +1,15 @@
-"""Describe an Observation in words: its title, and rows that rarely differ between runs."""
+"""Describe a run in words: its title, and rows that rarely differ between runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dltutor.observation.record import End, Frame, Record
 from dltutor.observation.texts import fate, said, tidy
 from dltutor.tables import Table, Tone, count_of
 
-if TYPE_CHECKING:
-    from dltutor.observation.report import End, Frame, Observation
+Signs = tuple[tuple[str, str], ...]
 
 _TONES: Final[dict[End, Tone]] = {
     "finished": "good",
@@ -20,20 +20,25 @@ _TONES: Final[dict[End, Tone]] = {
 }
 
 
-def story(seen: Observation) -> Table:
-    """Return a short table without pids and times, which rarely differs between runs."""
-    tone = "warn" if seen.signs else _TONES[seen.end]
-    return Table(_title(seen), tuple(_rows(seen)), tone=tone)
+def story(seen: Record, signs: Signs) -> Table:
+    """Return a short table without pids and times, which rarely differs between runs.
+
+    Args:
+        seen: The record of the run.
+        signs: The promises that the run broke even though it finished, each with its evidence.
+    """
+    tone = "warn" if signs else _TONES[seen.end]
+    return Table(_title(seen, signs), tuple(_rows(seen, signs)), tone=tone)
 
 
-def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
+def _rows(seen: Record, signs: Signs) -> Iterator[tuple[str, str]]:
     from_outside = seen.confinement is not None and seen.confinement.from_outside
     # Main notices a worker's death wherever main happens to be, so chance decides how many batches
     # arrived before and how torch words the error. `chain` and `raw` have the error.
     by_chance = seen.end == "worker died"
     if not by_chance and not from_outside:
         yield "got", _count(seen)
-    yield from seen.signs
+    yield from signs
     if seen.chain and not by_chance:
         yield "error", "\n".join(tidy(said(kind, message)) for kind, message in seen.chain)
     if seen.notes and not by_chance:
@@ -53,7 +58,7 @@ def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
         yield from seen.confinement.rows()
 
 
-def _title(seen: Observation) -> str:
+def _title(seen: Record, signs: Signs) -> str:
     exitcode = seen.confinement.exitcode if seen.confinement is not None else None
     if seen.end == "main died":
         return f"Main died: {fate(exitcode)}"
@@ -68,12 +73,12 @@ def _title(seen: Observation) -> str:
         return f"Worker died: {', '.join(map(str, died)) or 'which one is unknown'}"
     if seen.end == "hung":
         return f"Hung: stopped at its deadline of {seen.deadline:g} s"
-    if seen.signs:
-        return f"Finished, but something is wrong: {', '.join(dict(seen.signs))}"
+    if signs:
+        return f"Finished, but something is wrong: {', '.join(dict(signs))}"
     return "Finished"
 
 
-def _count(seen: Observation) -> str:
+def _count(seen: Record) -> str:
     text = count_of(seen.batches, "batch", "batches")
     if seen.samples is not None:
         text += f", {count_of(seen.samples, 'sample')}"

@@ -58,7 +58,7 @@ from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.diagnosis.running.watch import idle_shares
 from dltutor.observation import torch_internals
-from dltutor.observation.report import Frame, Worker
+from dltutor.observation.record import Frame, Worker
 from dltutor.observation.sandbox import Ended
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]

@@ -20,7 +20,8 @@ from dltutor import how_many_workers
 from dltutor.observation import errors, observe
 from dltutor.observation.confinement.results import observation_of
 from dltutor.observation.confinement.task import Report, Task
-from dltutor.observation.report import Observation, Worker
+from dltutor.observation.record import Worker
+from dltutor.observation.report import Observation
 from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import shorten_paths
 from dltutor.observation.throughput import CannotMeasure

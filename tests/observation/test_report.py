@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.observation.report import Frame, Observation, Worker
+from dltutor.observation.record import Frame, Worker
+from dltutor.observation.report import Observation
 from dltutor.observation.texts import fate, said, shorten_paths, signal_name, tidy
 
 NOTHING = np.zeros(0)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
 from dltutor.lessons.engine.running import failed_at, made, takes_other_arguments, theirs
 from dltutor.observation import Observation, observe
-from dltutor.observation.report import End
+from dltutor.observation.record import End
 from dltutor.observation.texts import said, tidy
 
 K = TypeVar("K")
