@@ -75,7 +75,7 @@ class Finding:
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """Return the finding's rows in the report, each as [label, text], without empty ones."""
+        """Return the finding's rows in the report, as (label, text) pairs, without empty ones."""
         lesson = f"lesson {self.lesson}; `dltutor show {self.name}`" if self.lesson else ""
         said = (
             ("evidence", self.evidence),

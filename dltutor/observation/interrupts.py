@@ -144,7 +144,7 @@ def in_plumbing(frame: FrameType | None) -> bool:
     for file in files:
         if is_yours(file):
             return False
-        if "/multiprocessing/" in file or file in _TORCH:  # Python's multiprocessing or torch's
+        if "/multiprocessing/" in file or file in _TORCH:  # code of multiprocessing or torch
             return True
     return False
 

@@ -58,14 +58,17 @@ def length(loader: DataLoader[Any]) -> int | None:
 
     Returns:
         The number, or None if the dataset has no length, the sampler has a different length, the
-        loader has its own batch sampler, or `drop_last` is True.
+        batch sampler isn't a plain `BatchSampler`, or `drop_last` is True.
     """
-    if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
+    batches = loader.batch_sampler
+    if type(batches) not in (BatchSampler, type(None)) or getattr(batches, "drop_last", False):
         return None
+    # If you pass a batch sampler to DataLoader, the loader's own sampler isn't used.
+    sampler = getattr(batches, "sampler", loader.sampler)
     try:
         whole = len(loader.dataset)  # type: ignore[arg-type]  # the dataset may have no length
         stream = is_a(loader.dataset, IterableDataset)
-        return whole if stream or len(loader.sampler) == whole else None  # type: ignore[arg-type]
+        return whole if stream or len(sampler) == whole else None  # type: ignore[arg-type]
     except Exception:  # the learner's dataset and sampler may raise anything
         return None
 

@@ -65,7 +65,10 @@ class Machine(Told):
 
 
 def machine() -> Machine:
-    """Measure what a DataLoader on this machine can use now."""
+    """Return this machine's resources, limits, and versions.
+
+    Memory and `/dev/shm` are total sizes, not what's free now.
+    """
     memory = reader().total() or 0
     limit = cgroup_files.memory()[1]
     name, version = platform.libc_ver()

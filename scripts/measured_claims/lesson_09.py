@@ -38,7 +38,7 @@ class _Kept(Sized):
 
 
 def _lines() -> tuple[list[str], int]:
-    # Return the captions, and the bytes that they take up as a list.
+    # Return a list of the captions, and how many bytes the list takes up.
     lines = Captions(shared_captions(_COUNT)).captions
     return lines, size_of(lines)
 

@@ -22,7 +22,10 @@ from dltutor.lessons.lesson_12.job import ByRankAndWorker
 
 
 class Keyed(Signals):
-    """A right answer, and a base class. Each sample's noise comes from its own generator."""
+    """A right answer to "12.fix", and the base class of other answers.
+
+    Each sample's noise comes from a generator of its own.
+    """
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals = signals

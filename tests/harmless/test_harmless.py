@@ -299,5 +299,5 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
 
 @pytest.mark.thorough  # it runs until its deadline of 10 s
 def test_a_job_of_torchrun_leaves_no_folder(short_folder: Path) -> None:
-    torchrun(deadline=10)  # torchrun makes a folder at once, and another for each attempt
+    torchrun(deadline=10)  # torchrun makes a folder right away, and another one for each attempt
     assert os.listdir(short_folder) == []

@@ -223,7 +223,7 @@ def test_after_the_third_hint_it_says_so_and_then_they_begin_again() -> None:
     assert texts[4:] == texts[:4]
 
 
-# What holds for every exercise.
+# Tests that apply to every exercise
 
 
 @pytest.mark.parametrize("name", sorted(exercises()))

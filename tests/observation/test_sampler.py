@@ -28,7 +28,7 @@ from dltutor.system import process_memory
 from dltutor.system.process_memory import DENIED, Proc
 from dltutor.system.psutil_reader import Psutil
 
-NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
+NO_PROCESS = 2**22 + 1  # above the highest pid that Linux assigns
 CHEAP = {"rss": 1, "faults": 2, "threads": 3, "fds": 4}
 FULL = {"uss": 5, "pss": 6, "pss_shm": 7}
 

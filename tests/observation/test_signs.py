@@ -10,7 +10,7 @@ import torch
 from datasets import MeasuredStream, Numbers, load
 from test_report import observation
 from test_timeline import curves, timeline
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from dltutor.observation.loaders import length
 from dltutor.observation.observing import observe
@@ -74,6 +74,9 @@ def test_a_stream_that_is_not_dealt_out_comes_once_for_each_worker() -> None:
         (DataLoader(ROWS, batch_size=3, drop_last=True), None),
         (DataLoader(ROWS, batch_size=3, sampler=SequentialSampler(range(4))), None),
         (DataLoader(ROWS, batch_sampler=[[0, 1]]), None),
+        (DataLoader(ROWS, batch_sampler=BatchSampler(range(8), 3, drop_last=True)), None),
+        (DataLoader(ROWS, batch_sampler=BatchSampler(range(4), 3, drop_last=False)), None),
+        (DataLoader(ROWS, batch_sampler=BatchSampler(range(8), 3, drop_last=False)), 8),
         (DataLoader(ROWS, batch_size=None), 8),
     ],
 )

@@ -232,7 +232,8 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
 
 
 def _steady(evidence: Evidence, found: Difference) -> bool:
-    # Return whether the same samples arrive without workers, whatever the random numbers.
+    # Return whether all runs without workers deliver the same samples, whatever their seed. If they
+    # don't, random numbers may explain why samples differ with workers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
     fetched, parts = evidence.fetched, evidence.parts
     if found.epoch and not parts.ordered and (fetched is None or fetched.together):

@@ -119,8 +119,10 @@ class Subject:
         The next iteration starts new workers, even if the old ones were persistent.
 
         Args:
-            settings: Arguments to `DataLoader`, by name, and `method` for the start method. If
-                `num_workers` is 0, the settings that need workers are reset, too.
+            settings: Values for the DataLoader's attributes, by name, and `method` for the start
+                method, which has no effect without workers. If `num_workers` is 0, the settings
+                that need workers are reset, too. The samplers stay, so `batch_size` and `shuffle`
+                have no effect.
         """
         if self.own_locks is not None:
             self.own_locks.renew()  # a worker killed in the last run may have held a lock

@@ -45,7 +45,7 @@ _hints_given: Counter[str] = Counter()
 
 
 class CheckFailed(DltutorError, AssertionError):
-    """The error that check() raises unless the outcome is "Correct", if `DLTUTOR_STRICT` is 1."""
+    """Raised by check() if `DLTUTOR_STRICT` is 1 and the outcome isn't "Correct"."""
 
 
 def exercises() -> dict[str, Exercise]:

@@ -1,1 +1,1 @@
-"""Hold the check of lesson 00, whose notebook imports nothing from here."""
+"""Define the check for lesson 00. The lesson's notebook imports nothing from this package."""

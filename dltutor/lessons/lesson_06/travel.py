@@ -104,7 +104,16 @@ def sent(dataset: Any) -> bytes:
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
-    """Read samples in main, and reject any that isn't of `kind`, such as "torch.int64, (8,)"."""
+    """Read samples in main.
+
+    Args:
+        dataset: The dataset that the answer made.
+        indices: The samples' indices.
+        kind: The dtype and shape that each sample must have, such as "torch.int64, (8,)".
+
+    Raises:
+        Rejected: A sample has another dtype or shape, or the answer raised an exception.
+    """
     with theirs():
         samples = [dataset[index] for index in indices]
     for found in map(form, samples):

@@ -25,7 +25,7 @@ from dltutor.observation import observe
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
-_OWN: Final = 8  # tokens that only one source has
+_OWN: Final = 8  # how many tokens each source has that no other source has
 _WORKERS: Final = (2, 0, 3, 4, 2)
 _WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
 

@@ -1,4 +1,4 @@
-"""Hold one process's part of a Timeline, measure how its curves grow, and hold the limits."""
+"""Define one process's curves in a Timeline, and the limits on memory, and measure growth."""
 
 from __future__ import annotations
 

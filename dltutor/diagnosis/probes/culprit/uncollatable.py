@@ -96,10 +96,10 @@ def _without_none(sample: Any) -> Any:
 
 
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Return [path, first shape, second shape] where two samples first differ, or else None.
+    """Return the path and the two shapes of the first part that differs in shape, or None.
 
-    If the samples hold lists of different lengths, the shapes are these lengths in words. If the
-    samples have different keys, return None.
+    For lists of different lengths, the shapes are strings such as "of length 3". Parts that are
+    dicts with different keys are skipped, because that's no difference in shape.
 
     Args:
         one: The first sample.

@@ -121,10 +121,11 @@ def _decoder(frames: list[tuple[str, str]]) -> str:
 
 
 def image_in(error: BaseException, paths: list[str]) -> str:
-    """Return what can't be read as an image, and why, or "" if every image can be read.
+    """Return the first image that can't be read, and why, or "" if every image can be read.
 
     Args:
-        error: The exception. Variables in your code may name the image file or hold its bytes.
+        error: The exception. The variables of your code in its traceback may hold the path or the
+            bytes of an image.
         paths: The files that were opened before the exception.
     """
     for thing in (*_named(error), *paths):
