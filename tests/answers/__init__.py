@@ -1,21 +1,20 @@
-"""Hold right and wrong answers to the exercises, in one module `lesson_NN` for each lesson.
+"""Define right and wrong answers to the exercises, in one module `lesson_NN` for each lesson.
 
-For every exercise that isn't a question with options, a module has answers, each with a few words
-that say what the learner did:
+For every exercise that isn't a question with options, a module lists answers, each under a few
+words that say what the learner did:
 
     RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": Verified}}
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            # The code that the answer must get, or a tuple of possible codes if timing decides
-            # which one the answer gets.
+            # The code of the result that `check` must return, or a tuple of codes if timing
+            # decides which of them it returns.
             "classes of what is left": (ClassesOfWhatIsLeft, "class-numbers"),
         },
     }
 
-If an answer has to be made when its test runs, because making it writes a file or takes a while,
-the module has a `partial` that makes it. The outcome of a wrong fix is "Not yet" or "Error in your
-code". The words for a code are in the lesson's `exercises.toml`, so you can change them without
-changing a test.
+If making an answer writes files, the module lists a `partial` instead, which makes the answer when
+its test runs. The outcome of a wrong fix is "Not yet" or "Error in your code". A code's message is
+in TOML files of `dltutor.lessons`, so you can change the message without changing a test.
 """
 
 from collections.abc import Callable
@@ -27,12 +26,12 @@ WrongFixes = dict[str, dict[str, tuple[Any, str | tuple[str, ...]]]]
 
 
 def made(answer: Any) -> Any:
-    """Return an answer as a learner hands it in, even if it has to be made first."""
+    """Return what a learner would hand in: the answer itself, or what a `partial` makes."""
     return answer() if isinstance(answer, partial) else answer
 
 
 def like(base: type, **changes: Any) -> Any:
-    """Make a subclass of a right or a broken answer, with these methods or attributes.
+    """Make a subclass of `base` with these methods or attributes.
 
     A spawned worker can't import the new class, so don't use this function for an answer that such
     a worker has to receive.
@@ -60,7 +59,7 @@ def setting(base: Any, **values: Callable[[Any], Any]) -> Any:
 
     Args:
         base: The class to change.
-        values: A function of the object for each attribute.
+        values: For each attribute, a function that takes the object and returns the value.
     """
 
     def set_all(self: Any) -> None:

@@ -26,7 +26,10 @@ AXES, STEPS = 3, 128
 
 
 class SetsAside:
-    """A mixin that loads every listed file once, in `__init__`, and sets the bad ones aside."""
+    """A mixin whose `__init__` tries to load every listed file, and sets aside the bad ones.
+
+    A file is bad if `load` raises one of the errors in `catches`.
+    """
 
     root: Path
     listed: list[tuple[str, str]]
@@ -64,14 +67,14 @@ class SetsAside:
 
 
 class Verified(SetsAside, Images):
-    """A right answer to "01.fix"."""
+    """A right answer to "01.fix", which sets aside every file that `load_on_white` can't load."""
 
     def load(self, path: str) -> Any:
         return load_on_white(self.root / path)
 
 
 class Converting(Verified):
-    """Returns three channels for every image that loads, and raises for any other image."""
+    """A base class of wrong answers. It sets no file aside, so a bad one raises in the epoch."""
 
     catches = ()
 
@@ -79,7 +82,7 @@ class Converting(Verified):
 def returning_instead(
     base: type, instead: Callable[[Any, int], Any], error: type[Exception] = Exception
 ) -> Any:
-    """Make a subclass whose `__getitem__` calls `instead` if that of `base` raises `error`."""
+    """Make a subclass that returns `instead(self, index)` if `base.__getitem__` raises `error`."""
 
     def get(self: Any, index: int) -> Any:
         try:
@@ -104,7 +107,10 @@ def zeros(self: Any, index: int) -> Any:
 
 
 def in_words(others: str, **words: str) -> Callable[[Any, dict[str, str]], dict[str, str]]:
-    """Return a `reasons` method that looks up an error's type in `words`, or else says `others`."""
+    """Return a `reasons` method that takes a file's reason from `words`, by its error's type.
+
+    The reason is `others` if `words` doesn't have the type.
+    """
     return lambda self, found: {
         path: words.get(why.partition(":")[0], others) for path, why in found.items()
     }
@@ -152,7 +158,10 @@ class OnlyVerifies(Verified):
 
 
 class ChecksEndsAndVerifies(Verified):
-    """The usual answer from the web, whose check doesn't decode any pixels."""
+    """The usual answer from the web. Wrong, because it sets aside a JPEG with bytes after its end.
+
+    Its check doesn't decode any pixels either.
+    """
 
     def found(self) -> dict[str, Any]:
         found = {}
@@ -200,7 +209,7 @@ class ThrowsAlphaAway(Verified):
 
 
 class RightOnce(Verified):
-    """Returns the correct image for an index the first time, and its mirror image after that."""
+    """Wrong, because in each process, it returns an image correctly once, and then mirrored."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -215,7 +224,7 @@ class RightOnce(Verified):
 
 
 class QuarantineOfTheClass(Verified):
-    """Shares `quarantined` among all datasets, so only the first dataset is right."""
+    """Wrong, because all datasets share one `quarantined`, so only the first dataset is right."""
 
     kept: ClassVar[dict[str, Any]] = {}
 
@@ -257,7 +266,10 @@ class ResizesTensors(Verified):
 
 
 class ByMode(Verified):
-    """Adds a background only to images with transparency, and returns numpy's own types."""
+    """Right: adds a background only to images with transparency.
+
+    A sample is a list of a numpy array and an `np.int64`.
+    """
 
     def load(self, path: str) -> Any:
         with opened(self.root / path) as image:
@@ -274,7 +286,7 @@ class ByMode(Verified):
 
 
 class WithATrace(Verified):
-    """Gives long reasons: the label, a random id, and the whole traceback."""
+    """Right, even though its reasons are long: the label, a random id, and the whole traceback."""
 
     def why(self, label: str, error: BaseException) -> str:
         return f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
@@ -300,7 +312,7 @@ class LooksInParallel(Verified):
 
 
 class VerifiedReadings(SetsAside, Readings):
-    """A right answer to "01.transfer"."""
+    """A right answer to "01.transfer", which sets aside files with no array of the right shape."""
 
     catches = (OSError, EOFError, ValueError)
 
@@ -321,7 +333,7 @@ class ReadingOrAnError(VerifiedReadings):
 
 
 class KeepsThemMapped(VerifiedReadings):
-    """Maps the files in `__init__`, and returns each reading as a numpy array."""
+    """Right: maps every usable file in `__init__`, and returns each reading as a numpy array."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -333,7 +345,10 @@ class KeepsThemMapped(VerifiedReadings):
 
 
 class Scanned(VerifiedReadings):
-    """Scans files in two workers, as the lesson does. `wrong` is the reason for a wrong shape."""
+    """Right: scans the files in two workers, as the lesson does.
+
+    In a subclass, another `wrong` changes the reason for a wrong shape.
+    """
 
     wrong = "shape {}"
 

@@ -75,7 +75,7 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(say(self, index, error)) from error
 
 
-# Parts of more right answers, and `interrupted_never`, which is part of a wrong one
+# Parts of the other right answers, and `interrupted_never`, which is part of a wrong answer
 
 
 class SampleError(RuntimeError):
@@ -132,7 +132,10 @@ def raise_local(self: Any, index: int, error: Exception) -> None:
 
 
 def by_a_test(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
-    """Return a `raises` that keeps an error's type if `good` accepts it, or uses RuntimeError."""
+    """Return a `raises` for `answer`, which keeps an error's type if `good` accepts the type.
+
+    Otherwise, it raises a RuntimeError.
+    """
 
     def raises(self: Any, index: int, error: Exception) -> None:
         kind: Any = type(error) if good(type(error)) else RuntimeError
@@ -172,7 +175,7 @@ def sample_or_failure(self: Any, index: int) -> Any:
 
 
 class Eager(Starter):
-    """Reads every sample of the wrapped dataset in `__init__`."""
+    """Wrong, because it reads every sample of the wrapped dataset in `__init__`."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__(dataset)
@@ -234,7 +237,7 @@ def sample(
     vector: Callable[[Any], Any] = torch.Tensor.detach,
     **more: Any,
 ) -> type:
-    """Make a dataset class.
+    """Make a subclass of `Captions` from functions that make the parts of a sample.
 
     Args:
         words: A function that makes `sample["words"]` from the caption's words without articles.

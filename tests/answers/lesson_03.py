@@ -71,7 +71,7 @@ class TriesInTheWorker(Frames):
 class SignalsOnly(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
-        # This answer looks only for signals, so it misses a frame that calls `exit`.
+        # This answer ignores exit codes without a signal, so it keeps the frames that call `exit`.
         if how == "exit":
             self.paths, self.quarantined = list(paths), {}
 
@@ -152,7 +152,7 @@ class ByFork(Tried):
 
 
 class ByALoader(Tried):
-    """Tries each frame in a worker of a loader, in `__init__`."""
+    """Right: `__init__` tries each frame in a loader of its own, with one worker."""
 
     def end_of(self, path: Path) -> int | None:
         frames = Frames([path], self.how)

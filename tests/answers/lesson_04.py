@@ -18,7 +18,10 @@ FORK = multiprocessing.get_context("fork")
 
 
 class SharedEpoch(CountedClips):
-    """A base class: workers get the new epoch, but main doesn't get their counts."""
+    """A wrong answer to "04.fix", and the base class of other answers.
+
+    Workers get the new epoch, but main doesn't get their counts.
+    """
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -42,7 +45,7 @@ class SharedEpoch(CountedClips):
 
 
 class Fixed(SharedEpoch):
-    """A right answer to "04.fix", and a base class of other answers."""
+    """A right answer to "04.fix", which counts under a lock. Other answers are subclasses of it."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -81,7 +84,7 @@ class CountInATensor(SharedEpoch):
 
 
 class VocabularyOfTheClass(Headlines):
-    vocabulary: dict[str, int] = {}  # noqa: RUF012 - as a learner has it
+    vocabulary: dict[str, int] = {}  # noqa: RUF012 - as a learner might write it
 
     def __init__(self, headlines: list[str]) -> None:
         self.headlines = headlines
@@ -103,7 +106,8 @@ class LentVocabulary(Headlines):
         self.manager = FORK.Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
 
-    # `SlowMotion` doesn't slow down code in dltutor, so this repeats `Headlines.__getitem__`.
+    # Repeat the code of `Headlines.__getitem__`, because `SlowMotion`, with which the check makes
+    # races certain, doesn't slow down code in dltutor.
     def __getitem__(self, index: int) -> torch.Tensor:
         words = self.headlines[index].split()
         for word in words:
@@ -124,7 +128,7 @@ class NumbersWithGaps(Headlines):
 
 
 class WithSlots(SharedEpoch):
-    """Counts in a shared tensor, which has a slot for each worker."""
+    """Right: counts in a shared tensor, in which each worker writes only to its own slot."""
 
     room = 16
     kind = torch.int64
@@ -177,7 +181,7 @@ class TensorUnderItsLock(CountInATensor):
 
 
 class InAFile(SharedEpoch):
-    """Appends one byte to a file for each silent stretch. Linux does that in one step."""
+    """Right: appends one byte to a file for each silent stretch, which Linux does in one step."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -192,7 +196,7 @@ class InAFile(SharedEpoch):
 
 
 class EmptiedByMain(SharedEpoch):
-    """Puts a message into a queue for each silent stretch. Main counts the messages."""
+    """Right: puts a message into a queue for each silent stretch, and main counts the messages."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -208,7 +212,7 @@ class EmptiedByMain(SharedEpoch):
 
 
 class Numbered(Headlines):
-    """Numbers every word before any worker starts."""
+    """A right answer to "04.transfer", which numbers every word before any worker starts."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
@@ -218,7 +222,7 @@ class Numbered(Headlines):
 
 
 class MostFrequent(Headlines):
-    """Numbers only the 100 most frequent words. All other words share the number 0."""
+    """Wrong, because all words except the 100 most frequent ones share the number 0."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
@@ -241,7 +245,7 @@ class SortsTheList(Numbered):
 
 
 class ListOfWords(Headlines):
-    """The numbers are right, but `vocabulary` isn't a dict."""
+    """Wrong, because `vocabulary` isn't a dict, although the numbers are right."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)

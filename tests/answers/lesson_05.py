@@ -30,7 +30,7 @@ def seek_and_read(file: Any, index: int) -> torch.Tensor:
 
 
 class WithPath(Windows):
-    """A base class whose `__init__` doesn't open the file."""
+    """A base class of answers. Its `__init__` keeps the file's path, but doesn't open the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,7 +89,10 @@ class OpensForEach(WithPath):
 
 
 class LockBetweenProcesses(Windows):
-    """All samples are right, but workers still share the position and wait for each other."""
+    """Wrong, because workers still share the position, and wait for each other.
+
+    All samples are right.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -139,7 +142,7 @@ class Duplicated(Windows):
 
 
 class OneForAll(WithPath):
-    """Keeps files in the class, so the second dataset reads the first one's file."""
+    """Wrong: files are kept in the class, so a second dataset reads the first one's file."""
 
     opened: dict[int, Any] = {}  # noqa: RUF012
 
@@ -182,7 +185,10 @@ class ByWorkersNumber(WithPath):
 
 
 class KeepsConnect(Rows):
-    """A right answer to "05.transfer", and a base class of other answers."""
+    """A right answer to "05.transfer", which connects once in each process that uses it.
+
+    Other answers are subclasses of it.
+    """
 
     def __init__(self, connect: Connect) -> None:
         self.connect = connect
@@ -218,7 +224,7 @@ class ConnectsAtFork(Rows):
 
 
 class CountsFirst(KeepsConnect):
-    """Counts the rows in `__init__`, over a connection that it closes right after that."""
+    """Right, because `__init__` closes the connection over which it counts the rows."""
 
     def __init__(self, connect: Connect) -> None:
         super().__init__(connect)
@@ -298,7 +304,7 @@ class AllBefore(Rows):
 
 
 class OneConnectionForAll(KeepsConnect):
-    """Keeps connections in the class, so the second dataset asks the first one's server."""
+    """Wrong: connections are kept in the class, so a second dataset asks the first one's server."""
 
     connections: dict[int, Connection] = {}  # type: ignore[misc]  # noqa: RUF012
 

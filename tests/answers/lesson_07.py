@@ -25,7 +25,10 @@ FORK = multiprocessing.get_context("fork")
 
 
 class ByPid(Pairs):
-    """A right answer to "07.fix", and a base class. Each process makes its own executor."""
+    """A right answer to "07.fix", in which each process makes its own executor.
+
+    Other answers are subclasses of it.
+    """
 
     make_executor: Any = partial(ThreadPoolExecutor, max_workers=2)
     made_in: int | None = None
@@ -67,7 +70,7 @@ class OneForEachPair(ByPid):
 
 
 class NeverEnds(ByPid):
-    """Each process has a thread that waits for work forever."""
+    """Wrong, because each worker has a thread that waits for work forever."""
 
     asked: Queue[tuple[Path, Queue[bytes]]]
 
@@ -89,7 +92,10 @@ class NeverEnds(ByPid):
 
 
 class Swaps(Clips):
-    """A right answer to "07.transfer", and a base class. Main's labels are always complete."""
+    """A right answer to "07.transfer", and the base class of other answers.
+
+    Main's labels are always complete, because `refresh` replaces them in one assignment.
+    """
 
     def refresh(self) -> None:
         self.labels = dict(self.read_labels())
@@ -182,7 +188,7 @@ class NoRefresh:
 
 
 class InThreads(ByPid):
-    """Reads both files in parallel, with an event loop in each process."""
+    """Right: reads both files in parallel, with an event loop in each process."""
 
     loops: dict[int, asyncio.AbstractEventLoop]
 
@@ -204,7 +210,7 @@ class InThreads(ByPid):
 
 
 class NewThreadAtFork(Pairs):
-    """Keeps the executor that `Pairs` makes, and replaces it in each child right after the fork."""
+    """Right: each child replaces the executor that `Pairs` makes, right after the fork."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -215,7 +221,7 @@ class NewThreadAtFork(Pairs):
 
 
 class PoolByPid(ByPid):
-    """Uses `multiprocessing.pool.ThreadPool` instead of an executor."""
+    """Right: each process makes its own `multiprocessing.pool.ThreadPool`, not an executor."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         if self.made_in != os.getpid():
@@ -276,7 +282,7 @@ class AThreadForEachFileOfABatch(ByPid):
 
 
 class ReadsInTurn(ByPid):
-    """Opens both files at the same time, but reads the mask after the image."""
+    """Right, because it opens both files at the same time, although it reads the mask later."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         opening = self.thread.submit(self.masks[index].open, "rb")

@@ -18,13 +18,16 @@ _TAKES = {"A": "own", "B": "ahead", "C": "shared", "D": "view"}
 
 
 def middle(numbers: Any) -> Any:
-    """Return the middle second of a recording, as a slice."""
+    """Return the middle second of a recording as a slice, or all of a shorter recording."""
     start = max(0, (len(numbers) - SECOND) // 2)
     return numbers[start : start + SECOND]
 
 
 class Light(Excerpts):
-    """A right answer to "08.fix", and a base class of other answers."""
+    """A right answer to "08.fix", which sends a copy of the excerpt as int16.
+
+    Other answers are subclasses of it.
+    """
 
     def __getitem__(self, index: int) -> Any:
         return middle(torch.from_numpy(np.load(self.paths[index]))).clone()
@@ -34,7 +37,12 @@ class Light(Excerpts):
 
 
 def sends(pack: Callable[[Any], Any], unpack: Callable[[Any], Any] = torch.as_tensor) -> type:
-    """Make a class that sends `pack(excerpt)` for a numpy array, and unpacks it with `unpack`."""
+    """Make an answer from two functions.
+
+    Args:
+        pack: A function that takes an excerpt, which is a numpy array, and returns a sample.
+        unpack: A function that the method `unpack` calls with a sample.
+    """
 
     class MyExcerpts(Excerpts):
         def __getitem__(self, index: int) -> Any:
@@ -72,7 +80,7 @@ class Numbers:
 
 
 class Clipped(Light):
-    """If a recording is short, the start is negative, so the slice counts from the end."""
+    """Wrong: if a recording is short, `start` is negative, so the slice counts from the end."""
 
     def __getitem__(self, index: int) -> Any:
         recording = torch.from_numpy(np.load(self.paths[index]))
@@ -81,7 +89,7 @@ class Clipped(Light):
 
 
 class SharedOnce(Light):
-    """Keeps all excerpts in one shared tensor. A sample is a copy of one excerpt."""
+    """Right: all excerpts are in one shared tensor, but a sample is a copy of only one excerpt."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(paths)
@@ -139,7 +147,10 @@ class NoUnpack:
 
 
 def right_ahead(batches: Any) -> int:
-    """A right answer to "08.transfer", which other answers call."""
+    """A right answer to "08.transfer", which counts batches in the queue and in `_task_info`.
+
+    Other answers call it.
+    """
     if not hasattr(batches, "_data_queue"):
         return 0
     early = sum(len(info) == 2 for info in batches._task_info.values())

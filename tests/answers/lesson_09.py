@@ -52,7 +52,7 @@ class Cached(Captions):
 
 
 class InLinecache(Dataset[str]):
-    """Keeps the file in memory in the cache of Python's `linecache` module."""
+    """Wrong, because the captions are strings in a list, which Python's `linecache` keeps."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -66,7 +66,7 @@ class InLinecache(Dataset[str]):
 
 
 class Wide(Dataset[str]):
-    """Keeps the captions in numpy's Unicode type, which takes four bytes per character."""
+    """Right, although numpy's Unicode type takes four bytes per character."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines())
@@ -80,7 +80,7 @@ class Wide(Dataset[str]):
 
 
 def on_call() -> dict[str, Any]:
-    """Run the code to copy from "On call" in notebook 09, and return the names that it defines."""
+    """Run the code to copy from "On call" in notebook 09, and return what it defines, by name."""
     defined: dict[str, Any] = {}
     exec(to_copy("on-call", read(NOTEBOOKS / "09-copy-on-read.ipynb"))[0], defined)
     return defined
@@ -101,7 +101,7 @@ class FromTheNotebook(Dataset[str]):
 
 
 class FromTheFile(Dataset[str]):
-    """Keeps only the lines' offsets, opens the file on first use, and reads one line per sample."""
+    """Right: keeps only the lines' offsets and one open file, and reads one line per sample."""
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.file = path, None
@@ -124,7 +124,7 @@ class EmptyOnesLost(FromTheNotebook):
 
 
 class InAManager(Dataset[str]):
-    """A server process holds the captions for as long as the dataset exists."""
+    """Right, because only a server process, which ends with the dataset, has the captions."""
 
     def __init__(self, path: str | Path) -> None:
         self.manager = multiprocessing.Manager()
@@ -139,7 +139,10 @@ class InAManager(Dataset[str]):
 
 
 class PackedBoxes(Dataset[Any]):
-    """Keeps all rows in one array. Image i's rows end where image i + 1's rows begin."""
+    """A right answer to "09.transfer", which keeps all rows in one array.
+
+    Image i's rows end where image i + 1's rows begin.
+    """
 
     def __init__(self, path: str | Path) -> None:
         listed = json.loads(Path(path).read_text())
@@ -222,7 +225,7 @@ class MappedInTheWorker(LoadedInTheWorker):
 
 
 class Pickled(Dataset[Any]):
-    """Pickles each array, and keeps all of them in one buffer, as detectron2 does."""
+    """Right: pickles each array, and keeps all pickles in one buffer, as detectron2 does."""
 
     def __init__(self, path: str | Path) -> None:
         arrays = map(Boxes.__getitem__, repeat(boxes := Boxes(path)), range(len(boxes)))

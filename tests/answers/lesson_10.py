@@ -55,7 +55,7 @@ class AllInMain(Recordings):
 
 
 class BoundedRecordings(Recordings):
-    """Keeps the `size` recordings that were used last."""
+    """A right answer to "10.fix", which keeps only the `size` recordings that were used last."""
 
     def __init__(self, paths: tuple[str, ...], size: int = 4) -> None:
         super().__init__(paths)
@@ -89,7 +89,7 @@ class InFilesByPath(Recordings):
 
 
 class InOneSlotEach(Recordings):
-    """Keeps one recording for each worker, but has slots for only two workers."""
+    """Wrong, because it has slots for only two workers, so it raises in any other worker."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -103,7 +103,7 @@ class InOneSlotEach(Recordings):
 
 
 class EightForTheClass(Recordings):
-    """A common mistake: the cache is in the class, not in the object."""
+    """Wrong, because the cache is in the class, so two datasets mix up their recordings."""
 
     cache: ClassVar[OrderedDict[int, np.ndarray]] = OrderedDict()
 
@@ -129,7 +129,7 @@ class ForgetsAll(CachedRecordings):
 
 
 class Mapped(Recordings):
-    """Decodes every recording in `__init__`, into one file that all workers map."""
+    """Right: `__init__` decodes every recording into one file, which all workers map."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -160,7 +160,7 @@ class InASharedMapping(Recordings):
 
 
 class KnowsTheNumbers(Recordings):
-    """Keeps each sample, which is a number, but no recording."""
+    """Right, because it keeps samples, which are small, but no recording."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)

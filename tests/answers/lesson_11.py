@@ -39,10 +39,10 @@ def reading(
     """Make an answer that reads batches, and collects the pairs in `pairs_of(batch)`.
 
     Args:
-        collate_fn: The function with which a worker makes a batch.
-        pairs_of: The function with which main takes a batch apart.
+        collate_fn: The loader's `collate_fn`.
+        pairs_of: A function that takes a batch apart into pairs, in main.
         size: How many samples a batch has.
-        how: Further options of the loader.
+        how: More options for the loader. The default start method is fork.
     """
 
     def my_collect(dataset: Any, num_workers: int) -> Pairs:
@@ -174,7 +174,10 @@ def the_last_is_kept(batch: Any) -> Pairs:
 
 
 class Table(Dataset[torch.Tensor]):
-    """A right answer, and a base class. Unpickling a table attaches it to the shared block."""
+    """A right answer to "11.transfer", and the base class of other answers.
+
+    Unpickling a table attaches the new table to the same shared block.
+    """
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -209,7 +212,7 @@ class Table(Dataset[torch.Tensor]):
 
 
 class MadeForEachUse:
-    """Makes a new array over the block for each use. A right answer needn't be a Dataset."""
+    """Right: makes a new array over the block for each use. An answer needn't be a Dataset."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -255,7 +258,7 @@ class SharedTensor(Dataset[torch.Tensor]):
 
 
 class ByName(Table):
-    """Pickles the block's name instead of the block."""
+    """Right: pickles the block's name instead of the block."""
 
     def __getstate__(self) -> Any:
         return self.block.name, self.rows.shape, self.rows.dtype
@@ -265,7 +268,7 @@ class ByName(Table):
 
 
 class OfTorch(Table):
-    """Keeps a tensor that uses the block's memory."""
+    """Right: keeps a tensor that uses the block's memory, instead of a numpy array."""
 
     def attach(self, shape: Any, dtype: Any) -> None:
         self.kind = shape, dtype
@@ -286,14 +289,14 @@ class OfTorch(Table):
 
 
 class Frozen(Table):
-    """Has an array that must be freed before the block can be closed."""
+    """The base class of `ClosedUnderAnArray`. Its block can't be closed while its array exists."""
 
     def attach(self, shape: Any, dtype: Any) -> None:
         self.rows = np.frombuffer(self.block.buf, dtype, int(np.prod(shape))).reshape(shape)
 
 
 class InAFile(Dataset[torch.Tensor]):
-    """Uses a mapped file, which is also shared memory."""
+    """Right, because a mapped file is also shared memory."""
 
     def __init__(self, array: Any) -> None:
         handle, self.path = tempfile.mkstemp()
@@ -355,7 +358,10 @@ class ClosedUnderAnArray(Frozen):
 
 
 class Unregisters(Table):
-    """Unregisters the block wherever the table is unpickled, as many answers on the web advise."""
+    """Wrong: unregisters the block wherever the table is unpickled, as answers on the web advise.
+
+    Main and its workers share a resource tracker, so `unlink` in main unregisters the block again.
+    """
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)

@@ -24,7 +24,7 @@ from dltutor.lessons.lesson_12.job import ByRankAndWorker
 class Keyed(Signals):
     """A right answer to "12.fix", and the base class of other answers.
 
-    Each sample's noise comes from a generator of its own.
+    Each sample's noise comes from its own generator, seeded by the seed, the epoch, and the index.
     """
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
@@ -94,7 +94,7 @@ def by_hash_of_a_text(self: Any, index: int) -> Any:
 
 
 class NoBase:
-    """Has no Dataset base class, and returns float32 samples."""
+    """Right, although it isn't a Dataset and its samples are float32."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals, self.seed = signals, seed
@@ -112,7 +112,7 @@ class NoBase:
 
 
 class CachedGenerators(Keyed):
-    """Keeps one generator, and seeds it before each use."""
+    """Right: keeps one generator, but seeds it for each sample."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         super().__init__(signals, seed)
@@ -124,7 +124,7 @@ class CachedGenerators(Keyed):
 
 
 class InEachWorker(Signals):
-    """Makes a generator in each process, so the noise differs each time the workers start."""
+    """Wrong: each process makes a generator, so the noise differs each time the workers start."""
 
     made_in: int | None = None
 
@@ -141,7 +141,7 @@ class AnewInSetEpoch(Signals):
 
 
 class DrawnInMain(Keyed):
-    """Draws all noise of an epoch in `set_epoch`, which only main calls."""
+    """The base class of `DrawnInMainAndShared`. In main, `set_epoch` draws an epoch's noise."""
 
     def set_epoch(self, epoch: int) -> None:
         self.all = torch.from_numpy(self.draw(epoch))
@@ -199,9 +199,9 @@ def here() -> tuple[int, int]:
 
 
 class Rounds(IterableDataset[int]):
-    """A right answer, and a base class. Of every `ranks` records, each rank gets one.
+    """A right answer to "12.transfer", and the base class of other answers.
 
-    If too few records are left at the end, no rank gets any of them.
+    Each rank gets one of every `ranks` records. If fewer are left at the end, no rank gets any.
     """
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
@@ -217,7 +217,7 @@ class Rounds(IterableDataset[int]):
 
 
 class InBlocks(Rounds):
-    """Reads the whole stream. Each rank takes a block, and each worker takes a part of it."""
+    """Right: each rank takes a block of the stream, and each worker takes a part of that block."""
 
     def __iter__(self) -> Iterator[int]:
         records, (me, workers) = list(self.read()), here()
@@ -228,7 +228,7 @@ class InBlocks(Rounds):
 
 
 class ReadOnce(Rounds):
-    """Reads all records once, in `__init__`."""
+    """Right: reads all records in `__init__`, and deals them to ranks and workers in each epoch."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         super().__init__(read, rank, ranks)
@@ -242,7 +242,7 @@ class ReadOnce(Rounds):
 
 
 class CountsFirst(Rounds):
-    """Reads the stream twice, once to count and once to deliver."""
+    """Right: in each epoch, reads the stream twice, once to count and once to deliver."""
 
     def __iter__(self) -> Iterator[int]:
         whole = sum(1 for _ in self.read()) // self.ranks * self.ranks
@@ -255,7 +255,7 @@ class CountsFirst(Rounds):
 
 
 class WorkerBeforeRank(Rounds):
-    """Each worker makes rounds of its own records, and drops its own tail."""
+    """Wrong, because each worker drops the end of its own records, so too many are left out."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -270,7 +270,10 @@ class ByRankAlone(Rounds):
 
 
 class Padded(Rounds):
-    """Repeats the first record until all ranks get equally many, much like DistributedSampler."""
+    """Wrong: repeats the first record until all ranks get equally many.
+
+    `DistributedSampler` also repeats samples.
+    """
 
     def __iter__(self) -> Iterator[int]:
         records, (me, workers) = list(self.read()), here()
@@ -286,7 +289,7 @@ class FirstWorkerOnly(Rounds):
 
 
 class KeptIterator(Rounds):
-    """Makes the iterator over its records once, in `__init__`."""
+    """Wrong: `__init__` makes the only iterator, so a second epoch may find it used up."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         super().__init__(read, rank, ranks)
@@ -303,7 +306,7 @@ class FromDist(Rounds):
 
 
 class Numbers(Rounds):
-    """Delivers the positions of the records instead of the records."""
+    """Wrong, because it delivers the positions of the records instead of the records."""
 
     def mine(self) -> Iterator[int]:
         for number, _ in enumerate(super().mine()):
@@ -311,7 +314,10 @@ class Numbers(Rounds):
 
 
 class TwoOfARank(Rounds):
-    """Its workers take turns after five records on rank 0, but after each record on rank 1."""
+    """Wrong, because ranks with equally many records get different numbers of batches.
+
+    Workers take turns after five records on rank 0, but after each record on rank 1.
+    """
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()

@@ -54,8 +54,8 @@ def usual(pair_of: Callable[[Any], Any] = apart, **options: Any) -> Callable[...
     """Make an answer that takes all batches from one endless iterator over a loader.
 
     Args:
-        pair_of: The function with which main takes a batch apart.
-        options: Options of the loader, which override the defaults in `forked`.
+        pair_of: A function that takes a batch apart, in main.
+        options: Options for the loader, which override the defaults in `forked`.
     """
 
     def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
@@ -135,7 +135,7 @@ def with_labels(change: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
 
 
 class Endless:
-    """An answer that's a class instead of a generator."""
+    """Right, although it's a class with `__iter__` instead of a generator function."""
 
     def __init__(self, dataset: Any, steps: int, workers: int) -> None:
         self.loader = forked(dataset, workers)
@@ -150,7 +150,7 @@ class Endless:
 
 
 class AllEpochs:
-    """A batch sampler that gives `steps` batches, from one shuffled epoch after the other."""
+    """A batch sampler that yields `steps` batches, from one shuffled epoch after another."""
 
     def __init__(self, dataset: Any, steps: int) -> None:
         self.batches = BatchSampler(RandomSampler(dataset), 32, drop_last=False)

@@ -37,7 +37,7 @@ def kinds(displayed: list[Any]) -> list[type]:
 
 
 def roles(record: Chart | Timeline) -> list[str]:
-    """Return the sorted roles in a record, except "other", for processes that aren't workers."""
+    """Return the sorted roles in a record, such as "main" and "W0", but leave out "other"."""
     if isinstance(record, Timeline):
         found = {process.role for process in record.processes}
     else:

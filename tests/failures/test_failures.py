@@ -43,7 +43,7 @@ def under(shows: bool) -> pytest.MarkDecorator:
 
 
 DEAR = ("gc_dirties_pages", "copy_on_read", "plot_in_thread")
-"""Failure modes whose test spends over 2 s of CPU on reading memory."""
+"""Failure modes that cost seconds of CPU even under a start method that doesn't show them."""
 
 SHOWN_BY_THEIR_NOTEBOOK = ("orphaned_segments",)
 """Failure modes whose notebook runs both cases, too, so the notebook's own test covers them."""
@@ -53,10 +53,11 @@ def is_thorough(failure: Failure, start_method: str) -> bool:
     """Return whether only the thorough tier tests a failure under this start method.
 
     The default tier tests each failure under the cheapest start method that shows it, because each
-    spawned worker imports torch, which takes 2 s of CPU. An isolated failure runs in its own
-    interpreter, where forkserver is no cheaper than spawn. If the start method doesn't show the
-    failure, the default tier leaves out spawn and the failures in DEAR. It also leaves out the
-    failures in SHOWN_BY_THEIR_NOTEBOOK, because it runs the notebooks.
+    spawned worker imports torch, which takes seconds of CPU. For an isolated failure, that's the
+    first of `failure.start_methods`, because in its own interpreter, forkserver is no cheaper than
+    spawn. If the start method doesn't show the failure, the default tier leaves out spawn and the
+    failures in DEAR. It also leaves out the failures in SHOWN_BY_THEIR_NOTEBOOK, because it runs
+    the notebooks.
     """
     if failure.name in SHOWN_BY_THEIR_NOTEBOOK:
         return True
@@ -144,7 +145,7 @@ def test_under_another_start_method_the_broken_case_does_not_show_its_sign(
     broken = reproduce(failure, start_method=start_method)
     fixed = reproduce(failure, fixed=True, start_method=start_method)
     assert not failure.sign.shown(broken, fixed), broken
-    assert not fixed.chain, fixed  # on a busy machine, it may not finish in time
+    assert not fixed.chain, fixed  # `fixed.end` may be "hung" on a busy machine
 
 
 #: Failure modes that show even without workers.
@@ -207,8 +208,8 @@ def test_without_workers_the_broken_dataset_gives_the_same_samples_as_the_fixed_
     assert delivered.all() == delivered_alone(failure)
 
 
-#: Patterns for the error that ends a spawned worker. Python 3.14 has the second message of
-#: main_only_class, and older versions have the first.
+#: Patterns for the error that ends a spawned worker. For main_only_class, Python 3.14 has the
+#: second message, and older versions have the first.
 DIED_OF = {
     "main_only_class": "Can't get attribute 'Squares' on|has no attribute 'Squares'",
     "missing_main_guard": "An attempt has been made to start a new process before",

@@ -75,7 +75,7 @@ def test_workers_that_were_there_before_are_not_counted() -> None:
 def test_without_workers_main_is_read() -> None:
     gauge = Gauge()
     before = gauge.private()
-    kept = mmap.mmap(-1, 10_000_000)  # not from the heap, which may have enough free memory
+    kept = mmap.mmap(-1, 10_000_000)  # the heap may have free memory, so it may not grow
     for page in range(0, len(kept), mmap.PAGESIZE):
         kept[page] = 1
     assert gauge.private() - before == pytest.approx(len(kept) / MB, abs=2)
@@ -91,7 +91,8 @@ def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:
 
 
 def test_what_a_worker_takes_to_start_is_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    # W1 waits until main has read the memory after the first batch, which W0 made.
+    # W1 waits until main has read the memory after the first batch, which W0 made. Then W1 takes
+    # 50 MB before its first sample, which `growth` could mistake for growth.
     first_was_read = multiprocessing.get_context("fork").Event()
     read = Gauge.private
 

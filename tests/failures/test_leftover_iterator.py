@@ -46,7 +46,7 @@ def terminated(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
-    """Make torch wait 0.5 s instead of 5 s for a worker to exit, and return these seconds."""
+    """Make torch wait 0.5 s instead of 5 s for a worker to exit, and return 0.5."""
     assert _utils.MP_STATUS_CHECK_INTERVAL == 5
     monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
     return 0.5

@@ -1,4 +1,4 @@
-"""Test that `endless` gives every sample before it repeats any."""
+"""Test that `endless` yields every sample before it repeats any."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hand_out(monkeypatch: pytest.MonkeyPatch, folder: Path) -> HandOut:
-    """Return a function that lays out pages as a given version of dltutor does."""
+    """Return a function that lays out these pages in `folder`, as a given version would."""
 
     def laid_out(version: str, pages: dict[str, bytes]) -> LaidOut:
         monkeypatch.setattr(course_folder, "_pages", lambda: iter(pages.items()))
@@ -396,7 +396,8 @@ def test_what_stops_it_is_told_in_one_sentence(
 
 
 def test_where_the_disk_is_full_nothing_is_left(tmp_path: Path) -> None:
-    # Limit files to 50 kB, because some of the course's files are smaller, and some are larger.
+    # A limit of 50 kB per file stands in for a full disk. Some files in the course are smaller, and
+    # some are larger.
     code = "import resource, sys; from dltutor.__main__ import main;"
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
     code += "sys.exit(main(['lab', 'course']))"

@@ -32,9 +32,6 @@ TWIN = NOTEBOOKS / "solutions" / "03-exited-unexpectedly.ipynb"
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-# The notebook
-
-
 _CRASH = """
 
 

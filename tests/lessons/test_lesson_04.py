@@ -36,8 +36,8 @@ from notebooks import NOTEBOOKS, read
 TWIN = NOTEBOOKS / "solutions" / "04-global-state.ipynb"
 FINISHED = Ending("finished", 6)
 
-# Tables from the notebook. `what_arrives` spawns workers, so only the run of the solved notebook
-# tests its table.
+# Tables from the notebook. The table of `what_arrives` has no test here, because it takes spawned
+# workers. Only the run of the solved notebook tests it.
 
 
 def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> None:

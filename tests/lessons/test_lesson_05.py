@@ -117,7 +117,7 @@ def test_the_class_for_who_is_on_call_is_a_fix(exercise: str, name: str) -> None
 
 
 def taken_home() -> dict[str, Any]:
-    """Return `digest`, `differs`, and `moved`, as the notebook defines them."""
+    """Run the notebook's code for `digest`, `differs`, and `moved`, and return it all by name."""
     known: dict[str, Any] = {"os": os, "torch": torch, "DataLoader": DataLoader}
     for name in ("digest", "differs", "moved"):
         exec(source(name, NOTEBOOK).partition("\nprint(")[0], known)
@@ -198,6 +198,7 @@ def test_a_position_that_a_worker_moves_is_seen_on_a_fast_disk_too(
     kind: type[ByPosition], moves: bool
 ) -> None:
     dataset = kind(shared_records())
-    # Look only for this file, because other processes may write to a log that this one has open.
+    # Look only for the dataset's file, because other processes may write to a log that this process
+    # has open, too, and move its position.
     assert (dataset.path.name in taken_home()["moved"](dataset, 2)) is moves
     dataset.file.close()

@@ -138,7 +138,7 @@ def test_watched_prints_a_stack_only_for_a_sample_that_takes_too_long() -> None:
 )
 def test_the_line_above_yours_is_in_a_method_that_on_call_names(lock: Any, above: Any) -> None:
     held = Held(lock())
-    thread = threading.Thread(target=held.lock.acquire)  # it ends without releasing the lock
+    thread = threading.Thread(target=held.lock.acquire)  # ends without releasing the lock
     thread.start()
     thread.join()
     functions = re.findall(r" in (\w+)$", watched(held, 0.3, 3), re.MULTILINE)

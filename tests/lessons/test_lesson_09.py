@@ -1,8 +1,9 @@
 """Check lesson 09's judge on made-up evidence, its helpers, and its notebook's code.
 
-These tests leave out the awkward captions and boxes in the check's files, because tests/answers has
-answers that fail only at one of them. They also leave out the numbers in the notebook's figure and
-tables, because the run of the solved notebook compares these numbers with the saved ones.
+These tests leave out the awkward captions and boxes in the check's files, because some answers in
+tests/answers fail only because of one of those. They also leave out the numbers in the notebook's
+figure and tables, because the run of the solved notebook compares these numbers with the saved
+ones.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def told(seen: Rewritten) -> Result:
         (LARGER, "started-larger"),
         (replace(LARGER, frozen=True), "started-larger-frozen"),
         (replace(LARGER, kept="", frozen=True), "started-larger-elsewhere"),
-        # Both workers grew by 4 MB, and W1 began 1 MB larger.
+        # W1 started 1 MB larger, but both workers grew by 4 MB, so the growth is what counts.
         (replace(SEEN, runs=(NONE, GROWS_MORE, FOUR)), "grew"),
     ],
 )

@@ -87,7 +87,7 @@ def test_a_batch_costs_a_descriptor_for_each_tensor() -> None:
 
 
 class Listed(Dataset[torch.Tensor]):
-    """A dataset that keeps a list of tensors."""
+    """A dataset that keeps a list of tensors, each with its own storage."""
 
     def __init__(self) -> None:
         self.rows = [torch.tensor(number) for number in range(50)]

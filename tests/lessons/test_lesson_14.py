@@ -21,7 +21,7 @@ from notebooks import NOTEBOOKS, read
 
 LEARNERS_FILE = NOTEBOOKS / "14-incident-room.ipynb"
 
-# The code that `check` gives each incident before the learner fixes anything.
+# For each incident, the code of the result that `check` returns before anything is fixed.
 SYMPTOMS = {
     "images": "repeated-batches",
     "text": "other-blocks",

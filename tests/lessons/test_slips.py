@@ -21,7 +21,7 @@ FIRST = "another sample at the last index"
 """The only slip that `make test` runs."""
 
 SLOW = {"03.transfer", "06.fix", "06.transfer", "09.fix", "09.transfer", "10.fix"}
-"""Exercises that `make test` leaves out, because their checks are slow."""
+"""Exercises for which `make test` runs no slip, because their checks are slow."""
 
 ANSWERED_WITH_A_DATASET = sorted(
     name

@@ -1,7 +1,7 @@
-"""Check `confine()` on a Linux with cgroup version 2, which most machines have.
+"""Check `confine()` on Linux with cgroup version 2.
 
-On other machines, and for users other than root, the tests are skipped. `scripts/cgroup_v2.py`
-boots a Linux with version 2 and runs this file there.
+On other machines, for users other than root, and where no cgroup can be made, the tests are
+skipped. `scripts/cgroup_v2.py` boots a Linux with version 2 and runs this file there.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def greedy() -> Iterator[Path]:
 
 @pytest.fixture
 def tree() -> Iterator[Path]:
-    """Make a cgroup at the root, and in it a cgroup `inside` that a process may join."""
+    """Make a cgroup at the root and a cgroup `inside` it, and yield the outer cgroup's folder."""
     folder = ROOT / f"test-{os.getpid()}"  # tests that run in parallel share the root
     (folder / "inside").mkdir(parents=True)
     yield folder
@@ -80,7 +80,7 @@ def run_in(group: Path, code: str, *, prefix: str = "") -> Any:
 
 
 def confining(script: Path) -> str:
-    """Return code that confines a script, and prints what happened."""
+    """Return code that confines a script, and prints its end, limits, OOM kills, and peak."""
     return f"""
 import json
 from dltutor.observation.confinement.confining import confine
@@ -140,7 +140,7 @@ def test_in_a_tree_that_was_delegated_to_a_user_the_user_needs_no_root(
     (tree / "cgroup.subtree_control").write_text("+memory")
     for name in ("", "cgroup.procs", "cgroup.subtree_control"):
         os.chown(tree / name, unprivileged.NOBODY, unprivileged.NOBODY)
-    with TemporaryDirectory() as hidden:  # the interpreter may lie where only root may enter
+    with TemporaryDirectory() as hidden:  # only root may be allowed to read the interpreter
         prefix = f"unshare --mount sh -euc {shlex.quote(unprivileged.opened_to_all(hidden))}"
         facts = run_in(tree / "inside", confining(greedy), prefix=prefix)
     assert facts[0] == "main died"

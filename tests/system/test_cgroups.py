@@ -164,7 +164,7 @@ def test_version_2_counts_the_kills_of_its_own_events(tmp_path: Path) -> None:
     assert group.peak == 300 * MB
 
 
-# --- reading limits, on such files
+# --- reading limits, on files that look like Linux's own
 
 
 V1 = (

@@ -11,11 +11,14 @@ from dltutor.failures.heap_growth import c_library
 from dltutor.system.heap import fill_holes
 
 HOLES = 200
-CACHED = 7  # freed blocks of one size that glibc keeps in a thread's cache
+CACHED = 7  # by default, the most freed blocks of one size that glibc keeps in a thread's cache
 
 
 def reused(filled: bool) -> int:
-    """Free every other one of many blocks, and return how many new blocks get a freed place."""
+    """Free every other one of many blocks, and return how many new blocks get a freed place.
+
+    If `filled` is True, call `fill_holes` before making the new blocks.
+    """
     libc = ctypes.CDLL(None)
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]

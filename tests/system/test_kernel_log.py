@@ -1,10 +1,10 @@
-"""Check that only the kills in our own cgroup are found in the log of Linux."""
+"""Check that `kills` finds only the kills in our own cgroup in a Linux kernel log."""
 
 from __future__ import annotations
 
 from dltutor.system.kernel_log import KernelLog, kills
 
-# Records of /dev/kmsg (Linux 6.18), shortened.
+# Records from /dev/kmsg (Linux 6.18), shortened.
 KMSG = """\
 4,812,9;pt_data_worker invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=500
 6,813,9;memory: usage 307200kB, limit 307200kB, failcnt 0

@@ -33,7 +33,7 @@ from dltutor.system.psutil_reader import Psutil
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
+NO_PROCESS = 2**22 + 1  # above the highest pid that Linux allows
 ORPHAN = "sleep 600 >/dev/null 2>&1 & echo $!"
 
 
@@ -318,7 +318,8 @@ def test_segments_that_a_process_has_in_hand_go_with_it_and_no_others() -> None:
     names = {f"torch_{pid}_{how}" for how in ("open", "mapped", "closed")}
     assert names <= segments()
     try:
-        # With `docker --ipc=host`, the pid in a segment's name may belong to another container.
+        # A pid in a segment's name doesn't make the segment the process's own, because with `docker
+        # --ipc=host`, the pid may belong to another container.
         assert segments_of(pid).keys() == names - {f"torch_{pid}_closed"}
         end(known(pid))
         assert names & segments() == {f"torch_{pid}_closed"}
