@@ -27,7 +27,8 @@ def experiments() -> tuple[Experiment, ...]:
     """Return all experiments, in the order in which they run.
 
     Raises:
-        TypeError: Evidence has no field for an experiment's answer, or a field of another type.
+        TypeError: Evidence has no field for an experiment's answer, or the field's type isn't the
+            answer's.
     """
     runs = {each.field: each for each in INTERVENTIONS}
     found = tuple(

@@ -73,7 +73,12 @@ def add_diagnose(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Diagnose the loader, write the diagnosis to an HTML page if you ask for one, and print it.
+    """Diagnose the loader that the command line names, and print the diagnosis as text or JSON.
+
+    With `--html`, first write the diagnosis to an HTML page. Print errors to stderr.
+
+    Args:
+        chosen: The parsed arguments of the command.
 
     Returns:
         The exit code: 0 if nothing was found, 1 if something was found, or 2 if the loader couldn't
@@ -130,9 +135,10 @@ def _loop(target: str, loader: Any) -> object:
 def _time_import(
     target: str, loop: partial[object] | None, limit: float
 ) -> tuple[float, str, bool]:
-    # Return the seconds that the import took, the workers' start method ("" without workers), and
-    # whether a process that has imported the module can be forked. Import in another process,
-    # because your module may do anything, such as hang or exit.
+    # Import the module and make the loader in another process, because your module may do anything,
+    # such as hang or exit. Return the seconds that the import took, the workers' start method (""
+    # without workers), and whether a process that has imported the module can be forked. If there's
+    # no loader, raise NoLoader.
     from dltutor.diagnosis import fork_doubts
     from dltutor.diagnosis.examination import most_memory
     from dltutor.diagnosis.running.subject import Subject

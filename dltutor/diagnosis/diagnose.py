@@ -42,7 +42,8 @@ def diagnose(
     Args:
         loader: A DataLoader, a wrapper around DataLoaders that `observe` takes, or a function
             without arguments that returns either one. Each run calls the function in its own
-            process. If forks prove nothing, cloudpickle sends the function to a new interpreter.
+            process. If forks of this process prove nothing, the function is pickled by cloudpickle
+            and called in forks of a new interpreter.
         consume: Your training loop, a function that takes the loader and iterates it (default: a
             plain loop). Without yours, problems in your loop, such as kept batches, don't show.
         epochs: How many times the loop runs (default 1). A plain loop, or one with persistent
@@ -54,12 +55,13 @@ def diagnose(
 
     Raises:
         CannotRun: The function raises, hangs, or doesn't return a loader, or the first experiment,
-            which only reads the loader's settings, failed.
+            which only reads the loader's settings, or a new interpreter failed.
         KeyboardInterrupt: You pressed Stop. Nothing is left behind.
         RuntimeError: This system can't fork, this isn't the main thread, or a worker called this
             while it ran your script again.
         TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
-        ValueError: `epochs` or `deadline` is out of range.
+        ValueError: `epochs` isn't a whole number of 1 or more, or `deadline` isn't a positive
+            number of seconds.
     """
     return examine(loader, consume=consume, epochs=epochs, deadline=deadline, announce=print)
 
@@ -111,7 +113,8 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
         RuntimeError: This system can't fork, this isn't the main thread, or a worker called this
             while it ran your script again.
         TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
-        ValueError: `epochs` or `deadline` is out of range.
+        ValueError: `epochs` isn't a whole number of 1 or more, or `deadline` isn't a positive
+            number of seconds.
     """
     if not hasattr(os, "fork"):
         raise RuntimeError(

@@ -49,10 +49,10 @@ class Difference:
 
 
 def with_workers(evidence: Evidence) -> Difference | None:
-    """Compare each epoch with and without workers, and return the first comparison that differs.
+    """Compare epochs with and without workers, and return a Difference for the first that differs.
 
-    If no epoch differs, return the first comparison. If a run failed or is missing, or no epoch can
-    be compared, return None.
+    If no epoch differs, return the Difference for the first epoch that can be compared. If a run
+    failed or is missing, or no epoch can be compared, return None.
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if
     batches arrive in the sampler's order and that order is the same in both runs. If the sampler
@@ -77,8 +77,8 @@ def with_workers(evidence: Evidence) -> Difference | None:
 def recut(run: Measures, alone: Measures) -> bool:
     """Return whether the first epochs of a stream have nearly the same values in both runs.
 
-    If so, different samples only mean that the stream was cut in other places. If an epoch didn't
-    finish, or there are no values to compare, return False.
+    If so, different samples only mean that the stream was cut into samples at other places. If one
+    of these epochs didn't finish, or there are no values to compare, return False.
     """
     if not run.finished[:1] == alone.finished[:1] == (True,):
         return False
@@ -94,15 +94,17 @@ _RESULT: Final = 0.05  # relative difference; adding in another order changes a 
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers in two runs differ by more than 5 percent.
 
-    If a run has no numbers, return False. Also return False if one of `alone`'s numbers is zero,
-    because that number may count the workers.
+    They also differ if one run has more numbers. If a run has no numbers, return False. Also return
+    False if one of `alone`'s numbers is zero, because that number may count the workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
 
 
 def same_input(run: Measures, alone: Measures, reordered: Measures | None = None) -> bool:
-    """Return whether two runs have the same first epoch, so the loop's results can be compared.
+    """Return whether two runs have the same samples in the first epoch, and equally many epochs.
+
+    If so, the loop's results can be compared.
 
     Args:
         run: The run with workers.
@@ -121,7 +123,10 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
 
 
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
-    """Return whether two loops returned the same numbers, up to the relative difference `apart`."""
+    """Return whether two loops returned the same numbers, up to the relative difference `apart`.
+
+    Two NaNs count as the same number.
+    """
     if len(ours) != len(theirs):
         return False
     pairs = zip(ours, theirs, strict=True)

@@ -6,8 +6,8 @@ from dltutor import DltutorError
 
 
 class CannotRun(DltutorError):
-    """The loader can't be run. The message says why, in one sentence."""
+    """The loader can't be run. The message says why."""
 
 
 class CannotSend(Exception):
-    """A function can't be sent to a new interpreter. The message says why, in one sentence."""
+    """A function can't be sent to a new interpreter. The message says why."""

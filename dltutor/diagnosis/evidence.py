@@ -1,4 +1,4 @@
-"""Hold what the experiments find out about one loader."""
+"""Define Evidence, the record of what the experiments find out about one loader."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ if TYPE_CHECKING:  # the probes import this module
 
 @dataclass(frozen=True)
 class Evidence:
-    """The answers to the experiments' questions. A field is None if its question has no answer.
+    """The answers to the experiments' questions.
 
-    Each field's experiment is either a run in interventions.py or a module in `probes`.
+    Except for `parts` and `run`, a field is None if its question has no answer. Each field's
+    experiment is either a run in interventions.py or a module in `probes`.
     """
 
     parts: Parts
@@ -106,9 +107,9 @@ class Evidence:
 
     @property
     def by_seed(self) -> int:
-        """How many samples arrive only with another seed in runs without workers.
+        """How many samples arrive only with another seed, in the first epoch without workers.
 
-        If such a run is missing or can't be compared, that's 0.
+        If one of the two runs is missing, or they can't be compared, that's 0.
         """
         if self.alone is None or self.reseeded is None:
             return 0
@@ -116,7 +117,7 @@ class Evidence:
 
     @property
     def only_forked(self) -> bool:
-        """Whether forked workers deliver all samples of a run without workers, but others don't.
+        """Whether only forked workers deliver all samples that arrive without workers.
 
         `forked` is enough to tell, because the doctor runs the loader with forked workers only if
         workers in new interpreters failed or delivered different samples.
@@ -138,7 +139,7 @@ class Evidence:
 
     @property
     def skips(self) -> bool:
-        """Whether a loop of several iterations gets another number of samples without workers."""
+        """Whether a loop of several iterations gets more or fewer samples with workers."""
         run, alone = self.run, self.alone
         if alone is None or not self.parts.loop or run.end != "finished" or alone.end != "finished":
             return False

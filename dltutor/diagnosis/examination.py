@@ -65,7 +65,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Untried:
-    """An experiment that didn't run or didn't finish.
+    """A question without an answer, usually because its experiment didn't run or didn't finish.
 
     Args:
         question: What the experiment asks.
@@ -91,7 +91,8 @@ class Examination:
             nothing. If None (the default), no new interpreter is tried.
         fresh: Whether this process is a new interpreter that runs only the examination (default
             False).
-        asked: A function to call with each experiment's question and limit in seconds.
+        asked: A function to call with each experiment's question and limit in seconds (default: one
+            that does nothing).
         untried: The questions without an answer so far.
         tried: The questions with an answer so far.
     """
@@ -121,8 +122,9 @@ class Examination:
     def examine(self) -> Evidence:
         """Run each experiment that can show something while there's time, and return the Evidence.
 
-        If forks of this process prove nothing, and a function that can be pickled makes the loader,
-        run the experiments in a new interpreter.
+        Add the questions with an answer to `tried`, and those without one to `untried`. If forks
+        of this process prove nothing, and a function that can be pickled makes the loader, run the
+        experiments in a new interpreter.
 
         Raises:
             CannotRun: The loader can't be made, or the first experiment or new interpreter failed.
@@ -235,7 +237,8 @@ class Examination:
                     loader, self.loop, self.epochs, rest, mark, evidence, threads, self.function
                 )
                 subject.take_over()
-                if no_pinning and evidence is not None:  # the first experiment reads the settings
+                # The first experiment has to read the loader's own settings, so change none there.
+                if no_pinning and evidence is not None:
                     subject.change(pin_memory=False)
                 return {"answer": asdict(experiment.ask(subject)), "making": took}
             except Unanswered as error:
@@ -310,7 +313,8 @@ class Examination:
         return found
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended, mark: Mark) -> str:
-        # Say why the loader may not be to blame for an outcome, and what to do, or return "".
+        # Say why the loader may not be to blame for an outcome, and what to do, or return "". If
+        # the fork may be to blame, and a new interpreter can take over, raise _InAFork.
         if ended.used:
             subject = self._subject()
             dataset = subject.dataset if subject is not None else None
@@ -337,7 +341,8 @@ class Examination:
 def most_memory(own: float = 0.0) -> float:
     """Return how many bytes an experiment may use.
 
-    That's half of the free memory, but at least `MEMORY` plus twice what this process uses.
+    That's half of the free memory, but at least `MEMORY` plus twice what this process uses now or,
+    if that's more, twice `own`.
 
     Args:
         own: The bytes that this process used when it was asked to diagnose the loader (default 0).

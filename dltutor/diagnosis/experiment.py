@@ -22,7 +22,7 @@ class Experiment:
     Args:
         field: The field of Evidence that the answer fills.
         question: What the experiment asks, as a sentence.
-        record: The type of the answer, whose `str` is the answer in words.
+        record: The type of the answer. The report shows an answer's `str`.
         seconds: How long the experiment may take with forked workers. Other workers get more time.
         needed: A function that takes the evidence so far, and returns whether to ask the question.
         ask: A function that runs in a fork, with a Subject that it may change, and returns the

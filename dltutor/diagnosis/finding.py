@@ -1,4 +1,4 @@
-"""Record what's wrong with a loader, in a Finding."""
+"""Define Finding, the record of one thing that's wrong with a loader."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def doubt(ended: Ended, own_loop: bool) -> str:
 
     Args:
         ended: How the experiment's process ended, and what it returned.
-        own_loop: Whether the experiment ran your training loop.
+        own_loop: Whether the doctor has your training loop, which may hang in main.
     """
     how = _how(ended, own_loop)
     if not how:

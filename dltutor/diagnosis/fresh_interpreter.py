@@ -75,7 +75,7 @@ def examined(sent: bytes, until: float) -> Any:
         The Evidence, a list of Tried, and a list of Untried.
 
     Raises:
-        CannotRun: The new interpreter couldn't make the loader, died, or took too long.
+        CannotRun: The new interpreter raised CannotRun itself, died, or took too long.
     """
 
     def work(begin: Callable[[], None]) -> dict[str, Any]:

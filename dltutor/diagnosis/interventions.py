@@ -32,9 +32,9 @@ def _has_workers(evidence: Evidence) -> bool:
 
 
 def _differs(evidence: Evidence) -> bool:
-    # Return whether an epoch's samples, their number, or the loop's result differ with and without
-    # workers. If so, the doctor tries another seed, because random samples may differ, but samples
-    # that no seed changes shouldn't.
+    # Return whether a finished epoch's samples, the number of samples, or the loop's result differ
+    # with and without workers. If so, the doctor tries another seed, because random samples may
+    # differ, but samples that no seed changes shouldn't.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -43,7 +43,7 @@ def _differs(evidence: Evidence) -> bool:
 
 def _depends_on_seed(evidence: Evidence) -> bool:
     # Return whether the loop's result differs with and without workers, and from seed to seed,
-    # though no sample is random. A model that starts from random weights does that, for example.
+    # though no sample is random. For example, your loop may train a model with random weights.
     run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
     samples = evidence.samples
     if alone is None or reseeded is None or samples is None or not evidence.parts.loop:
@@ -96,7 +96,7 @@ def _resumed(evidence: Evidence) -> bool:
 
 def _only_in_new_workers(evidence: Evidence) -> bool:
     # Return whether the loader works in main, but workers in new interpreters raise an exception or
-    # deliver different samples.
+    # deliver different samples, or a different number of them.
     if evidence.parts.method not in ("spawn", "forkserver"):
         return False
     run, alone, samples = evidence.run, evidence.alone, evidence.samples
@@ -179,7 +179,7 @@ def _run(
     Args:
         field: The field of Evidence that the run fills.
         question: The question that the run answers.
-        at_most: The most seconds that the experiment may take.
+        at_most: The most seconds that the experiment may take if its workers are forked.
         needed: A function that takes the evidence so far, and returns whether to ask the question.
         settings: Arguments for `Subject.change`. If empty, the loader's settings stay as they are.
         options: Functions that take the subject, and return arguments for `runner.run` that depend

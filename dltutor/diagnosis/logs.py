@@ -23,7 +23,7 @@ _PATH: Final = re.compile(
 
 
 class NotReadable(Exception):
-    """A log can't be read. The message says why, in one sentence."""
+    """A log can't be read. The message says why."""
 
 
 def read_log(words: Sequence[str]) -> str:
@@ -35,7 +35,7 @@ def read_log(words: Sequence[str]) -> str:
             log. If the only one looks like a path, also print that there's no such file.
 
     Returns:
-        The log. If a file or standard input is longer, only its first 256 kB and last 2 MB.
+        The log. From a long file or standard input, only the first 256 kB and the last 2 MB.
 
     Raises:
         NotReadable: The argument names a directory, or the log can't be opened or isn't text.
@@ -81,7 +81,8 @@ def _ends(file: BinaryIO) -> bytes:
 
 
 def _text(content: bytes, name: str) -> str:
-    # PowerShell's `>` writes UTF-16, where every second byte of an English log is 0.
+    # Windows PowerShell's `>` writes UTF-16, where every second byte of an English log is 0. Drop
+    # the zeros to get ASCII.
     if content.count(0) > len(content) // 3:
         content = content.replace(b"\0", b"")
     text = content.decode(errors="replace")

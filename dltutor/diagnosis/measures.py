@@ -1,4 +1,4 @@
-"""Hold what the doctor measures in a run of the loader."""
+"""Define Measures, the record of what the doctor measures in a run of the loader."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ class Measures:
         kind: The type of the exception that arrived in main.
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
-        said: The messages from all exceptions and what was written to stderr, or only the end of
-            this text if it's long.
+        said: The messages from all exceptions, what was written to stderr, and the exceptions'
+            notes, or only the last 4,000 characters of this text.
         named: The failure modes that `explain` finds in all these messages, the likeliest first.
         codes: The exit code of each worker, or None for a worker that was still running.
         batches: How many batches reached the loop.
-        passes: For each iteration of the loader, a digest of each batch.
-        drawn: For each iteration, a digest of each sample, if batches can be taken apart.
-        fields: For each of the first two iterations, [path of a field, a digest of each sample's
-            part of that field], if batches can be taken apart and there aren't too many samples.
+        passes: For each iteration of the loader, a digest of each of the first 2,000 batches.
+        drawn: For each iteration, a digest of each sample in these batches, if batches can be taken
+            apart.
+        fields: For each of the first two iterations and each field, the field's path and a digest
+            of each sample's part of the field, if batches can be taken apart and there aren't too
+            many samples.
         padded: The paths of fields whose rows don't have the same shape in all batches. Usually
             each batch is padded to its longest sample.
         ngrams: What `ngrams.count` returns for the first iteration of a stream.
@@ -41,11 +43,12 @@ class Measures:
         numbers: The numbers in what the loop returned.
         kept: The most batches that the loop still held three or more batches later.
         kept_bytes: The most bytes in the batches that the loop still held that much later.
-        kept_then: [batches, kept] each time the number of batches had doubled.
+        kept_then: How many batches had arrived, and what `kept` was by then, each time the number
+            of batches had doubled.
         tensors: How many tensors a batch has, on average.
         batch_bytes: The bytes of the tensors in the largest batch.
         storage_bytes: The most bytes in the storages that arrived with one batch.
-        private: Each worker's own memory in MB: [when first measured, the most].
+        private: Each worker's own memory in MB, when it was first measured and at its largest.
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
@@ -62,8 +65,8 @@ class Measures:
         state: A digest of torch's global generator when the loop first iterated the loader.
         waited_for: Seconds that the loop waited for batches in the first iteration, except for the
             first batch.
-        idle: For what part of `waited_for` each worker had nothing left to do: [in the first half
-            of the batches, in the second half].
+        idle: For what part of `waited_for` each worker had nothing left to do, in the first half of
+            the batches and in the second half.
         cores: How many cores all workers together may use, and how many main may use.
     """
 
@@ -111,7 +114,10 @@ class Measures:
 
     @property
     def begins_again(self) -> bool:
-        """Whether the first two epochs have the same batches in order, as far as both got."""
+        """Whether the first two epochs begin with the same two or more batches in the same order.
+
+        Compare all batches up to the point that both epochs reached.
+        """
         first, second = (*self.passes, (), ())[:2]
         most = min(len(first), len(second))
         return most > 1 and first[:most] == second[:most]

@@ -18,20 +18,20 @@ TARGET_HELP: Final = (
 
 
 class NoLoader(Exception):
-    """The named loader can't be found or made. The message says why, as a sentence."""
+    """The named loader can't be found or made. The message says why."""
 
 
 def find(target: str) -> Any:
     """Return the loader, or the function that makes one, from a file or a module.
 
     Args:
-        target: `FILE.py:NAME` or `package.module:NAME`. Python looks for imports first in the
-            file's folder or, for a module, in the current folder.
+        target: `FILE.py:NAME` or `package.module:NAME`. The file's folder or, for a module, the
+            current folder becomes the first entry in `sys.path`.
 
     Raises:
         NoLoader: The target names no loader, or importing it failed.
     """
-    # Import torch here, because that takes two seconds and most commands don't need it.
+    # Import torch here, because importing it is slow and most commands don't need it.
     from torch.utils.data import DataLoader
 
     from dltutor.observation.loaders import check_loader
@@ -115,7 +115,7 @@ def makes_loaders(found: Any) -> bool:
 
 
 def attribute(target: str) -> Any:
-    """Return what a name in a file or a module refers to, whatever it is.
+    """Return the object that a name in a file or a module refers to.
 
     Args:
         target: `FILE.py:NAME` or `package.module:NAME`.

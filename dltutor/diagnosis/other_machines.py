@@ -7,7 +7,7 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.tables import MB, size
 
-CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives a container
+CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives a container by default
 _WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
 
 

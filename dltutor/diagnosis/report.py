@@ -17,7 +17,7 @@ from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
-#: What no experiment on one machine can test. Every report ends with it.
+#: What no experiment on one machine can test. Each report in text or HTML ends with it.
 UNSEEN: Final = "what a GPU does with the batches, several machines, and the network between them"
 
 
@@ -32,7 +32,8 @@ class Diagnosis:
         elsewhere: What will fail on another machine or with a different start method, as sentences.
         parts: What the loader is made of.
         promises: A verdict on each of the seven promises.
-        ran: Whether the loader ran. If not, `untried` says why.
+        ran: Whether the run of the unchanged loader showed anything (default True). If it didn't,
+            `untried` says why.
     """
 
     findings: tuple[Finding, ...]
@@ -50,7 +51,7 @@ class Diagnosis:
 
     @property
     def title(self) -> str:
-        """A line that names the dataset and says what's wrong with the loader."""
+        """A line that names the dataset and the workers, and says what the doctor found."""
         workers = count_of(self.parts.workers, "worker")
         method = f" by {self.parts.method}" if self.parts.method else ""
         found = "nothing found"
@@ -66,7 +67,8 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as a dict that can be written as JSON.
 
-        The key "version" is the version of this format, and "loader" holds the loader's parts.
+        report.schema.json describes the keys. "version" is the version of this format, and "loader"
+        is `parts`.
         """
         return {
             "version": 5,

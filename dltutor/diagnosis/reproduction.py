@@ -1,4 +1,4 @@
-"""reproduce(): run a failure mode from the catalog, broken or fixed, without doing harm."""
+"""reproduce(): run a failure mode from the catalog, broken or fixed, under the limits it needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dltutor.observation import Observation, confine, observe
 
 STARTING: Final = 10.0  # extra seconds for workers that import torch first
 _MINUTE: Final = 60.0
-_PATIENCE: Final = 4  # if the workers hadn't even started, multiply the deadline by this
+_PATIENCE: Final = 4  # multiplies the deadline if a worker is still starting when it passes
 
 
 def reproduce(

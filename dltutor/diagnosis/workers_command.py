@@ -59,7 +59,10 @@ def add_workers(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Measure the loader, and print which number of workers to use.
+    """Measure the loader that the command line names, and print which number of workers to use.
+
+    Args:
+        chosen: The parsed arguments of the command.
 
     Returns:
         The exit code: 0 if there's a result, 1 if importing took too long or measuring failed, or 2
@@ -71,7 +74,7 @@ def run(chosen: argparse.Namespace) -> int:
     from dltutor.observation.time_limits import deadline as time_limit
 
     began = time.monotonic()
-    with nothing_left():  # restores what the import changes, such as random states
+    with nothing_left():  # restores what importing and measuring change, such as random states
         try:
             with time_limit(chosen.deadline):
                 loader = find(chosen.loader)

@@ -196,7 +196,7 @@ def replaced(evidence: Evidence) -> Iterator[Finding]:
 
 
 def dealt(evidence: Evidence) -> Iterator[Finding]:
-    """Find a sampler whose number of batches differs from its `__len__`."""
+    """Find a sampler that deals out more or fewer batches than `len(loader)` says."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or len(samples.dealt) < 2 or parts.stream:
         return

@@ -46,7 +46,7 @@ _ENDED: Final = {
 }
 
 
-_LATE: Final = 3.0  # seconds; torch waits 5 for a worker to exit, and healthy ones take 0.01 to 0.3
+_LATE: Final = 3.0  # seconds; torch waits 5 for a worker to exit, and a healthy one takes under 1
 
 
 def late(evidence: Evidence) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     if run.ending < _LATE or not parts.workers or parts.persistent:
         return
     if run.ending < run.first:
-        return  # on a busy machine, an interpreter takes a long time to start and exit
+        return  # on a busy machine, a worker takes a long time both to start and to exit
     if alone is not None and alone.ending > run.ending / 2:
         return  # even without workers, the dataset or the loop takes more than half as long
     yield _finding(
@@ -109,7 +109,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         "should provide it? With `timeout=60`, the loader raises an error instead of waiting "
         "forever."
     )
-    # If the only sign of a hang is that main didn't get a sample either, the sample may be slow.
+    # If no batch arrived, and main didn't get a sample either, that sample may only be slow.
     certainty: Certainty = "likely" if before and not run.batches else "shown"
     yield _finding(said, where, fix, cause=cause, certainty=certainty)
 

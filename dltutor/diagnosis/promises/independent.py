@@ -166,7 +166,8 @@ def duplicated(evidence: Evidence) -> Iterator[Finding]:
 def _repeating(
     first: Sequence[str], second: Sequence[str], size: int, count: int
 ) -> tuple[int, int] | None:
-    # Return a worker in the second epoch, and the other worker whose first epoch it repeats.
+    # Return a worker and the other worker whose samples from the first epoch it repeats in the
+    # second epoch, or None if there's no such pair.
     if Counter(first) == Counter(second):
         return None  # both epochs have the same samples, perhaps from different workers
     before, after = (_by_worker(each, size, count) for each in (first, second))

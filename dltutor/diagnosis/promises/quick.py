@@ -191,7 +191,7 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
         return
     if run.waited_for < max(_WAITED, samples.slowest / _ONE):
         return  # the loop hardly waited, or perhaps mostly for a single sample
-    # Look at each half of the epoch, because a single batch may explain one half.
+    # Require a difference in both halves of the epoch, because a single batch may explain one half.
     if any(sum(part) / len(part) - min(part) < _UNEVEN for part in zip(*run.idle, strict=True)):
         return
     cause = "Some workers get more data than others, or data that takes longer."

@@ -86,7 +86,7 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that also changes what the dataset keeps when it changes a batch in place."""
+    """Find a loop that changes batches in place, and with them what the dataset keeps."""
     run, copied = evidence.run, evidence.copied
     if copied is None or not copied.well:
         return
@@ -232,8 +232,8 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
 
 
 def _steady(evidence: Evidence, found: Difference) -> bool:
-    # Return whether all runs without workers deliver the same samples, whatever their seed. If they
-    # don't, random numbers may explain why samples differ with workers.
+    # Return whether the loader without workers delivers the same samples with any seed, as far as
+    # the doctor can tell. If not, random numbers may explain why samples differ with workers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
     fetched, parts = evidence.fetched, evidence.parts
     if found.epoch and not parts.ordered and (fetched is None or fetched.together):

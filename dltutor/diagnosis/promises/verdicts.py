@@ -14,7 +14,7 @@ from dltutor.observation.signs import LATE
 State = Literal["kept", "broken", "not tested"]
 
 _LONG: Final = 60  # characters; a longer reason appears only once
-_FASTER: Final = 0.9  # share of the time without workers; a batch that takes less is faster
+_FASTER: Final = 0.9  # a faster batch takes less than this share of the time without workers
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Verdict:
 def verdicts(
     evidence: Evidence, found: Sequence[Promise], untried: Sequence[str]
 ) -> tuple[Verdict, ...]:
-    """Give a verdict on each promise.
+    """Give a verdict on each promise, in the order of `PROMISES`.
 
     Args:
         evidence: The evidence from one examination.

@@ -188,7 +188,7 @@ def ranks(evidence: Evidence) -> Finding | None:
 
 
 def nested_persistent(evidence: Evidence) -> Finding | None:
-    """Iterations share an iterator, and get other counts with `persistent_workers=False`."""
+    """Iterations share an iterator, and get different counts with `persistent_workers=False`."""
     run, own = evidence.run, evidence.not_kept
     if own is None or not run.resumed or not own.well:
         return None

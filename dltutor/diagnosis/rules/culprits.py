@@ -30,5 +30,5 @@ def how_many(evidence: Evidence) -> str:
 
 
 def fate(code: int | None) -> str:
-    """Say in words how a process died: by which signal or exit code, or "gone" if code is None."""
+    """Return what ended a process, such as "SIGKILL" or "exit code 1", or "gone" without a code."""
     return signal_name(code) or ("gone" if code is None else f"exit code {code}")

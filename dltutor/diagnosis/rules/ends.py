@@ -146,7 +146,7 @@ def ragged_batch(evidence: Evidence) -> Finding | None:
 
 
 def dead_worker(evidence: Evidence) -> Finding | None:
-    """A worker or main died. If drawing a sample kills a process, the finding names the sample."""
+    """A worker died, or a sample or batch kills main. The finding names such a sample or batch."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
     gone = evidence.run.dead
     kills = samples is not None and samples.ended == "died" and samples.at >= 0
@@ -177,8 +177,8 @@ def dead_worker(evidence: Evidence) -> Finding | None:
     elif seen is not None and seen.end == "finished":
         said += " In another run with forked workers, none died."
     # If the worker's last sample isn't known, or no signal killed the worker, the sample may not be
-    # to blame. A SIGBUS may come from a full /dev/shm, and under forkserver, the rule `lost_cause`
-    # says more.
+    # to blame, so the finding is only "likely". A SIGBUS may come from a full /dev/shm, and
+    # under forkserver, the rule `lost_cause` says more.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Finding(said, parts.where, certainty="shown" if shown else "likely")
 
@@ -415,12 +415,12 @@ def _lock_never_released(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
     return None
 
 
-#: Matches the end of a path, from an attribute in which a pool keeps its threads.
+#: Matches the end of a path, starting at an attribute in which a pool keeps its threads.
 _INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|result_handler)\b.*$")
 
 
 def lost_thread(evidence: Evidence) -> Finding | None:
-    """A worker waits for a thread that only main has, and goes on once it gets its own."""
+    """A worker waits for a thread that only main has, until the doctor starts or replaces it."""
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("executor", "thread", "answer") if waits is not None else None
         if found is not None:

@@ -7,7 +7,7 @@ from dltutor.diagnosis.finding import Finding
 
 
 def global_state(evidence: Evidence) -> Finding | None:
-    """The result or batches differ with workers, because each changes its own copy of a value."""
+    """With workers, results or batches differ, because each worker changes its own copy of data."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
         return _counter_decides(evidence, twice.counter)

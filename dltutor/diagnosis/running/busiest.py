@@ -60,6 +60,8 @@ class Busiest:
     def read(folder: str) -> tuple[str, float, float]:
         """Return what `found` returned in the worker whose busiest line has the largest share.
 
+        If no file has a result, return "", 0, and 0.
+
         Args:
             folder: A folder with a file from the Busiest in each worker, and with no other files.
         """

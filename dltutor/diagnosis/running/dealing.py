@@ -23,11 +23,12 @@ def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
     Count in a fork, because a sampler that uses itself up would have nothing left for a run.
 
     Returns:
-        Two tuples. The first one has, for each of the two epochs, [batches that the loader's
-        `len()` promises or -1 if it raises, batches that the sampler deals out]. It's empty if
-        there wasn't time for two epochs. The second one has [how many indices the first epoch
-        leaves out, how many the second one does, the size of the largest batch]. It's empty if both
-        leave out the same indices, or if that isn't known.
+        Two tuples. The first one has a pair for each of the two epochs: how many batches the
+        loader's `len()` promises (-1 if it raises), and how many the sampler deals out. This tuple
+        is empty if counting failed or there wasn't time for two epochs. The second tuple says how
+        many indices the first epoch leaves out, how many the second one does, and how many indices
+        the largest batch has. This tuple is empty if both epochs leave out the same indices, or if
+        that isn't known.
     """
     return forks.attempt(partial(_two_epochs, subject), 4 * _QUICKLY) or ((), ())
 

@@ -48,6 +48,9 @@ def attempt(work: Callable[[], _Answer], seconds: float) -> _Answer | None:
 def in_forks(works: Sequence[Callable[[], _Answer]], seconds: float) -> list[_Answer]:
     """Call several functions at once, each in its own fork, and return their results in order.
 
+    In the end, kill the forks and their children, and put back the positions in this process's
+    open files.
+
     Args:
         works: Functions that return something that can be pickled.
         seconds: After how many seconds all functions have to be finished.

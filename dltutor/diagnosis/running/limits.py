@@ -28,7 +28,7 @@ class Limited(io.BytesIO):
     Args:
         error: The exception to raise.
         size: The most bytes in the file (default: any number).
-        seconds: How many seconds writing may take (default: any number).
+        seconds: The most seconds from making the file to the end of a write (default: any number).
     """
 
     def __init__(self, error: Exception, *, size: float = inf, seconds: float = inf) -> None:

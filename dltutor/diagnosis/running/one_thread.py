@@ -27,7 +27,7 @@ def keep_to_one_thread(worker: int = 0) -> None:
     The code in this process can't set another number through torch or OpenCV.
 
     Args:
-        worker: The worker's number, which each `worker_init_fn` gets and this one ignores.
+        worker: The worker's number, which each `worker_init_fn` gets. This function ignores it.
     """
     own = torch.set_num_threads
     own(1)

@@ -32,9 +32,10 @@ class Paces:
     Args:
         as_is: The seconds for the unchanged loader in each turn, such as seconds per batch.
         changed: The seconds for the changed loader in each turn.
-        blocked: The share of the time that unchanged workers waited for something other than a
-            processor, in the turn with the smallest share.
-        line: The line where an unchanged worker was most of the time, or "" if that isn't known.
+        blocked: The share of the time that the unchanged loader's workers waited for something
+            other than a processor, in the turn with the smallest share.
+        line: The line of your code where a worker of the unchanged loader was most often, or "" if
+            that isn't known.
         share: The share of the time that the worker was at this line.
         inside: The share of the time that the worker was in any line of your code.
     """
@@ -48,7 +49,7 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """The smallest ratio of `as_is` to `changed` in any turn, or 0 without two turns."""
+        """The smallest ratio of `as_is` to `changed` in any turn, or 0 if fewer than two ended."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
@@ -74,8 +75,8 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
     Args:
         as_is: A function that times the unchanged loader and returns seconds, or None if it can't.
         changed: A function that times the changed loader and returns seconds, or None if it can't.
-        seconds: How many seconds the experiment may take. Timing stops 1.5 s earlier, even if there
-            are turns left.
+        seconds: How many seconds the experiment may take. Timing stops 1.5 s earlier, but not
+            before 0.5 s have passed, even if there are turns left.
         turns: How many turns to time, unless one of the functions returns None.
     """
     pairs: list[tuple[float, float]] = []
@@ -100,6 +101,9 @@ def of_a_batch(
         loader: The loader, which is iterated for one epoch at most.
         seconds: For how many seconds to time batches, after the first ones.
         take: A function to call with each batch. The time that it takes counts, too.
+
+    Raises:
+        Unanswered: The loader raised an exception instead of delivering a batch.
     """
     # Don't time the batches that workers made ahead while main waited for the first one. If the
     # epoch is short, don't time its first half.

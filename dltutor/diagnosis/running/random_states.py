@@ -1,4 +1,4 @@
-"""Hold random generators in one state while a sample is drawn, so that samples can be compared.
+"""Control the random numbers that samples are made from, so that samples can be compared.
 
 There are four sources: the global generators of torch, numpy, and Python, and the dataset's own. A
 source that's held starts each draw in the same state, and gets its old state back after the draw.
@@ -49,10 +49,11 @@ class Pins:
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
-        """Hold all sources in the block, except for the one in `SOURCES` that `free` names.
+        """Put all random generators in a fixed state for the block, and restore their old states.
 
         The global generators start from `seed`. The dataset's own generators start in the state
-        that they were in when this object was made.
+        that they were in when this object was made. The source in `SOURCES` that `free` names stays
+        as it is (default: none does).
         """
         with ExitStack() as undo:
             for name, (state_now, put_state, seed_with) in _GLOBAL.items():

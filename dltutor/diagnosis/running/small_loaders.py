@@ -22,8 +22,8 @@ _hung: list[Any] = []  # iterators to keep, because freeing one takes seconds
 def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
     """Return a `worker_init_fn` that prepares a forked worker to draw samples.
 
-    If the loader's own workers aren't forked, this one also starts with a pickled copy of the
-    dataset's attributes, as they do.
+    If the loader's own workers aren't forked, they get a pickled copy of the dataset. So the forked
+    worker then also replaces the dataset's attributes with unpickled copies.
 
     Args:
         subject: The loader, whose own `worker_init_fn` runs before `prepare`.
@@ -50,7 +50,7 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
 
 
 def _as_if_pickled(dataset: Any, worker: int) -> None:
-    # A worker that isn't forked gets a pickled copy of the dataset, so give this one such a copy.
+    # A worker that isn't forked gets a pickled copy of the dataset, so make such a copy here.
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(dataset))
         dataset.__dict__.clear()

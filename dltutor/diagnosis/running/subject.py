@@ -59,7 +59,7 @@ class Mark:
 
 @dataclass
 class Subject:
-    """A loader with its training loop, and methods to change it.
+    """A loader with its training loop, and methods that read or change the loader.
 
     Args:
         loader: A DataLoader, or a wrapper around DataLoaders.
@@ -84,7 +84,10 @@ class Subject:
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
-        """Replace the dataset's, the loop's, and the loader's locks that the parent also uses."""
+        """Replace the locks that the dataset, loop, and loader share with the parent process.
+
+        These are the locks of multiprocessing that have no name (see own_locks.py).
+        """
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
         self.own_locks = OwnLocks(self.dataset, self.loop, *around)
@@ -209,7 +212,7 @@ class Subject:
 
 
 def dataset_of(loader: Any) -> Any:
-    """Return the dataset of a DataLoader, or of a wrapper around DataLoaders."""
+    """Return the dataset of a DataLoader, or of the first DataLoader in a wrapper."""
     return _inner(loader).dataset
 
 

@@ -119,7 +119,7 @@ class Watch:
         self.finished.append(False)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
-        # If the iterator allows no weak reference, nothing shows whether a loop restarts it.
+        # If the iterator allows no weak reference, don't look for loops that restart it.
         with suppress(TypeError):
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
@@ -250,7 +250,7 @@ def idle_shares(
         workers: How many workers there are.
 
     Returns:
-        For each worker, [share in the first half of the batches, share in the second half].
+        For each worker, its share in the first half of the batches and in the second half.
     """
     half = len(waits) // 2
     shares = []
