@@ -30,7 +30,9 @@ def to_copy(name: str, notebook: NotebookNode, language: str = "python") -> list
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
-    """Run code under a file name like ipykernel's, and return all names with their values.
+    """Run code under a file name like ipykernel's, and return its globals, by name.
+
+    The code doesn't have to import `Dataset`.
 
     Args:
         code: The cell's source.
@@ -45,7 +47,10 @@ def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
 
 
 def answer_in(notebook: NotebookNode, *cells: str, **known: Any) -> dict[str, Any]:
-    """Run the cells with these ids, in order, and return all names with their values."""
+    """Run the cells with these ids, in order, and return their globals, by name.
+
+    `known` has the globals that the cells start with.
+    """
     defined = dict(known)
     for name in cells:
         defined = define(source(name, notebook), name, **defined)

@@ -1,4 +1,4 @@
-"""Give each test its own DLTUTOR_HOME, and provide a check that a test leaves nothing behind."""
+"""Set up the test run, with fixtures that isolate a test or check that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def pytest_configure() -> None:
     # A shell starts background jobs with SIGINT ignored, but the tests of interrupts need SIGINT.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # garbage collection would take 4 s while pytest collects 5,000 tests
+    gc.disable()  # garbage collection would take seconds while pytest collects the tests
 
 
 def pytest_collection_finish() -> None:
@@ -78,7 +78,7 @@ def frozen() -> None:
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """Unfreeze all objects for a test that counts frozen objects."""
+    """Unfreeze all objects for a test that counts frozen objects, and then freeze them again."""
     gc.unfreeze()
     yield
     gc.freeze()
@@ -130,7 +130,10 @@ class Belongings:
         )
 
     def more_than(self, before: Belongings) -> list[str]:
-        """Return one line for each resource listed in `self` but not in `before`."""
+        """Return one line for each resource that `self` has and `before` doesn't have.
+
+        Leave out new descriptors if the number of descriptors hasn't grown.
+        """
         lines = [f"process {self.children[pid]}" for pid in self.children.keys() - before.children]
         # A call may close one descriptor and open another, so only a larger count shows a leak.
         if len(self.descriptors) > len(before.descriptors):
@@ -156,7 +159,7 @@ _CLOCK = 0.1
 
 
 class _Forked:
-    """A record of this process and of all its forked descendants, including those that have ended.
+    """A record of this process and its forked descendants, including those that have ended.
 
     Linux reuses pids, so the record has the time of each fork. If a file is older than the last
     process with a pid, that process didn't make the file.

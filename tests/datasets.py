@@ -27,7 +27,7 @@ BAD = 9  # the index of the bad sample, in W0's third batch with 2 workers and b
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """A dataset of the numbers 0, 1, 2, ... that calls `trouble()` before it returns `at`."""
+    """A dataset of 0, 1, 2, and so on. It calls `trouble()` before it returns sample `at`."""
 
     def __init__(
         self, trouble: Callable[[], object] | None = None, *, at: int = BAD, length: int = 16
@@ -74,9 +74,6 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
     )
 
 
-# Exceptions, functions, and datasets that make something go wrong in a run.
-
-
 class TwoParts(Exception):
     """An exception with two arguments, which torch can't rebuild from a single string."""
 
@@ -106,14 +103,14 @@ def raise_unsayable() -> None:
 def all_is_sent() -> None:
     """Wait until this worker has nothing left to send.
 
-    While the worker sends a tensor, the tensor has a name in /dev/shm for a few microseconds. If
-    the worker ended right then, the name would stay.
+    While the worker sends a tensor, the tensor has a name in /dev/shm for a moment. If the worker
+    ended right then, the name would stay.
     """
     until(lambda: not any(map(_sends, sys._current_frames().values())), 30)
 
 
 def _sends(frame: FrameType) -> bool:
-    # Return whether this is the stack of a queue's feeder thread that has something left to send.
+    # Return whether `frame` is in a queue's feeder thread that has something left to send.
     caller = frame.f_back
     if caller is not None and caller.f_code.co_name == "_feed" and frame.f_code.co_name == "wait":
         return bool(caller.f_locals["buffer"])
@@ -198,7 +195,7 @@ def have_a_child_and_die(pid_file: Path) -> None:
 
 
 def note_a_termination(path: Path) -> None:
-    """Sleep, and touch a file when torch sends SIGTERM because this worker is too slow to exit."""
+    """Sleep until torch sends SIGTERM to this slow worker, and then touch a file and exit."""
 
     def note(*_: object) -> None:
         path.touch()
@@ -248,9 +245,6 @@ class PicklesWith(Numbers):
         if self.pickled == 2 and self.trouble is not None:
             self.trouble()
         return {**self.__dict__, "trouble": None}
-
-
-# Collate functions, and objects that are slow to unpickle.
 
 
 def collate_badly(samples: list[Any]) -> Any:

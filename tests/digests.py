@@ -48,7 +48,10 @@ class Delivered:
             pass
 
     def listen(self, loader: DataLoader[Any]) -> None:
-        """Record the batches of the loader's next iterator, whichever loop takes them."""
+        """Record the batches of the loader's next iterator, whichever loop takes them.
+
+        This replaces the loader's class with a subclass of the same name.
+        """
         plain = type(loader)
         listening = iter([True])
 

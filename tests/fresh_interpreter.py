@@ -18,9 +18,16 @@ PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts")
 def run_fresh(
     script: str, *, seconds: float = 100, before: Sequence[str] = (), **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script that may import from tests/ and scripts/, and check that it succeeds in time.
+    """Run a script that may import from tests/ and scripts/, and check that it exits with code 0.
 
-    `before` is a command that starts the interpreter, such as ["unshare", "--mount"].
+    Args:
+        script: The script, which may be indented.
+        seconds: How long the script may take before subprocess raises TimeoutExpired.
+        before: A command that starts the interpreter, such as ["unshare", "--mount"].
+        options: More arguments for `subprocess.run`.
+
+    Returns:
+        The finished process, with its stdout and stderr as strings.
     """
     script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(

@@ -34,7 +34,7 @@ class LearnersKernel(RunningKernel):
     """A kernel that behaves like one in JupyterLab, and whose crash nbval reports right away."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # If ipykernel finds this variable, it doesn't capture file descriptors 1 and 2.
+        # Hide this variable. If ipykernel finds it, it doesn't capture file descriptors 1 and 2.
         current_test = os.environ.pop("PYTEST_CURRENT_TEST")
         try:
             super().__init__(*args, **kwargs)
@@ -58,7 +58,7 @@ class LearnersKernel(RunningKernel):
 
     def stop(self) -> None:
         # nbval's own `stop` kills the kernel's whole process group, including the resource tracker
-        # that would have unlinked the kernel's semaphores.
+        # that would have unlinked the kernel's semaphores. So ask the kernel to exit instead.
         self.kc.stop_channels()
         self.km.shutdown_kernel(now=False)
 

@@ -1,7 +1,7 @@
 """Make the import of jsonschema faster, by hiding the module `rfc3987_syntax` from it.
 
 nbformat imports jsonschema. If JupyterLab is installed, jsonschema imports `rfc3987_syntax`, which
-parses 38 grammars of addresses. That takes 1.3 s of CPU in each process that reads a notebook.
+parses many grammars of addresses. That takes about a second in each process that reads a notebook.
 Without `rfc3987_syntax`, jsonschema doesn't validate IRIs, but a notebook doesn't have any.
 """
 

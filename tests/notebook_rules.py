@@ -45,7 +45,7 @@ def relative_links(cell: NotebookNode) -> list[str]:
 
 
 def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
-    """Check the metadata of a solved twin or a learner's file, and its cells' tags and source."""
+    """Check the metadata of a solved or a learner's notebook, and its cells' tags and source."""
     if notebook.metadata != METADATA:
         yield "its metadata isn't exactly the kernel's name and the language's"
     for cell in notebook.cells:
@@ -68,7 +68,10 @@ def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
-    """Check the counts of words, code lines, cells, and imports, and that `On call` is last."""
+    """Check the counts of words, code lines, cells, and imports in a learner's notebook.
+
+    Also check that its last section is `On call`.
+    """
     texts = [cell.source for cell in learners.cells if cell.cell_type == "markdown"]
     cells = [cell.source.splitlines() for cell in code_cells(learners)]
     code = [line for cell in cells for line in cell if line.strip() and line.strip()[0] != "#"]
@@ -98,7 +101,7 @@ def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
-    """Check the execution counts and saved outputs of a solved twin."""
+    """Check the execution counts and saved outputs of a solved notebook."""
     counts = [cell.execution_count for cell in code_cells(twin)]
     if counts != list(range(1, len(counts) + 1)):
         yield f"its cells weren't run once each, from top to bottom: {counts}"

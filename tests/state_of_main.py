@@ -163,7 +163,7 @@ def change_everything() -> None:
     sys.settrace(lambda *_: None)
     Image.MAX_IMAGE_PIXELS = 1
     for each in (0, 1, 2):
-        with suppress(OSError):  # an earlier call has closed this descriptor
+        with suppress(OSError):  # an earlier call may have closed this descriptor
             os.close(each)
 
 

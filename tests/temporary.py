@@ -23,7 +23,7 @@ OWN = "DLTUTOR_TESTS_TMP"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if OWN not in os.environ:
-        # Don't move pytest's folders into this one, because their sockets' paths would be too long.
+        # Keep pytest's folders out of ours, because paths of sockets in them would be too long.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[OWN] = tempfile.mkdtemp(prefix="dlt-")
         # Remove the folder after multiprocessing has removed its own files from it.

@@ -16,7 +16,10 @@ NOBODY = 65534
 
 
 def run(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run code in a new interpreter as a user without privileges, for at most `timeout` seconds."""
+    """Run code in a new interpreter as a user without privileges, for at most `timeout` seconds.
+
+    Skip the test if the tests run as root and the system refuses a new mount namespace.
+    """
     command = _python(code)
     with TemporaryDirectory() as hidden:
         if os.geteuid() == 0:

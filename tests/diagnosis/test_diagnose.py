@@ -1,4 +1,4 @@
-"""Check that `diagnose` finds an error, clears a healthy loader, ends in time, and leaves nothing.
+"""Check that `diagnose` finds an error, clears a healthy loader, ends in time, and cleans up.
 
 The last tests check the exit codes and the errors of the command `dltutor diagnose`.
 """
@@ -42,7 +42,7 @@ def test_a_healthy_loader_gets_no_finding_and_nothing_of_yours_is_changed(
     assert len(list(loader)) == 8
 
 
-@pytest.mark.thorough  # it takes three minutes
+@pytest.mark.thorough  # it takes minutes
 @pytest.mark.timeout(600)
 def test_thirty_visits_leave_nothing(nothing_left_behind: Callable[..., None]) -> None:
     loader = load(Numbers())

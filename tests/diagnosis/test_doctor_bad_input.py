@@ -41,7 +41,7 @@ class Slow(Numbers):
 
 
 class Exhausted(IterableDataset[int]):
-    """A stream that has already been read to its end."""
+    """A stream with nothing left to read, as if it had been read to its end before."""
 
     def __init__(self) -> None:
         self.rows = iter(())

@@ -21,8 +21,8 @@ from notebooks import NOTEBOOKS, read
 
 START = NOTEBOOKS / "00-start-here.ipynb"
 
-# Failure modes, and real messages for which `explain` must name one of these failure modes first.
-# unseen_messages.py has more messages.
+# A key has one or more failure modes. For each of its messages, which are real, `explain` must name
+# one of these failure modes first. unseen_messages.py has more messages.
 MESSAGES: dict[str, list[str]] = {
     "none_in_batch": ["AttributeError: 'NoneType' object has no attribute 'numel'"],
     "lost_exception_type": [
@@ -100,7 +100,7 @@ NONE_OF_THESE = [
 
 
 # `explain` takes three dots in a log for a few left-out words of a message. It must still name
-# nothing for these logs, because the dots can't stand for just anything.
+# nothing for these logs, because the dots don't match arbitrary text.
 DOTS_FOR_ANYTHING = [
     "FileNotFoundError: ... No such file or directory: 'x.jpg'",
     "Loading 3 images... failed to read the first\nEpoch 1 ... IndexError: ... size",
@@ -243,7 +243,7 @@ def test_a_long_log_is_read_at_its_beginning_and_its_end_in_bounded_time() -> No
     log = "received 0 items of ancdata\n" + line * 200_000 + "image file is truncated\n"
     started = time.perf_counter()
     assert names(log) == ["corrupt_images", "too_many_open_files"]
-    assert time.perf_counter() - started < 60  # a naive search takes 15 minutes
+    assert time.perf_counter() - started < 60  # a naive search would take minutes
 
 
 @pytest.mark.parametrize("log", [b"ancdata", None, RuntimeError("ancdata")])

@@ -1,7 +1,7 @@
-"""Test probes of the doctor on loaders that have a problem, and on similar loaders without it.
+"""Test the doctor's probes on loaders that have a problem, and on similar loaders without it.
 
-Probes change the process that they run in, so each probe runs in a fork. Other tests check how the
-doctor finds what hangs, and what it shows while it runs.
+Probes change the process that they run in, so each probe runs in a fork. Other tests here check how
+the doctor finds what hangs, and what it shows while it runs.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Cached(Rows):
 
 
 class Words(Rows):
-    """A dataset of words as numbers. A word that isn't in the table gets the next number."""
+    """A dataset of words, as numbers. A word that isn't in `table` gets the next number."""
 
     def __init__(self, table: dict[str, int]) -> None:
         self.table = table
@@ -250,7 +250,7 @@ def test_a_random_change_of_the_data_itself_is_seen_though_its_repetition_change
 
 
 class Extends(Rows):
-    """A dataset that makes a list for each index once, and appends to the list or to a copy."""
+    """A dataset that makes a list for each index, and appends to it or, if `copies`, to a copy."""
 
     def __init__(self, copies: bool) -> None:
         self.lists: dict[int, list[int]] = {}
@@ -290,7 +290,7 @@ def test_a_sampler_that_uses_itself_up_is_counted_from_its_first_epoch() -> None
 
 
 class Blocks(Rows):
-    """A dataset that keeps one block of 8 rows, and advances a clock for each row and new block."""
+    """A dataset in blocks of 8 rows. Each row advances a clock, and each new block adds to that."""
 
     clock = 0.0
     block = -1
@@ -305,7 +305,7 @@ class Blocks(Rows):
 
 def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: Blocks.clock)
-    halves = [*range(0, 32, 2), *range(1, 32, 2)]  # so that the dataset fetches each block twice
+    halves = [*range(0, 32, 2), *range(1, 32, 2)]  # so that each block comes up twice
     assert 1.5 < ask(reordered, Blocks(), sampler=halves).times < 2.5
     scattered = [at + 8 * block for at in range(8) for block in range(4)]
     assert ask(reordered, Blocks(), sampler=scattered).times > 5
@@ -469,7 +469,11 @@ def test_a_sample_that_is_another_one_among_others() -> None:
 
 
 class Batches:
-    """A batch sampler that fills the same array for all batches, and yields the array or a copy."""
+    """A batch sampler that fills one array for all batches. It yields the array or a copy of it.
+
+    Args:
+        again: Whether to yield the array itself, so that a later batch overwrites it.
+    """
 
     def __init__(self, again: bool) -> None:
         self.again = again
@@ -493,7 +497,10 @@ def test_a_sampler_that_fills_one_batch_again() -> None:
 
 
 class Stacks:
-    """A collate function that fills the same tensor each time, and returns a view or a copy."""
+    """A collate function that fills the same tensor each time, and returns a view of it.
+
+    If `copies`, the function returns a copy instead.
+    """
 
     def __init__(self, copies: bool, fits: bool = False) -> None:
         self.copies = copies
@@ -529,7 +536,7 @@ def test_a_sampler_that_sets_the_global_generator() -> None:
     assert ask(fetched, Rows(), sampler=Reseeds(anew=True)).seeds
     assert not ask(fetched, Rows(), sampler=Shuffles(anew=True)).seeds
     assert not ask(fetched, Rows(), shuffle=True).seeds
-    own = torch.Generator()  # the loader draws the workers' seeds from this generator instead
+    own = torch.Generator()  # this generator, not the global one, seeds the workers
     assert not ask(fetched, Rows(), sampler=Reseeds(anew=True), generator=own).seeds
 
 
@@ -691,9 +698,6 @@ def test_a_loader_that_raises_while_it_is_timed_is_no_mistake_of_the_doctors(wor
             list(rows)
 
 
-# The sentences in the doctor's answers, more probes, loaders that hang, and the progress line
-
-
 def test_every_answer_is_a_sentence() -> None:
     for record in {each.record for each in experiments()}:
         needed = {
@@ -753,7 +757,7 @@ def loader(words):
         pytest.param("configured", 16, False, ("own_rows.MODE",), marks=pytest.mark.thorough),
         pytest.param("ordered", 0, False, (), marks=pytest.mark.thorough),
     ],
-)  # each new interpreter imports torch
+)  # the default tier runs only one, because each starts an interpreter that imports torch
 def test_samples_in_a_new_interpreter(
     made: str,
     unlike: int,
@@ -839,7 +843,8 @@ class Blocked(Rows):
 def test_a_worker_that_waits_for_a_lock_while_it_starts_is_freed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the doctor removes what probes write
+    # `diagnose` would remove the files that the probe writes, but `ask` doesn't.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dataset = Blocked()
     options = {"num_workers": 1, "multiprocessing_context": "fork"}
     found = ask(waits, dataset, worker_init_fn=dataset.start, **options)
@@ -889,9 +894,6 @@ def test_a_lock_that_workers_share_is_free_afterwards() -> None:
     assert not [each.name for each in found.findings if each.promise == "ends"], found
     assert dataset.lock.acquire(timeout=5)
     dataset.lock.release()
-
-
-# Which parts can't be unpickled
 
 
 class Wrapper(Rows):

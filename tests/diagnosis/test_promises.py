@@ -155,7 +155,10 @@ class Resumed(Sampler[list[int]]):
 
 
 class Shares(IterableDataset[torch.Tensor]):
-    """A stream whose workers take their share of the numbers or, if `times` is 2, of that share."""
+    """A stream whose workers take their share of the numbers, `times` times in a row.
+
+    If `times` is 2, each worker gets only a share of its own share, so numbers are missing.
+    """
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -168,7 +171,7 @@ class Shares(IterableDataset[torch.Tensor]):
         return (torch.full((8,), float(each)) for each in numbers)
 
 
-# Datasets for the promises `bounded` and `quick`
+# Datasets for the promises `bounded` and `quick`, and a healthy stream
 
 
 class Opens(Rows):
@@ -182,7 +185,7 @@ class Opens(Rows):
 
 
 class Archive(Rows):
-    """A dataset that reads the whole file for each row or, unless `whole`, a part of the row."""
+    """A dataset that needs a part of each row. If `whole`, it reads the whole file to get it."""
 
     def __init__(self, path: Path, whole: bool) -> None:
         super().__init__(32)
@@ -242,7 +245,7 @@ class Shuffled(IterableDataset[Any]):
 
 
 class Noisier(Rows):
-    """A dataset that adds noise, seeded by a counter that workers share, or by torch."""
+    """A dataset that adds noise. If `shared`, a counter that all workers share seeds the noise."""
 
     def __init__(self, shared: bool) -> None:
         super().__init__()
@@ -328,7 +331,8 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
 
 
-# For each promise, the broken loaders by what's wrong, each as a function of a temporary folder
+# For each promise, functions that make a loader which breaks it, by what's wrong with the loader. A
+# function takes a temporary folder, and may return a function that makes the loader.
 BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
     "same": {
         "a batch is fetched past the wrapper": lambda _: load(Scaled(own=False)),
@@ -368,9 +372,10 @@ AGAIN = (
     "a stream that packs",
     "random samples, and its own way to fetch",
 )
-"""Loaders that the default tier leaves out, because each takes 4 s and resembles another one."""
+"""Loaders that the default tier leaves out, because each takes seconds and is like another one."""
 
-# For each healthy loader, a function of a temporary folder that makes it, and a loop or None
+# For each healthy loader, a function that takes a temporary folder and makes the loader, and the
+# training loop to diagnose the loader with, or None.
 HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] = {
     "all fields, and batches without the first ones": (
         lambda _: load(

@@ -1,6 +1,7 @@
 """Check that the doctor's rules name the failure mode that made-up evidence shows, and no other.
 
-`scripts/doctor.py` runs the doctor on the real cases.
+`scripts/doctor.py` runs the doctor on the real cases. Other tests here check how findings are
+worded, what the doctor says about other machines, and that each failure mode has a rule.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ NO_GUARD = replace(LOST, said="An attempt has been made to start a new process b
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
-    """Make the record of W0 waiting in `__getitem__`, for something of this kind.
+    """Make the record of a W0 that waits in `__getitem__`, for something of this kind.
 
     `by` is the file of the code that waits there. `freed` says whether W0 went on once it got what
     it was waiting for.
@@ -199,7 +200,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("lost_cause", of(SWALLOWED, parts=BY_FORKSERVER)),
     ("misleading_exit", of(DIED, in_workers=EXITED)),
     ("leftover_iterator", of(leftover=Leftover(alive=2, freed=1, kind="ValueError"))),
-    # Hangs
+    # What workers inherit or receive
     ("held_lock", of(HUNG, waits=stuck("lock", held=HELD))),
     ("plot_in_thread", of(HUNG, waits=stuck("lock", "/x/matplotlib/figure.py", held=HELD))),
     ("lost_thread", of(HUNG, waits=stuck("executor"))),
@@ -210,7 +211,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("missing_main_guard", of(NO_GUARD, parts=SPAWN, travel=Travel())),
     ("generator_attribute", of(LOST, parts=SPAWN, travel=GONE)),
     ("global_only_in_parent", of(RAISED, parts=SPAWN, forked=WELL, imported=GIVEN)),
-    # Memory
+    # Memory and open files
     ("copy_on_read", of(memory=READ)),
     ("gc_dirties_pages", of(memory=COLLECTED)),
     ("growing_cache", of(parts=MANY, memory=CACHE)),
@@ -223,7 +224,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("too_many_open_files", of(NO_FILES, nothing_kept=WELL)),
     ("orphaned_segments", of(segments=Segments(4, 5, "file_system", "file_descriptor"))),
     ("orphaned_segments", of(segments=Segments(4, 4, "file_descriptor", "file_system"))),
-    # Shared state and random numbers
+    # Wrong data
     ("shared_file_offset", of(handles=FILE)),
     ("lazy_but_touched", of(handles=LAZY)),
     ("shared_connection", of(handles=SHARED)),
@@ -249,7 +250,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("nested_persistent", nested((16, 64), (64, 64))),
 ]
 
-# For each failure mode, or "" for all of them, similar evidence that doesn't fit, by the reason
+# For each failure mode, similar evidence that doesn't fit it, by the reason. Evidence under "" fits
+# no failure mode at all.
 NEAR: dict[str, dict[str, Evidence]] = {
     "": {
         "nothing was found out": of(),
@@ -470,7 +472,7 @@ def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
 
 
 def ask(subject: Subject) -> Measures:
-    """Stand in for the function of an experiment."""
+    """Stand in for an experiment's function, which no test calls."""
     raise NotImplementedError
 
 

@@ -88,7 +88,7 @@ def returned(*numbers: float) -> Evidence:
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
-    """Set the samples' order in the runs `run`, `alone`, and `reseeded`, and cut the runs off."""
+    """Return evidence whose runs `run`, `alone`, and `reseeded` are cut off, with these orders."""
     runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
     unfinished = {"finished": (False,), "passes": ((),)}
     changed = {
@@ -107,7 +107,11 @@ def left_early(with_workers: str, without: str) -> Evidence:
 
 
 def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
-    """Make evidence about workers that wait for the same thing, so main alone is just as fast."""
+    """Make evidence about workers that wait for one thing. By default, main alone is just as fast.
+
+    `as_it_is` has the seconds per batch with workers, and `blocked` has the share of the time that
+    the workers wait.
+    """
     paces = Paces((as_it_is,) * 2, (0.016,) * 2, blocked=blocked, line="a.py, line 7")
     return ill(workerless=replace(paces, share=0.6, inside=0.9))
 
@@ -219,7 +223,7 @@ def seeded_twice(with_workers: str, **loader: Any) -> Evidence:
 
 
 def restarted(*epochs: str, **others: Any) -> Evidence:
-    """Make evidence about a stream in persistent workers, whose samples depend on the seed."""
+    """Make evidence about a stream whose samples depend on the seed, in persistent workers."""
     parts, alone = replace(STREAM, persistent=True), run("ijkl", "ijkl")
     given = {"parts": parts, "alone": alone, "reseeded": run("mnop")} | others
     return ill(run(*epochs), **given)
@@ -296,8 +300,9 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "a loop that leaves early and goes on": (
             left_early("abc", "abcd"),
             left_early("abcd", "abcd"),
-            # with the same seed, all samples arrive
+            # In the runs with one seed, all samples arrive.
             replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),
+            # In the run with a seed, the loop begins only one iteration.
             replace(left_early("abc", "abcd"), seeded=run("abc")),
         ),
         "ids come twice, and others never": (

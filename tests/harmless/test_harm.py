@@ -34,7 +34,10 @@ WAIT = ("sleeps", "retries under a bare except")
 
 
 def table() -> list[Any]:
-    """Return a row for each exercise and place, with the kinds of harm in rotation."""
+    """Return a row for each exercise and place, with the kinds of harm in rotation.
+
+    Most rows are marked `thorough`.
+    """
     rows = []
     for number, exercise in enumerate(RUN):
         for shift, place in enumerate(PLACES):

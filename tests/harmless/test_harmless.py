@@ -1,4 +1,7 @@
-"""Check that instruments end only their own processes, and leave nothing even if they're killed."""
+"""Check that instruments end only their own processes, and leave nothing if main is killed.
+
+The instruments are `observe`, `diagnose`, `confine`, `watch`, and the checks of exercises.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ from dltutor.system.processes import end, is_alive, segments
 
 METHODS = (
     "fork",
-    pytest.param("spawn", marks=pytest.mark.thorough),  # new interpreters that import torch
+    pytest.param("spawn", marks=pytest.mark.thorough),  # spawned workers have to import torch
     pytest.param("forkserver", marks=pytest.mark.thorough),
 )
-UP = 150  # the most seconds to wait, because even quick steps are slow on a busy machine
+UP = 150  # the most seconds to wait for a step, which may be slow on a busy machine
 SAMPLES = 8
 
 
@@ -192,9 +195,6 @@ def test_whatever_somebody_else_started_meanwhile_lives_on(
         neighbors.assert_unharmed()
 
 
-# What an instrument leaves if its process is killed
-
-
 KILLED = """
 import sys
 from functools import partial
@@ -209,7 +209,7 @@ GONE = 10  # the most seconds until everything must be gone
 
 
 class Holds(Dataset[torch.Tensor]):
-    """A dataset whose second sample starts an orphan process, and then keeps its worker busy."""
+    """A dataset whose second sample, in a worker, starts an orphan process and then sleeps."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -230,7 +230,10 @@ def hold(folder: Path, method: str) -> DataLoader[torch.Tensor]:
 
 
 def interrupted(how: str, method: str, folder: Path) -> None:
-    """Run the instrument `how` on a loader that doesn't finish."""
+    """Run the instrument `how` on a loader that doesn't finish.
+
+    For "check", this is the sandbox in which checks run answers.
+    """
     if how == "observe":
         observe(hold(folder, method), deadline=600)
     elif how == "diagnose":

@@ -21,9 +21,10 @@ from dltutor import check
 from dltutor.lessons.engine.memory import Empty
 from dltutor.lessons.lesson_10 import fix
 
-# Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
+# Lesson 11: a library may map files at any time, and a learner's data may be mapped, too. Neither
+# may count against an answer.
 
-_SIZE = 27_000  # bytes, the size of glibc's table of character sets, which a library may map
+_SIZE = 27_000  # bytes, about the size of glibc's table of character sets, which a library may map
 
 
 @pytest.fixture
@@ -112,7 +113,8 @@ def test_a_worker_that_starts_late_is_not_taken_for_another_process(
 
 
 def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
-    # Python 3.12 starts with some frozen objects, so freeze some on older versions, too.
+    # Python 3.12 and later start with some frozen objects. Freeze some here, because older versions
+    # start without any.
     gc.freeze()
     try:
         result = check("09.fix", lesson_09.CaptionTuple)

@@ -25,9 +25,9 @@ from dltutor.observation.memory.timeline import Timeline
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-CHEAP: Final = 0.0001  # CPU seconds to sample three processes with torch, without PSS
-FULL: Final = 0.02  # CPU seconds to read the PSS of all three
-WAITS: Final = 2  # wall-clock seconds per CPU second of reading PSS, because no core is idle
+CHEAP: Final = 0.0001  # simulated CPU seconds to sample three processes with torch, without PSS
+FULL: Final = 0.02  # simulated CPU seconds to read the PSS of all three
+WAITS: Final = 2  # simulated seconds per CPU second of reading PSS, because no core is idle
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def lesson() -> None:
 
 
 class Run(Simulated):
-    """A simulated sampler with two workers, and the options that a Recorder gave its sampler."""
+    """A simulated sampler with two workers, and with the rates that a Recorder gave its sampler."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
         known = inspect.signature(Sampler).parameters.keys() - {"pid"}

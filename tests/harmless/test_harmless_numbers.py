@@ -1,4 +1,4 @@
-"""Check that the counts, rates, tracebacks, and exit codes that observation shows are true."""
+"""Check that the counts, rates, tracebacks, and exit codes that instruments report are true."""
 
 from __future__ import annotations
 
@@ -466,7 +466,8 @@ def broken_off() -> Observation:
             [-9, -9],
         ),
         ("11 0\n12 1\n", {"watchdog": (12,)}, [None, -9]),
-        # Linux killed an earlier epoch's worker, main, or a stranger, or the log can't be read.
+        # Linux killed an earlier epoch's worker, main, or a stranger, or the log can't be read. So
+        # neither worker gets an exit code.
         ("1 0\n12 1\n11 0\n", {"cgroup": 2, "kernel_log": [KILLED.format(1)]}, [None, None]),
         ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(99)]}, [None, None]),
         ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(111)]}, [None, None]),

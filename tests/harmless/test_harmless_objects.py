@@ -1,6 +1,6 @@
 """Test that objects that raise when used neither break an instrument nor hide other objects.
 
-Other tests check what the doctor says about a stream on two ranks.
+Other tests here check what the doctor says about a stream on two ranks.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def test_a_run_that_has_them_in_its_loader_is_observed(
     assert len(seen.result) == len(HOSTILE)
 
 
-@pytest.mark.thorough  # the objects take up 2 GB
+@pytest.mark.thorough  # the objects take up about 2 GB
 def test_ten_million_objects_stay_within_the_visit(
     source: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
 ) -> None:
@@ -276,7 +276,7 @@ def raising() -> tuple[int, int]:
 
 
 class Shared(IterableDataset[torch.Tensor]):
-    """A stream in which each rank takes every other sample, and divides them among its workers."""
+    """A stream in which each rank takes its share of samples, and divides it among its workers."""
 
     def __init__(self, ask: Callable[[], tuple[int, int]]) -> None:
         self.ask = ask
@@ -376,7 +376,8 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "consume": lambda thing: observe(rows(), consume=thing, deadline=5),
     "text of explain": explain,
 }
-# Some arguments accept these kinds, which are numbers or strings, or can be called or iterated.
+# Some arguments accept objects of these kinds, which are numbers or strings, or can be called or
+# iterated.
 TAKEN = (
     *("int", "__iter___raises", "__iter___recurses", "mock", "magic mock", "enum", "str"),
     "class with a metaclass",

@@ -88,7 +88,7 @@ def some(readers: list[Reader]) -> list[list[str]]:
 
 
 class Following(Dataset[int]):
-    """A dataset that adds up the next number of each file, whatever the index."""
+    """A dataset that ignores the index, and adds up the next number of each file."""
 
     def __init__(self, readers: list[Reader]) -> None:
         self.readers = readers
@@ -113,7 +113,10 @@ def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
 
 
 class InPlace(Dataset[torch.Tensor]):
-    """A dataset of a mapped file's rows, which divides each row by two in place."""
+    """A dataset of a mapped file's rows, which divides each row by two in place.
+
+    If `at_once` is False, the dataset maps the file only when it makes the first sample.
+    """
 
     def __init__(self, path: Path, *, at_once: bool = True) -> None:
         self.path = path
@@ -136,7 +139,7 @@ class InPlace(Dataset[torch.Tensor]):
 @pytest.mark.parametrize(
     "how",
     [
-        pytest.param("at hand", marks=pytest.mark.thorough),  # each diagnosis takes 4 s
+        pytest.param("at hand", marks=pytest.mark.thorough),  # each diagnosis takes seconds
         pytest.param("by a function", marks=pytest.mark.thorough),
         "on first use",
     ],
@@ -205,7 +208,8 @@ def test_each_file_is_opened_again(readers: list[Reader]) -> None:
 
 
 def test_what_main_prints_to_a_file_meanwhile_stays(capfd: pytest.CaptureFixture[str]) -> None:
-    # pytest has a second descriptor for the file that stdout goes to.
+    # pytest has a second descriptor for the file that stdout goes to. If the sandbox put that
+    # descriptor back to its earlier position, "later" would overwrite "announced".
     def wait(begin: Callable[[], None]) -> None:
         begin()
         os.close(0)
@@ -368,7 +372,7 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_de
     "start_method",
     [
         "fork",
-        pytest.param("spawn", marks=pytest.mark.thorough),  # more interpreters with torch
+        pytest.param("spawn", marks=pytest.mark.thorough),  # spawned workers have to import torch
         pytest.param("forkserver", marks=pytest.mark.thorough),
     ],
 )
@@ -497,7 +501,12 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class OnTheDevice(Dataset[int]):
-    """A dataset that uses CUDA for each row. One row may have no label."""
+    """A dataset that calls `check` for each row. The row `unlabeled` has no label.
+
+    Args:
+        unlabeled: The index at which the dataset raises KeyError (default -1, which is no index).
+        check: By default, the function that pretends to use CUDA.
+    """
 
     def __init__(self, unlabeled: int = -1, check: Callable[[], None] = touch_cuda) -> None:
         self.unlabeled = unlabeled

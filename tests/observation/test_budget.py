@@ -42,7 +42,7 @@ because the C library keeps freed samples."""
 
 @pytest.fixture
 def nothing_left(nothing_left_behind: Callable[..., None], short_folder: Path) -> Iterator[None]:
-    """Check that no process, segment, descriptor, or temporary file is left."""
+    """Check that no process, segment, descriptor, thread, or temporary file is left."""
     yield
     assert os.listdir(short_folder) == []
 
@@ -91,14 +91,14 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
     del batches
 
 
-@pytest.mark.thorough  # two interpreters with torch
+@pytest.mark.thorough  # it starts two interpreters that import torch
 def test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fork, spawn = footprint("fork"), footprint("spawn")
     assert 0 < fork.worker < 60 * MB < spawn.worker
     assert fork.once == 0
-    assert spawn.once > 0  # multiprocessing's resource tracker
+    assert spawn.once > 0  # for multiprocessing's resource tracker
     assert fork.main == pytest.approx(spawn.main, rel=0.3)
     monkeypatch.setattr(trial_module, "_in_child", None)
     assert footprint("fork") is fork, "it is measured once"

@@ -38,7 +38,7 @@ such as "Resource temporarily unavailable (11)", or even "Success (0)"."""
 
 
 def processes(home: Path, name: str = "") -> list[psutil.Process]:
-    """Return every process that this test started, whoever its parent is by now.
+    """Return every live process that this test started, even if its parent has ended.
 
     Args:
         home: The test's DLTUTOR_HOME, which all these processes inherit.
@@ -333,7 +333,10 @@ def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any]:
-    """Return a function that does what the child does, but in this process."""
+    """Return a function that observes a case as the child does, but in this process.
+
+    The function takes the name of a function in confined_cases.py.
+    """
     monkeypatch.setattr(child, "answer_when_asked", lambda folder: None)
     return lambda name: child.observe_made(str(tmp_path), "confined_cases", name, {}, 5, 0)
 
@@ -427,7 +430,7 @@ def supervisor_of(home: Path) -> psutil.Process:
 
 @pytest.mark.parametrize("delay", [0.3, 2.0])
 def test_stop_ends_it_at_any_moment(delay: float, write: Callable[[str], Path]) -> None:
-    target = confined_cases.stuck if delay > 1 else write(STUCK)  # after 2 s, it has workers
+    target = confined_cases.stuck if delay > 1 else write(STUCK)  # after 2 s, `stuck` has workers
     timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -504,7 +507,7 @@ def test_nothing_outlives_a_killed_caller(
         until(lambda: between not in processes(own_home))
         until(lambda: main not in processes(own_home))
         (left,) = folder.iterdir()
-        shutil.rmtree(left)  # the killed supervisor can't
+        shutil.rmtree(left)  # because the killed supervisor couldn't
         confine(write("pass"), memory="100M")  # the next run removes the cgroup
 
 

@@ -1,4 +1,4 @@
-"""Check that a deadline interrupts the main thread in time, and then restores SIGALRM."""
+"""Check that a deadline interrupts main in time, and restores SIGALRM's handler and timer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that chart, figure, and table share one estimate of memory between two readings."""
+"""Check that the chart, the figure, and the table share one estimate of memory between readings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MB = 1 << 20
 PAGE = 4096
 
 
-# The tests use one recorded run, in which two workers copy a list, and W1 ends early.
+# The tests use one made-up run, in which two workers copy a list, and W1 ends early.
 
 
 def recorded() -> tuple[list[Moment], Timeline]:

@@ -51,7 +51,7 @@ def interrupted(loader: DataLoader[Any], **options: Any) -> float:
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_while_workers_start(start_method: str) -> None:
-    # At that moment, W0 runs, and main is sending W1 its dataset.
+    # Stop arrives while W0 runs and main is sending W1 its dataset.
     interrupted(load(PicklesWith(stop), start_method))
 
 
@@ -253,7 +253,7 @@ def as_if_in(file: str, name: str) -> Callable[[Callable[[], object]], None]:
 @pytest.mark.parametrize(
     ("file", "name", "held"),
     [
-        # After an interrupt, the selector would keep a descriptor until the next collection.
+        # After an interrupt, the selector would keep a descriptor until a garbage collection.
         (selectors.__file__, "close", True),
         (selectors.__file__, "select", False),
         (_weakrefset.__file__, "_remove", True),  # Python would only print the exception
@@ -388,7 +388,7 @@ def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None
         time.sleep(0.05)
         during.append(len(told))
 
-    # Otherwise, `work` is the innermost frame, and its file would count as the learner's.
+    # Put `work` into `file`, too, because its frame is the innermost one when the signal arrives.
     work.__code__ = work.__code__.replace(co_filename=file)
     as_if_in(file, "transfer")(work)
     assert during == [0]

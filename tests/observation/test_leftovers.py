@@ -74,7 +74,7 @@ def test_what_a_worker_has_started_is_gone(trouble: Callable[[Path], None], tmp_
 def test_a_worker_that_is_slow_to_leave_is_not_killed_while_it_makes_a_segment(
     tmp_path: Path,
 ) -> None:
-    # torch would send SIGTERM, and the name in /dev/shm would stay.
+    # If torch sent SIGTERM to this worker, a segment's name could stay in /dev/shm.
     note = tmp_path / "terminated"
     loader = load(Numbers(partial(datasets.note_a_termination, note), at=2))
     seen = observe(loader, consume=lambda loader: next(iter(loader)))
@@ -121,7 +121,8 @@ def test_the_sharing_strategy_is_given_back_and_batches_that_the_loop_keeps_stay
 def test_a_queue_whose_thread_a_signal_interrupted_the_start_of_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # If a worker dies at once, torch's SIGCHLD handler may raise at this point.
+    # If a worker dies right after its start, torch's SIGCHLD handler may raise while main starts
+    # the queue's thread.
     class Interrupted(Finalize):
         def __init__(self, owner: object, callback: object, *args: Any, **kwargs: Any) -> None:
             if callback is Queue._finalize_close:
@@ -138,7 +139,7 @@ def test_a_queue_whose_thread_a_signal_interrupted_the_start_of_is_closed(
 
 
 def the_helpers_of_multiprocessing_that_were_not_there_before_are_ended() -> None:
-    for _ in range(2):  # they can be started again
+    for _ in range(2):  # twice, because the helpers must be able to start again
         seen = observe(load(Numbers(), "forkserver", num_workers=1), deadline=60)
         assert seen.end == "finished", seen
         assert not psutil.Process().children(recursive=True)

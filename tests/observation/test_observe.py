@@ -30,7 +30,7 @@ each_start_method = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def torch_looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have torch look for dead workers every 0.5 s instead of every 5."""
+    """Have torch look for dead workers every 0.5 s instead of every 5 s."""
     monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.5,))
 
 
@@ -139,7 +139,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"trouble": datasets.leave_at_once},
         {"end": "worker died", "exits": [0, None]},
     ),
-    # Main is in a transfer, where `observe` delays the signal that the worker died for a while.
+    # Main is in a transfer, where `observe` delays SIGCHLD, which says that a worker died.
     "a worker that dies in the middle of a batch": (
         {"trouble": datasets.die_in_a_transfer, "at": 0, "num_workers": 1},
         {"end": "worker died", "exits": [-9]},
@@ -260,7 +260,8 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
         assert [worker.exitcode for worker in seen.workers] == [1]
         assert seen.stderr.endswith("RuntimeError: cannot be rebuilt\\n"), seen.stderr
         """
-    # A fork server from an earlier test would write to its own stderr.
+    # Use a fresh interpreter, because a fork server from an earlier test would write to its own
+    # stderr.
     done = run_fresh(script.replace("START_METHOD", repr(start_method)), seconds=110)
     assert done.stderr == ""
 

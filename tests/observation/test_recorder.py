@@ -26,7 +26,7 @@ from dltutor.observation.memory.recorder import Recorder
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 ROOT = Path(__file__).parents[2]
-NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
+NO_PROCESS = 2**22 + 1  # above the highest pid that Linux assigns
 MB = 1 << 20
 
 
@@ -96,7 +96,7 @@ def read_the_list(read: multiprocessing.synchronize.Event) -> None:
 
 
 def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss() -> None:
-    KEPT.extend(range(10**6, 10**6 + 400_000))  # 13 MB of integers
+    KEPT.extend(range(10**6, 10**6 + 400_000))  # about 13 MB of integers
     recorder, samples = started(period=0.05, memory_period=0.05, memory_budget=1.0)
     context = multiprocessing.get_context("fork")
     read = context.Event()

@@ -174,9 +174,6 @@ def test_an_exit_code_in_words(exitcode: int | None, name: str | None, words: st
     assert str(worker) == f"W3 {words}"
 
 
-# The end of a worker's traceback.
-
-
 @pytest.mark.parametrize(
     ("kind", "message", "words"),
     [

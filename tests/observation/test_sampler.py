@@ -1,4 +1,4 @@
-"""Check the memory sampler in this process, with made-up readers, and as its own process.
+"""Check the memory sampler in this process, with made-up and real readers, and as its own process.
 
 The Recorder runs the sampler as its helper process.
 """
@@ -105,7 +105,7 @@ class Stopped(BaseException):
 
 
 class StoppedAtOnce(FileIO):
-    """A file whose opener is interrupted right after it's open."""
+    """A file that raises Stopped right after it has been opened."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -175,7 +175,8 @@ class Simulated:
         cheap: CPU seconds that a look takes.
         full: CPU seconds that a look takes in addition if it reads memory.
         waits: Seconds on the clock for each CPU second of reading memory (default 0).
-        options: Arguments for the Sampler, to replace those here.
+        options: More arguments for the Sampler. The defaults are a `memory_period` of 1 s and a
+            `memory_budget` of 0.01.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class Simulated:
         return self.sampling.look()["memory"] is not None
 
     def for_minutes(self, minutes: float) -> int:
-        """Look for so many minutes, and return how often that read memory."""
+        """Look for this many minutes, and return how often that read memory."""
         return sum(self.look() for _ in range(int(240 * minutes)))
 
 

@@ -41,7 +41,7 @@ from dltutor.tables import MB
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 LIMIT = 30  # seconds that the exercise of these tests allows. Most answers take less than 1 s.
-CLEANING = 4  # more seconds until all that was started is gone, on a busy machine
+CLEANING = 4  # extra seconds, on a busy machine, to end all that an answer started
 
 
 def gather(answer: Callable[[], object]) -> object:
@@ -90,8 +90,8 @@ def run(code: str) -> Callable[[], object]:
     return lambda: eval(code)
 
 
-# What an answer does -> a function that does it, the result's outcome, and a part of the result's
-# code and fields.
+# For each thing that an answer does, a function that does it, the result's outcome, and a string
+# that the result's code and fields contain.
 DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
     "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
     "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),

@@ -119,7 +119,7 @@ def test_a_process_in_a_lock_says_so_and_lives_on(
 
 
 def test_a_process_that_does_not_listen_is_not_asked(tmp_path: Path) -> None:
-    # The signal would kill the process.
+    # The signal that asks for a stack would kill this process.
     with stuck(sleep_without_answering, tmp_path) as pid:
         assert stacks.ask(str(tmp_path), pid) is None
 

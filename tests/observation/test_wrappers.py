@@ -59,7 +59,7 @@ WRAPPERS = [
     webloader,
     stateful,
     prepared,
-    pytest.param(combined, marks=pytest.mark.thorough),  # the import takes 2 s of CPU
+    pytest.param(combined, marks=pytest.mark.thorough),  # importing Lightning takes seconds
     Lazy,
 ]
 
@@ -165,7 +165,7 @@ def test_the_class_of_a_wrapper_iterates_as_ever_afterwards() -> None:
 
 
 class Nested(IterableDataset[Any]):
-    """A dataset with a loader inside, which starts workers, so `observe` takes the dataset."""
+    """A dataset that iterates a loader with workers, so `observe` accepts it like a loader."""
 
     def __init__(self) -> None:
         self.loader = load(Numbers())

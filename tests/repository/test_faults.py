@@ -62,7 +62,7 @@ def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so() ->
     assert printed(script, mounts) == "finished True None\n"
 
 
-@pytest.mark.thorough  # two interpreters, each with 13 runs
+@pytest.mark.thorough  # it starts two interpreters, each with 13 runs
 def test_two_notebooks_at_once_leave_each_other_alone() -> None:
     script = """
         import os

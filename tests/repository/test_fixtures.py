@@ -1,4 +1,4 @@
-"""Check that the fixtures in conftest.py catch what they promise to catch."""
+"""Check that the fixtures in conftest.py catch leftovers, and how tests share processes."""
 
 from __future__ import annotations
 

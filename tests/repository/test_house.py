@@ -16,7 +16,7 @@ from notebooks import learner_path, read, twins
 
 PACKAGE = Path(__file__).parents[2] / "dltutor"
 
-# Package -> our packages that it may import, besides itself and `tables`, which imports none.
+# For each package, our packages that it may import besides itself and `tables`, which imports none.
 MAY_IMPORT = {
     "system": set(),
     "failures": {"system"},
@@ -32,7 +32,7 @@ LESSONS = sorted(PACKAGE.glob("lessons/lesson_*"))
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the full name of everything that a module imports, even inside functions."""
+    """Yield the full names of a module's absolute imports, even of those inside functions."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield from (f"{node.module}.{each.name}" for each in node.names)

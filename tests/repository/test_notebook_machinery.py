@@ -212,7 +212,7 @@ def test_the_strict_run_fails_where_the_twin_no_longer_holds(twin: Path) -> None
     assert "4 failed, 6 passed" in said
 
 
-@pytest.mark.thorough  # a notebook's process and nbval take 4 s
+@pytest.mark.thorough  # a notebook's process and nbval take seconds
 def test_a_starter_that_is_already_solved_is_caught(twin: Path) -> None:
     path = learner_path(twin)
     notebook = read(path)
@@ -224,7 +224,7 @@ def test_a_starter_that_is_already_solved_is_caught(twin: Path) -> None:
     assert "cell fails: it is tagged raises-exception and did not raise" in said
 
 
-@pytest.mark.thorough  # a notebook's process and nbval take 4 s
+@pytest.mark.thorough  # a notebook's process and nbval take seconds
 def test_a_kernel_that_dies_is_reported_at_its_cell(tmp_path: Path) -> None:
     path = save(lesson(code("fine", "1"), code("fatal", "import os; os._exit(3)")), tmp_path)
     said = "\n".join(validate(path, solved=False))
@@ -232,7 +232,7 @@ def test_a_kernel_that_dies_is_reported_at_its_cell(tmp_path: Path) -> None:
     assert "the kernel died" in said
 
 
-@pytest.mark.thorough  # a notebook's process and nbval take 4 s
+@pytest.mark.thorough  # a notebook's process and nbval take seconds
 def test_a_notebook_that_hangs_is_ended_with_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +247,7 @@ def test_a_notebook_that_hangs_is_ended_with_its_processes(
     assert ended == "it took longer than 6 s and was ended"
 
 
-@pytest.mark.thorough  # a notebook's process and nbval take 4 s
+@pytest.mark.thorough  # a notebook's process and nbval take seconds
 def test_what_a_lesson_leaves_behind_is_named_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ HOME, TMPDIR = "/tmp/dltutor-run-ab12/home", "/tmp/dltutor-run-ab12/tmp"
 
 
 def problems(text: str) -> list[str]:
-    """Return what's unfit about a cell with this output."""
+    """Return one sentence for each reason not to save a cell with this output."""
     cell = code("shows-it", "print(text)")
     cell.outputs = [new_output("stream", name="stdout", text=text)]
     return list(unfit(lesson(cell)))

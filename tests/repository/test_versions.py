@@ -59,7 +59,8 @@ def conda(file: str) -> tuple[list[str], list[str]]:
 def brought_by(name: str, *extras: str, leaf: str = "") -> set[str]:
     """Return the names of a package and of all packages that it requires on this machine.
 
-    If `leaf` is among them, leave out what only `leaf` requires.
+    The package's `extras` count as required. If `leaf` is among the packages, leave out what only
+    `leaf` requires.
     """
     found: set[tuple[str, frozenset[str]]] = set()
 
@@ -152,7 +153,7 @@ def test_the_changelog_begins_with_the_version_of_the_package() -> None:
 def test_the_tests_run_on_the_pinned_set_and_no_other() -> None:
     everything = brought_by("dltutor", "dev") - {"dltutor"}
     assert set(CONSTRAINTS) <= everything, "pinned, and nobody needs it"
-    # torch's CUDA build brings more, which torch itself pins.
+    # torch's CUDA build requires more packages, which torch itself pins.
     assert brought_by("dltutor", "dev", leaf="torch") - {"dltutor"} <= set(CONSTRAINTS)
     installed = {name: Version(metadata.version(name)).public for name in CONSTRAINTS}
     assert installed == CONSTRAINTS
