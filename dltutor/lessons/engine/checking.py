@@ -98,7 +98,8 @@ def hint(exercise: str) -> Note:
     """Return an exercise's next hint. After three, say that there are no more, then begin again.
 
     Args:
-        exercise: The exercise's name, such as "01.fix".
+        exercise: The exercise's name, such as "01.fix". If no exercise has this name, the note
+            lists the names.
     """
     found = _find(exercise)
     if found is None:

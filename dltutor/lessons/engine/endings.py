@@ -81,10 +81,13 @@ def arrivals(
     Args:
         dataset: The dataset that the answer made.
         keep: A function that takes an uncollated sample and returns what to record about it.
-        how: More arguments for `run_loader`.
+        how: More arguments for `run_loader`, which needs `workers` and `within`.
 
     Returns:
         How the run ended, and each epoch's records in order of arrival.
+
+    Raises:
+        Rejected: torch can't make the loader, or `keep` rejected a sample.
     """
     epochs: list[list[K]] = []
 
@@ -107,7 +110,8 @@ def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoade
         within: Time limit for the call in seconds.
 
     Raises:
-        Rejected: The call fails, or returns anything but a DataLoader with this many workers.
+        Rejected: The call fails, takes too long, or returns anything but a DataLoader with this
+            many workers.
     """
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
@@ -119,7 +123,7 @@ def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoade
 
 
 def where(workers: int, method: str = "fork") -> str:
-    """Return a run's settings as the start of a sentence, such as "with 2 workers under fork"."""
+    """Return a run's settings, such as "with 2 workers under fork" or "without workers"."""
     if not workers:
         return "without workers"
     return f"with {workers} worker{'s' if workers > 1 else ''} under {method}"
@@ -134,11 +138,12 @@ class Ending:
         deadline: The run's time limit in seconds.
         fates: If `end` is "worker died", how each dead worker ended, such as
             "W0 killed by SIGKILL (exit code -9)". Otherwise "".
-        kind: The type of the exception that ended the run, or "".
+        kind: The name of the type of the exception that ended the run, or "".
         message: The exception's message, or "".
-        raised_in_worker: The type of the exception that a worker raised, or None.
+        raised_in_worker: The name of the type of the exception that a worker raised, or None.
         failed_worker: The number of the worker that raised this exception, or None.
-        error: The exception and where it was raised, in one sentence, or "".
+        error: If `end` is "raised", a sentence with the exception, and with the learner's
+            innermost line in the traceback if there is one. Otherwise "".
         stood: If the run hung, sentences that name the lines where the busy workers were, or
             main's line if no worker was busy. Otherwise "".
         main: If the run hung, a sentence that names the line outside torch where main was.
@@ -188,7 +193,8 @@ def ended_well(run: Ending, where: str = "", **fields: object) -> None:
         fields: More values for the message, if a lesson has its own message for one of the codes.
 
     Raises:
-        Rejected: The run didn't finish. The codes are "hung", "raised", and "worker-died".
+        Rejected: The run didn't finish. The codes are "hung", "raised", and "worker-died", which
+            is also the code if main died.
     """
     if run.end == "finished":
         return

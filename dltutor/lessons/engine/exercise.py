@@ -169,7 +169,7 @@ def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
     """Return a grader for a dict that maps each job's letter to a word, such as {"A": "cache"}.
 
     "Cache" and "'cache'" are the same word. The codes are "no-words" for None or `...`,
-    "other-keys" if the answer isn't a dict of these jobs, "dots" if a job still has `...`,
+    "other-keys" if the answer isn't a dict of these jobs, "dots" if a job's word is `...` or None,
     "no-word" for an unknown word, "wrong-A" if A is the first job with a wrong word, and "correct".
 
     Args:
@@ -212,6 +212,7 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
         lesson: The lesson's number, such as "10".
 
     Raises:
+        FileNotFoundError: No lesson has this number.
         ImportError: An exercise has no `answer`, and no module of its own.
     """
     found = []

@@ -30,7 +30,8 @@ def blank(answer: Any) -> bool:
 def shown(answer: Any) -> str:
     """Return an answer's repr, cut after 60 characters, or a note that the repr raises.
 
-    `tidy` removes pids, addresses, and folders from the repr, because they differ from run to run.
+    `tidy` removes pids and addresses from the repr, and shortens paths, because these differ from
+    run to run.
     """
     try:
         text = tidy(repr(answer))

@@ -19,7 +19,7 @@ from dltutor.lessons.engine.outcomes import could_not_check
 from dltutor.observation import confine
 from dltutor.tables import MB
 
-# MB to assume if the system doesn't report PSS, which is about what an interpreter with torch uses.
+# MB to assume if the system doesn't report PSS. An interpreter with torch uses about this much.
 _WITHOUT_PSS: Final = 200
 
 

@@ -77,7 +77,11 @@ class Result:
 
     @staticmethod
     def from_dict(sent: object) -> Result | None:
-        """Return the result that the sandbox sent, or None if it sent none."""
+        """Return the result that `to_dict` turned into this dict, or None for any other object.
+
+        Raises:
+            ValueError: The dict's "outcome" isn't the value of an Outcome.
+        """
         match sent:
             case {"outcome": str(outcome), "code": str(code), "fields": dict(fields)}:
                 return Result(Outcome(outcome), code, fields)

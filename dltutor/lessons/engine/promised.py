@@ -1,4 +1,4 @@
-"""Compare what a lesson's tables measure with what its notebook says."""
+"""Raise an error in a strict run whose measurements don't match the lesson's notebook."""
 
 from __future__ import annotations
 

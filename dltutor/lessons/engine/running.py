@@ -39,11 +39,12 @@ _on_path: set[str] = set()  # the folders that `imported` has put on sys.path
 
 @contextmanager
 def theirs() -> Iterator[None]:
-    """Report what the block raises as an error in the learner's code.
+    """Turn an exception from the block into a `Rejected` that reports an error in the answer.
 
     Raises:
         DeadlinePassed: The block ran past a deadline.
-        Rejected: The block raised any other exception.
+        Rejected: The block raised any other exception. If the block raised `Rejected` itself, that
+            exception stays as it is.
     """
     try:
         yield
@@ -73,7 +74,7 @@ def made(
     Args:
         make: The learner's class or function.
         arguments: The values to pass to `make`.
-        call: The call as the lesson writes it, such as "MyDataset(root)".
+        call: The call as the lesson writes it, such as "MyDataset(root)", for a message.
         within: Time limit for the call in seconds.
 
     Raises:
@@ -122,7 +123,10 @@ def still_running() -> str:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return the mode and a digest of each file and subfolder, by its path in the folder."""
+    """Return the mode and a digest of each file and subfolder, by its path in the folder.
+
+    The digest of a subfolder, or of a file that this process can't read, is that of no bytes.
+    """
     found = {}
     for path in folder.rglob("*"):
         readable = path.is_file() and os.access(path, os.R_OK)
@@ -142,17 +146,17 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
 
 
 def imported(folder: Path, *names: str) -> list[ModuleType]:
-    """Import modules from a folder as the files are now, even if older versions are imported.
+    """Import modules from a folder as the files are now, even if older versions were imported.
 
-    At the front of `sys.path`, which spawned workers get from main, the folder replaces the folders
-    of earlier calls.
+    The folder goes to the front of `sys.path`, which spawned workers get from main. The folders of
+    earlier calls leave `sys.path`, and their modules leave `sys.modules`.
 
     Args:
         folder: The folder with the learner's modules.
         names: The names of the modules to import.
 
     Returns:
-        The modules, in the order of their names.
+        The modules, in the order of `names`.
     """
     own = {path.stem for path in folder.glob("*.py")}
     for name, module in [*sys.modules.items()]:
@@ -169,8 +173,8 @@ def imported(folder: Path, *names: str) -> list[ModuleType]:
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no type hints
-    # Replace a lock or Value in a global or a class with a new one, which is what a worker would
-    # get by importing the code from a file.
+    # Replace a lock or Value in a global or a class with a new one, because a worker that imports
+    # the code from a file also gets a new one. A new Value is 0, whatever its first value was.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()
@@ -204,13 +208,13 @@ def failed_in_main(error: BaseException) -> Result:
 
 
 def in_words(error: BaseException) -> str:
-    """Say in one sentence what the learner's code raised, and where."""
+    """Return a sentence that says what the learner's code raised, and where."""
     read = errors.read(error)
     return failed_at(*read.chain[0], read.traceback)
 
 
 def failed_at(kind: str, message: str, frames: tuple[Frame, ...]) -> str:
-    """Say in one sentence what the learner's code raised, and where.
+    """Return a sentence that says what the learner's code raised, and where.
 
     Args:
         kind: The exception's type.

@@ -29,14 +29,15 @@ def same_function(one: object, other: object) -> bool:
 
 
 def only_holds(source: str, other: type) -> bool:
-    """Return whether a file holds only this class, apart from imports and constants.
+    """Return whether a file defines only this class, apart from imports and constants.
 
-    The result is False if the source has a syntax error.
+    The file's class must have the same name and the same methods, whatever its bases are. The
+    result is False if the source has a syntax error.
 
     Args:
         source: The file's source, which this function doesn't run.
-        other: The class to look for. Its members are all functions without decorators, defaults,
-            and keyword-only parameters.
+        other: The class to look for. Its methods must not have decorators, defaults, or
+            keyword-only parameters.
     """
     try:
         body = [node for node in ast.parse(source).body if not _does_nothing(node)]

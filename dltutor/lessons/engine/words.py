@@ -15,7 +15,8 @@ If the answer is a number, the options are the right number and the likely wrong
 and `other-number` is for any other number. A question that asks for a word for each of several jobs
 has `answer = { A = "word", B = "another" }`. Messages that several exercises of a lesson share are
 in `[says]`, and messages that all lessons share are in `engine/says.toml`. `text` looks for a code
-in that order. In all these files, any run of spaces and newlines counts as one space.
+in the exercise's options, in the exercise's messages, in those of the lesson, and in those of all
+lessons. In all these files, any run of spaces and newlines counts as one space.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _TIME: Final = 6  # time limit in seconds to make a dataset, and again to run al
 
 
 class Pairs(Dataset[Pair]):
-    """The notebook's starter for "00.fix", which pairs each level with the level an hour later."""
+    """The notebook's starter for "00.fix", whose `__len__` promises one pair too many."""
 
     def __init__(self, levels: Sequence[int]) -> None:
         self.levels = levels
@@ -93,7 +93,10 @@ def _pair(sample: Any) -> Pair | str:
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless each epoch had the right pairs in order and left the list alone."""
+    """Raise `Rejected` unless the run finished with the right pairs in order in each epoch.
+
+    The list of levels must be unchanged, too, and `__len__` must not promise more.
+    """
     expected: tuple[Pair | str, ...] = (*pairwise(run.levels),)
     wrong = (n for n, pairs in enumerate(run.epochs) if pairs != expected)
     number = next(wrong, len(run.epochs) - 1)

@@ -1,4 +1,4 @@
-"""Grade "01.fix" and "01.transfer", which ask for usable files and why the others are bad.
+"""Grade "01.fix" and "01.transfer", which ask for usable files and why the rest are bad.
 
 The check uses two folders, to catch a class that keeps data from one dataset for the next dataset.
 """
@@ -48,9 +48,9 @@ class Evidence:
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
             the dataset has no such dict, this field is empty.
         samples: What `Folder.identify` returned for each `dataset[i]`. If `dataset[i]` raised an
-            exception, it's the exception's type and None.
+            exception, the entry is a string such as "OSError raised", and None.
         error: The first exception from `dataset[i]` and where it was raised, or "".
-        runs: By number of workers, how the run ended, and whether the run delivered `samples`.
+        runs: By number of workers, how the run ended, and whether each epoch delivered `samples`.
         changed: The files that the answer removed, changed, or created at a listed path.
         dtypes: The number of samples for each floating-point dtype.
         later: What's wrong with a sample that arrives although its file has gone bad, or None.
@@ -71,7 +71,7 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 
     Args:
         fresh: A function that fills a folder with files that depend on a seed.
-        starter: The notebook's broken class, which the grader doesn't run.
+        starter: The notebook's broken class, which the grader rejects without running it.
     """
     return by_runs(
         partial(run, fresh=fresh),
@@ -83,7 +83,10 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 
 
 def run(answer: type, fresh: Callable[[Path, int], Folder]) -> Iterator[Evidence]:
-    """Make a dataset for each folder, run it in loaders, and read its samples one by one."""
+    """Make a dataset for each of two folders, and yield the evidence of how it delivers samples.
+
+    The dataset runs in loaders, is read sample by sample, and is read again after files go bad.
+    """
     for seed, workers in ((52, 2), (53, 4)):
         yield _delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers)
 
@@ -144,7 +147,11 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 
 
 def judge(evidence: Evidence) -> None:
-    """Raise `Rejected` unless exactly the usable files arrived and `quarantined` is right."""
+    """Raise `Rejected` unless exactly the usable files arrived and `quarantined` is right.
+
+    The answer must also leave the files as they are, use the right class numbers and a single
+    dtype, and not replace the sample of a file that has gone bad since.
+    """
     try:
         _judge_folder(evidence)
     except Rejected as rejected:
@@ -226,7 +233,7 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _judge_reasons(evidence: Evidence) -> None:
-    """Reject an answer whose reasons use the same words for two different causes.
+    """Raise `Rejected` if the reasons use the same words for two different causes.
 
     The cause "other" may have the same words as any cause.
     """

@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 
     write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
     odd: str = HEALTHY  # what's odd about the file, for a message
-    cause: str = ""  # why the file is unusable: "missing", "damaged", "too large", "other", or ""
+    cause: str = ""  # "missing", "damaged", "too large", or "other", or "" if the file is usable
     suffix: str = "npy"
     label: str = ""  # the file's class, or "" if it can have any class
 
@@ -61,8 +61,8 @@ class Folder:
     def identify(self, sample: Any) -> Identified:
         """Return the path of a sample's file, and the sample's class number.
 
-        If no file has these values, return their range instead of the path. If the sample has the
-        wrong form, return that form and None.
+        If no usable file has these values, return their range instead of the path. If the sample
+        has the wrong form, return that form and None.
         """
         if (kind := _kind(sample)) != self.right:
             return kind, None
@@ -185,7 +185,7 @@ def looks(root: Path) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """Show how many images with each label arrive from each dataset class."""
+    """Show how a run ends with each dataset class, and how many images of each label arrive."""
     listed = sorted(Counter(label for _, label in Images(lesson_images()).listed).items())
     rows = []
     for kind in kinds:
@@ -207,7 +207,8 @@ def side_by_side(*kinds: type) -> Table:
 
 
 def _epoch(made_of: tuple[type, Path]) -> Counter[int]:
-    # A class may check its files in several processes, but a daemonic worker can't start any.
+    # A class may check its files in several processes, but a daemonic worker can't start any, so
+    # make this worker an ordinary process.
     current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     kind, root = made_of
     dataset = kind(root)

@@ -56,7 +56,7 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# The recorder at the worn machines ran out of disk space, so each unusable file is labeled "worn".
+# The recorder at the worn machines ran out of disk space, so all unusable files here are "worn".
 SPOILED_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),
@@ -76,7 +76,7 @@ def make_readings() -> Path:
 
 
 def fresh_readings(root: Path, seed: int) -> Folder:
-    """Fill an empty folder with readings whose contents and order differ from the lesson's."""
+    """Fill an empty folder with readings other than the lesson's, and with more kinds of files."""
     kinds = (
         *SPOILED_READINGS,
         Kind(lambda to, x: np.save(to, x.T), "128 steps x 3 axes", "damaged", label="broken"),

@@ -1,8 +1,9 @@
 """Grade "02.fix", which asks for every error to arrive with the sample's index and path.
 
-An error keeps its type if a worker can pickle the type, main can rebuild the error from a string,
-and the error doesn't end the loop. Any other error becomes a RuntimeError. The notebook's section
-"On call" has a simple fix, which uses one type for all errors and is also correct.
+An error has to keep its type if a worker can pickle the type, main can rebuild the error from a
+string, and the error doesn't end the loop. Any other error has to become a RuntimeError. The
+notebook's section "On call" has a simple fix, which uses one type for all errors and is correct,
+too.
 
 The check reads samples one at a time, in an order that isn't the dataset's, and goes on after each
 error. Nineteen of these samples raise. Samples have no tensors, so that a worker's crash can't
@@ -75,7 +76,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Run:
-    """A record of what arrived in each epoch with a given number of workers."""
+    """A record of what arrived in each epoch of a run, and of how the run ended."""
 
     workers: int
     ending: Ending
@@ -89,7 +90,11 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Read the answer's dataset with 2, 0, and 4 workers, and then interrupt a read in main."""
+    """Yield runs with 2, 0, and 4 workers, and then read the sample that interrupts main.
+
+    Raises:
+        Rejected: The dataset can't be made, has the wrong length, or doesn't pass on the interrupt.
+    """
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
     try:
@@ -170,7 +175,7 @@ def judge(run: Run) -> None:
     there = where(run.workers)
     for arrivals in run.epochs:
         for arrival in arrivals:
-            # A fix that raises one type for all errors may choose it, and doesn't need the path.
+            # A fix with one type for all errors may choose the type, and doesn't need the path.
             if run.has_one_type and arrival.index in FAULTS:
                 lacks = tuple(part for part in arrival.lacks if part != _PATH)
                 arrival = replace(arrival, right=True, lacks=lacks)

@@ -103,18 +103,18 @@ loader_of: Final = partial(load, start_method="fork")
 
 
 def end_of(seen: Observation, lines: int = 1) -> str:
-    """Return the last `lines` lines of a run's error, without pids, addresses, and folders."""
+    """Return the last lines of a run's error, with short paths, and without pids and addresses."""
     return "\n".join(tidy(seen.raw).strip().splitlines()[-lines:])
 
 
 def headline(seen: Observation) -> str:
-    """Return the type of the exception that main raised, and the first line of its message."""
+    """Return the type and the first line of the message of the exception that ended a run."""
     kind, message = seen.chain[0]
     return f"{kind}: {message.splitlines()[0]}"
 
 
 def captions_that(raises: Callable[[str], Any]) -> Captions:
-    """Return the captions, with a transform that calls `raises` for an unknown word."""
+    """Return captions with a transform that counts words, and calls `raises` for unknown words."""
 
     def number(word: str) -> int:
         return VOCABULARY[word] if word in VOCABULARY else raises(word)
@@ -128,7 +128,7 @@ def captions_that(raises: Callable[[str], Any]) -> Captions:
 def fates(
     ways: Sequence[Callable[[str], Any]], around: Callable[[Any], Any] | None = None
 ) -> Table:
-    """Show what the loop gets if a transform raises an exception for an unknown word.
+    """Show what the loop gets, with 0 and 2 workers, if a transform raises for an unknown word.
 
     Args:
         ways: Functions that take the unknown word and raise an exception.

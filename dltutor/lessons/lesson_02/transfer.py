@@ -155,7 +155,10 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless every sample is right, and the table and autograd are as before."""
+    """Raise `Rejected` unless all samples arrived and are right.
+
+    The table and autograd must be as they were, too.
+    """
     if run.ending:
         if run.ending.end == "hung" and run.ending.last_words:
             not_yet("waits", where=run.where, last_words=run.ending.last_words)

@@ -21,9 +21,9 @@ from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.helpers import Film, form_and_pixels, fresh_film
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
-    # What the decoder does, the number of frames, the positions of the deadly frames, and the
-    # number of workers. The first two films have few frames, so that a wrong answer fails
-    # quickly.
+    # For each film, what the decoder does with a deadly frame, the number of frames, the positions
+    # of the deadly frames, and the number of workers. The first two films have few frames, so that
+    # a wrong answer fails quickly.
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
     ("exit", 6, (1, 5), 4),  # four frames can be decoded, one for each worker
@@ -58,7 +58,7 @@ class Reading:
 
 
 def run(answer: type) -> Iterator[Reading]:
-    """Read a film for each way in which the decoder can end its process."""
+    """For each way in which the decoder can end its process, read a film and yield a record."""
     for how, frames, deadly, workers in _FILMS:
         yield _read(answer, how, fresh_film(frames, deadly), workers)
 
@@ -103,7 +103,10 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
 
 
 def judge(reading: Reading) -> None:
-    """Raise `Rejected` unless all good frames arrived and each deadly one has the right reason."""
+    """Raise `Rejected` unless all good frames arrived and each deadly one has the right reason.
+
+    `quarantined` must not have any other keys, and the film's folder must be unchanged.
+    """
     film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in ending.message:

@@ -31,15 +31,20 @@ _PIXELS: Final = 64  # pixels per frame
 _KINDS: Final = 13
 
 
-# The notebook's workers leave breadcrumbs in such a folder. Each worker writes the index of the
-# sample that it reads to a file of its own.
+# The notebook's workers leave breadcrumbs in a folder from this function. Each worker writes the
+# index of the sample that it reads to a file of its own.
 new_folder: Final = own_folder
 
 
 def breadcrumb_in(folder: Path, seen: Observation) -> str:
-    """Return the last index that a worker wrote to its file in a folder, which is its breadcrumb.
+    """Return the breadcrumb of a dead worker, which is the last index that it wrote to its file.
 
-    The run's error has to name the worker's pid.
+    Args:
+        folder: The folder with a file for each worker.
+        seen: The run, whose error must name the worker's pid. Of several pids, the first counts.
+
+    Returns:
+        The index, as a string.
     """
     named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
     assert named, f"the error should name a pid: {seen.raw}"
@@ -126,6 +131,8 @@ class Film(NamedTuple):
 @cache
 def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
     """Write a film to a temporary folder, and return the film.
+
+    Another call with the same arguments returns the same film.
 
     Args:
         frames: Number of frames.

@@ -31,7 +31,7 @@ _MOST: Final = [*range(24), *(40 * [2])]
 # The epoch numbers jump, as in a resumed run. In epoch 301, the sampler draws some recordings twice
 # and leaves out others.
 _EPOCHS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))
-# In slow motion, all workers read the same recording at the same moment, and then go on together.
+# In slow motion, all workers read the same recording at the same moment, then the next recording.
 _AT_ONCE: Final = tuple((epoch, sorted(4 * _ALL[:8])) for epoch in (0, 301, 1))
 PLANS: Final = (
     Plan("with 2 persistent workers under fork", _CLIPS, _EPOCHS),
@@ -80,7 +80,8 @@ def _judge(run: Run) -> None:
 
 
 def _miscounted(plan: Plan, said: int, fewer: int) -> str:
-    # With persistent workers, the check makes no second dataset that could reset the count.
+    # With persistent workers, the check makes no second dataset that could reset the count. So if
+    # the count is 0, no worker's count has reached main.
     if said == 0 and plan.workers and plan.persistent:
         return "none-counted"
     if fewer > 0 and fewer % 256 == 0:

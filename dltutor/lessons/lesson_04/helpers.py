@@ -17,7 +17,7 @@ from dltutor.tables import Table
 
 
 class CountedClips(Dataset[torch.Tensor]):
-    """The notebook's starter for "04.fix". An epoch reads the next stretch of every recording."""
+    """The notebook's starter for "04.fix". Each epoch reads another stretch of every recording."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         self.clips = clips
@@ -42,9 +42,14 @@ class CountedClips(Dataset[torch.Tensor]):
 
 
 def make_clips(epochs: tuple[int, ...] = (0, 1, 2), seed: int = 4) -> torch.Tensor:
-    """Make sixteen recordings of 32 numbers for each epoch up to the last of `epochs`.
+    """Make sixteen recordings, with 32 numbers for each epoch from 0 to the highest of `epochs`.
 
-    In each of `epochs`, some recordings are silent.
+    Args:
+        epochs: The epochs in which some recordings are silent. The others have no silent recording.
+        seed: The seed for the numbers.
+
+    Returns:
+        A tensor with a row for each recording.
     """
     generator = torch.Generator().manual_seed(seed)
     clips = torch.randint(1, 1000, (16, 32 * (max(epochs) + 1)), generator=generator)
@@ -97,7 +102,7 @@ class _Witness(global_state.Readings):
 
 
 def ask_every_process(main_sets: int = 0) -> Table:
-    """Show what each process counts in three epochs.
+    """Show what each process counts in three epochs, with fresh and with persistent workers.
 
     Args:
         main_sets: The value that main gives its own counter before epochs 1 and 2.

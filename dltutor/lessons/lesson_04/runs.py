@@ -50,7 +50,7 @@ class Run:
     end: Ending
 
 
-Ask: TypeAlias = Callable[[Any, Any], Any]  # called in main with the dataset and `Plan.given`
+Ask: TypeAlias = Callable[[Any, Any], Any]  # takes the dataset, and the argument that it was given
 
 
 def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
@@ -122,6 +122,10 @@ class SlowMotion(TorchFunctionMode):
     them writes. So the workers start each sample together. In your code, they wait before calls and
     before writes to an attribute or an item. When a shared tensor changes in place, they also wait
     between reading and writing.
+
+    Args:
+        workers: The loader's number of workers. In a loader with another number, each worker
+            raises ValueError.
     """
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")

@@ -44,7 +44,10 @@ def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fa
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless each word has one number of its own, in all processes."""
+    """Raise `Rejected` unless each word has one number of its own, in all processes.
+
+    The numbers in main's `vocabulary` must not have gaps, and the headlines must be unchanged.
+    """
     plan, where = run.plan, run.plan.where
     rows = torch.cat(samples(run, 4)).tolist()
     if any(given != plan.given for _, (_, given) in run.epochs):

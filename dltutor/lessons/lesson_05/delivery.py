@@ -40,7 +40,7 @@ class Delivered:
 
     @property
     def fields(self) -> dict[str, object]:
-        """The run's settings, and how many samples arrived and differed, for a message."""
+        """The run's settings and the four counts, by the names that the messages use."""
         return {
             "where": where(self.workers),
             "asked": self.asked,
@@ -61,7 +61,7 @@ def read(
     Args:
         dataset: The answer's dataset.
         expected: The right sample for each index to read.
-        where: When main reads, as the start of a sentence.
+        where: When main reads, for a message, such as "in main, between two runs".
         other_sample: The code for a wrong sample.
 
     Raises:
@@ -118,7 +118,7 @@ def deliver(
 
 
 def all_right(delivered: Delivered, *, wrong: str, mixed_up: str) -> None:
-    """Reject an answer unless all samples arrived, and all are right.
+    """Raise `Rejected` unless all samples arrived, and all are right.
 
     Args:
         delivered: The record of what arrived.

@@ -50,10 +50,13 @@ class Epochs:
 
 
 class Positions:
-    """A detector for workers that move the position of main's files, or open a file too often.
+    """A detector for workers that move main's position in a file, and for too many descriptors.
 
     Main must not read at the same time, so that only a worker can move a position. Each worker
     compares positions at every function call, and so even notices a move that the answer undoes.
+
+    Args:
+        paths: The files to watch.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -63,10 +66,13 @@ class Positions:
         self._shared = mmap.mmap(-1, 2)
 
     def begin(self) -> None:
-        """Watch the files that main has open now, in all workers that main forks later."""
+        """Watch the files that main has open now, in all workers that main forks later.
+
+        `moved` is False again, and `opened` forgets the counts from earlier workers.
+        """
         while self._held:
             os.close(self._held.pop())
-        # A duplicate shares the descriptor's position.
+        # A duplicate shares the descriptor's position, and stays open if a worker closes the file.
         self._held = [os.dup(descriptor) for descriptor, _ in self._open()]
         self._before = self._positions()
         self._shared[:] = bytes(2)
@@ -76,7 +82,10 @@ class Positions:
         sys.setprofile(self._look)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Make a batch, and count the process's open descriptors. This is a `collate_fn`."""
+        """Make a batch, and record how many descriptors are open if there are too many.
+
+        This is a `collate_fn`.
+        """
         if (count := self._opened()) > _MOST:
             self._shared[1] = min(count, 255)
         return default_collate(samples)
@@ -157,7 +166,11 @@ def run(answer: type) -> Iterator[Epochs]:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` if a window is wrong, a position moved, or too many descriptors are open."""
+    """Raise `Rejected` unless all windows arrived and are right.
+
+    It's also a mistake to move the position of a file that main has open, or to have more than four
+    descriptors open for one recording in one process.
+    """
     samples = epochs.samples
     if epochs.opened > _MOST:
         not_yet("descriptors", opened=epochs.opened, most=_MOST, **samples.fields)

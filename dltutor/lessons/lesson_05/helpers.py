@@ -27,7 +27,10 @@ WIDTH: Final = 16  # numbers in a window
 
 
 def told(loader: DataLoader[Any]) -> str:
-    """Run an epoch of records in order, and say how it ended and whether the samples were right."""
+    """Run an epoch of records in order, and return a string such as "finished: wrong samples".
+
+    If the run didn't finish, the string says how the run ended, with the exception's type, if any.
+    """
     return _in_words(Case(loader, count_wrong))
 
 
@@ -102,7 +105,7 @@ class Database(Dataset[torch.Tensor]):
 
     def __init__(self, in_transaction: bool) -> None:
         self.path = own_folder() / "rows.db"
-        # The garbage collector can close the connection in any thread.
+        # The garbage collector can close the connection in any thread, so allow all threads.
         self.connection = sqlite3.connect(self.path, check_same_thread=False)
         execute = self.connection.execute
         execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, version INTEGER, padding BLOB)")
@@ -132,7 +135,7 @@ class Database(Dataset[torch.Tensor]):
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows after a batch, and count old rows that arrive later.
+        """Run an epoch, renew all rows after the first batch, and count old rows that arrive later.
 
         Batches that the workers may have prefetched don't count.
         """

@@ -69,7 +69,10 @@ def run(answer: type) -> Iterator[Epochs]:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` unless every row is right and each worker used a connection of its own."""
+    """Raise `Rejected` unless every row is right and each worker used one connection of its own.
+
+    A worker must not end any of main's sessions, either.
+    """
     rows = epochs.rows
     if epochs.ended:
         not_yet("mains-session-ended", **rows.fields)

@@ -1,4 +1,4 @@
-"""Grade "06.diagnose", which asks which attribute of the dataset can't be pickled."""
+"""Grade "06.diagnose", which asks for the dataset's attribute that can't be pickled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Grade "06.fix" with two of the answer's datasets in one loader, each with its own file.
 
 Once each worker has delivered a batch, the check renames the files' folder. A worker can still read
-an open file, but a class that opens the file again doesn't find it. The records are farther apart
-than an open file's buffer is long, so each `seek` and `read` moves the descriptor's position.
+an open file, but a class that opens the file again doesn't find it. In each file, the loaders
+alternate between both ends, which are farther apart than an open file's buffer is long, so each
+`seek` and `read` moves the descriptor's position.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dltutor.observation.time_limits import deadline
 
 _KIND: Final = f"torch.int64, ({SIZE},)"  # a record's dtype and shape
 _RECORDS: Final = 60_000  # 480 KB. An open file's buffer is 8 KB, or 128 KB since Python 3.14.
-_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # main's indices, far from _READ
+_FIRST: Final = range(_RECORDS // 2, _RECORDS // 2 + 2000)  # what main reads, far from _READ
 _READ: Final = tuple(  # indices for the loaders, alternating between both ends of both files
     start + index
     for near in range(16)
@@ -42,7 +43,7 @@ class Epoch:
 
     Args:
         samples: How the run ended, and how many samples were wrong.
-        size: The bytes of a pickled dataset.
+        size: The size of a pickled dataset, in bytes.
         renamed: Whether the check got as far as renaming the folder.
         moved: Whether a worker moved main's position in a file.
     """
@@ -99,7 +100,11 @@ def run(path: Path) -> Iterator[Epoch]:
 
 
 def judge(epoch: Epoch) -> None:
-    """Raise `Rejected` if a record is wrong, a position moved, or a file had to be opened again."""
+    """Raise `Rejected` unless the run finished, and all records arrived and are right.
+
+    It's also a mistake to move main's position in a file, or to need a file's path again once the
+    check has renamed the folder.
+    """
     where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
     if epoch.moved:
         not_yet("moved-position", where=where)

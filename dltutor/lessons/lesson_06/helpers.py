@@ -45,7 +45,7 @@ class Reader:
         self.cache = Cache()
 
     def read(self, number: int) -> torch.Tensor:
-        """Return one tile."""
+        """Return the tile with this number, of shape (side, side), from the cache if it's there."""
         with self.cache.turn:
             tile = torch.full((self.side, self.side), float(number))
             return self.cache.tiles.setdefault(number, tile)
@@ -105,7 +105,7 @@ def hide_the_warning() -> None:
 
 
 def told(seen: Observation) -> str:
-    """Return main's error, with the first error that a worker wrote to stderr.
+    """Return the first line of main's error, with the first error that a worker wrote to stderr.
 
     If main raised no error, return how the run ended, such as "hung".
     """

@@ -41,8 +41,8 @@ def run(path: Path) -> Iterator[Seen]:
         path: The file with the learner's class.
 
     Raises:
-        Rejected: The class doesn't work in main, or draws global random numbers there, or its
-            dataset can't be pickled.
+        Rejected: The class doesn't work in main, or changes the global random numbers there, or
+            its dataset can't be pickled.
     """
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
@@ -85,7 +85,7 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
 
 
 def judge(seen: Seen) -> None:
-    """Raise `Rejected` unless the samples are right, in main and in the loader."""
+    """Raise `Rejected` unless all samples arrived, and are right in main and in the loader."""
     wrong, epoch = seen
     travel.arrived(epoch)
     if wrong:

@@ -73,7 +73,7 @@ def class_in(path: Path, name: str) -> Any:
 
 
 def problem_with(thing: Any) -> str:
-    """Return the exception that pickling something raises, with the exception's message, or ""."""
+    """Return the type and message of the exception that pickling something raises, or ""."""
     try:
         pickle.dumps(thing)
     except Exception as error:  # a __getstate__ may raise anything
@@ -85,7 +85,8 @@ def sent(dataset: Any) -> bytes:
     """Return the pickle of an answer's dataset.
 
     Raises:
-        Rejected: The dataset can't be pickled, or the pickle can't be loaded.
+        Rejected: The dataset can't be pickled, the pickle can't be loaded, or the copy has no
+            length.
     """
     with theirs():
         try:
@@ -167,7 +168,7 @@ def epoch(
 
 
 def arrived(epoch: Epoch) -> None:
-    """Reject an answer whose epoch didn't finish."""
+    """Raise `Rejected` if the epoch didn't finish."""
     run = epoch.run
     if run.end == "raised":
         not_yet("raised-in-a-loader", where=epoch.where, error=run.error)

@@ -46,7 +46,8 @@ class Epochs:
         run: How the run ended.
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
-        opened: How many pairs Python opened in the workers.
+        opened: How many pairs the workers opened. A worker that opens a pair's files one after the
+            other doesn't count any more pairs.
         apart: How many of these pairs had files that were opened one after the other.
         threads: How many threads opened files in one worker, the one with the most threads beyond
             its number of pairs.
@@ -160,14 +161,18 @@ class _Reads:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` unless every pair is right and workers opened its two files together."""
+    """Raise `Rejected` unless every pair is right and workers opened its two files together.
+
+    In runs of several epochs, no worker may have more threads than pairs.
+    """
     run, there = epochs.run, where(epochs.workers)
     if run.end == "hung" or run.raised_in_worker == "TimeoutError":
         _reject_hang(epochs, there)
     ended_well(run, there)
     if epochs.wrong:
         not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
-    # In a single epoch, a worker may read so few pairs that it rightly has more threads.
+    # In a single epoch, a worker may read so few pairs that it rightly has more threads, so compare
+    # the two only in longer runs.
     if epochs.threads > epochs.pairs and _RUNS[epochs.workers] > 1:
         not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
     if epochs.workers and not epochs.opened:

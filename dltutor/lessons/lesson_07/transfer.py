@@ -37,11 +37,13 @@ from dltutor.lessons.lesson_07.helpers import CLIPS, Clips, Server
 from dltutor.observation import sandbox
 from dltutor.tables import Note
 
-Place = tuple[CodeType, int, int]  # a method's code, a line number, and which visit to that line
+# A method's code, one of its line numbers, and 1 or 2 for the first or second time that a refresh
+# reaches this line.
+Place = tuple[CodeType, int, int]
 
 _LONG: Final = 4  # time limit in seconds for each call or run
-# Main forks at the first two visits to a line. At the first visit to a loop's line, nothing has
-# changed yet.
+# Main forks the first two times that a refresh reaches a line, because the loop of labels may not
+# have changed anything yet when the refresh reaches one of the loop's lines for the first time.
 _VISITS: Final = 2
 
 
@@ -61,16 +63,16 @@ class Epoch:
 
 
 def forked_half_way(answer: type) -> Note:
-    """Run one epoch of a class of clips, with 2 workers that main forks halfway through a refresh.
+    """Run an epoch with a class such as `Clips`, and report in a note how the epoch went.
 
-    Like a check, the epoch runs in its own process, so nothing that the class registers stays. The
-    note says how the epoch went.
+    Main forks the epoch's 2 workers halfway through a refresh. Like a check, the epoch runs in its
+    own process, so nothing that the class registers with Python stays in the notebook.
     """
     return Note("One epoch:", tried_half_way(answer).text)
 
 
 def tried_half_way(answer: type) -> Result:
-    """Return the Result that `forked_half_way` shows."""
+    """Run the epoch for `forked_half_way`, print what it printed, and return its Result."""
 
     def grade(begin: Callable[[], None]) -> Result:
         begin()
@@ -162,7 +164,7 @@ def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
 
 
 def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
-    # Refresh in this thread, and call `at` at the first two visits to each line of the class.
+    # Refresh in this thread, and call `at` before the first two runs of each line of the class.
     own = tuple(f"{base.__qualname__}." for base in type(dataset).__mro__)
     visits: Counter[tuple[CodeType, int]] = Counter()
 
