@@ -1,4 +1,4 @@
-"""Find the containers that a dataset reaches, their sizes, and the pages where elements are."""
+"""Find the containers that objects reach, their lengths, and the memory pages of elements."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """Return the length of a container or cache that can grow, or None for anything else.
+    """Return how many elements a container or cache has, or None if it isn't one that can grow.
 
-    That's a list, dict, set, deque, or bytearray, or a cache with `cache_info`, like `lru_cache`.
+    The containers that can grow are list, dict, set, deque, and bytearray. A cache is a thing with
+    a method `cache_info`, such as a function that's wrapped in `lru_cache`.
     """
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
@@ -56,11 +57,11 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
     """Find containers of at least 2,000 Python objects, including columns in pandas.
 
     Args:
-        roots: The objects where the search starts. It covers what `reached` yields.
+        roots: The objects where the search starts. The search covers what `reached` yields.
 
     Returns:
-        For each container, its path, its class or kind, its length, and the numbers of the memory
-        pages that hold a few thousand of its elements.
+        For each container, a tuple with its path, its class or kind, its length, and the numbers of
+        the memory pages that hold its elements (at most 4,000 of them, evenly spread).
     """
     found = []
     for each in reached(roots):
@@ -69,7 +70,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
             if _count(thing) >= _MANY:
                 found.append((path, _kind(thing), _count(thing), _pages(thing)))
         elif module_of(type(thing)).startswith("pandas."):
-            with suppress(Exception):  # two columns may have the same name
+            with suppress(Exception):  # if two columns have the same name, `_columns` raises
                 found += _columns(path, thing)
     return found
 
@@ -105,8 +106,9 @@ def _number(thing: Any, name: str) -> int | None:
 
 
 def _cache_info(thing: Any) -> Any:
-    # Return what `cache_info()` returns, or None if there's no such method. A function has one if
-    # it's wrapped in `lru_cache` or in a library's version of it.
+    # Return what `cache_info()` returns, or None if there's no such method or if it raises. A
+    # function wrapped in `lru_cache` gets the method from its class. Some other libraries' wrappers
+    # are plain functions that have the method as an attribute.
     of_its_own = attributes_of(thing) if is_a(thing, types.FunctionType) else {}
     inherited = any("cache_info" in attributes_of(each) for each in lineage(type(thing)))
     if not inherited and "cache_info" not in of_its_own:
@@ -146,10 +148,11 @@ def _pages(thing: Any) -> array[int]:
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Yield some objects, and what they reach, up to 6 levels deep and 4,000 objects in all.
+    """Yield some objects and what they reach, 6 levels deep, for at most 4,000 objects or 3 s.
 
-    The path may lead through closures, default arguments, classes, and modules that you wrote.
-    Plain values, such as strings and numbers, are left out, and so are most numpy arrays.
+    Besides attributes and elements, the search looks at functions (their closures and defaults),
+    classes, and modules, as long as they're yours. It leaves out plain values, such as strings and
+    numbers, and numpy arrays, except for one-dimensional arrays of Python objects.
     """
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 

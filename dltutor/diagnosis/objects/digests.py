@@ -1,4 +1,7 @@
-"""Compute digests, which are short strings that are equal for equal samples or batches."""
+"""Compute digests, which are short strings that are equal for equal samples or batches.
+
+Other functions in this module take samples and batches apart, and measure the parts.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ _PICKLED: Final = 16 * MB  # after this many bytes, leave out the rest of a pick
 
 
 def digest(thing: Any) -> str:
-    """Return a 16-character digest of any object's content.
+    """Return a digest of any object's content, as 16 hexadecimal digits.
 
     In a large object, not everything counts: the digest covers the first 5,000 elements of each
-    collection, 500,000 parts in all, and the first 16 MB of a pickle.
+    collection, 500,000 parts in all, and the first 16 MB of a part that has to be pickled. If a
+    part can't be read or pickled, the name of its class counts instead.
     """
     content = _Content()
     content.feed(thing, _DEEP)
@@ -53,8 +57,9 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
     """Return the first 5,000 parts of a mapping, list, or tuple, each as (key or position, part).
 
-    For a dataclass, or an object with a tensor, array, mapping, or list as an attribute, return all
-    attributes, each as (name, value). For anything else, return None.
+    For a dataclass, or an object with a tensor, array, mapping, or list as an attribute, return
+    everything in its `__dict__`, each as (name, value). For anything else, or if the `__dict__` is
+    empty, return None.
     """
     if is_a(thing, (Mapping, list, tuple)):
         return list(islice(foreign.elements(thing), _MOST))
@@ -147,8 +152,8 @@ def rows(leaf: Any) -> int:
 def _columns(
     thing: Any, count: int, path: str = "", depth: int = _DEEP
 ) -> Iterator[tuple[str, Any]]:
-    # Yield the path of each innermost part, and the part itself if it has one row per sample, or
-    # else None. A list with one string per sample counts as one part.
+    # Yield (path, part) for each innermost part, but (path, None) if the part doesn't have one row
+    # per sample. A list with one string per sample counts as one part.
     if _are_strings(thing) and foreign.length(thing) == count:
         yield path, thing
     elif depth == 0 or (parts := parts_of(thing)) is None:
@@ -167,7 +172,7 @@ def _rows(leaf: Any) -> list[str]:
     # `digest` for each row is slower, and the loop has to wait for that.
     if is_a(leaf, list):
         return [digest(row) for row in leaf]
-    with suppress(Exception):  # numpy can't hold every tensor
+    with suppress(Exception):  # not every tensor can become a numpy array
         array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
         if array.dtype != object:
             kind = f"{array.dtype}{array.shape[1:]}".encode()
@@ -248,5 +253,5 @@ def _feed_tensor(content: Any, tensor: torch.Tensor) -> None:
     try:
         plain = tensor.detach().to_dense().cpu().contiguous().reshape(-1)
         content.update(plain.view(torch.uint8).numpy().data)
-    except (RuntimeError, TypeError, NotImplementedError):  # such as a nested tensor
+    except (RuntimeError, TypeError, NotImplementedError):  # for a nested tensor, for example
         content.update(repr(tensor).encode())

@@ -17,10 +17,10 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Return the objects that names start from: the loader's parts, your globals, and `Figure`.
+    """Return the objects that names start from: parts of the loader, your globals, and `Figure`.
 
-    The loader's parts are missing if `subject` is None, and matplotlib's `Figure` is missing if it
-    isn't imported.
+    The parts are the dataset, the collate_fn, and the worker_init_fn (if the loader has one). If
+    `subject` is None, they're missing. So is matplotlib's class `Figure` if it isn't imported.
     """
     roots: list[Found] = []
     if subject is not None:
@@ -66,7 +66,8 @@ def _is_module(thing: Any) -> bool:
 def held_by_class_too(found: Found) -> list[Found]:
     """Return what an object and its class hold, or for a class, only what the class holds.
 
-    Classes of the standard library and of torch don't count, and neither do methods and strings.
+    A class from the standard library or torch holds nothing. In any other class, methods,
+    properties, strings, and None don't count, and neither do names that begin with `__`.
     """
     if is_a(found.thing, type):
         return _class_attributes(found.path, found.thing)

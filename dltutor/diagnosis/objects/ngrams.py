@@ -19,8 +19,8 @@ from dltutor.observation.foreign import is_a
 Counts = NDArray[np.int64]
 
 _LENGTH: Final = 4  # values in a sequence
-_SHORTEST: Final = 8  # values in a row; in shorter rows, there's too little to compare
-_LARGEST: Final = 1 << 17  # values in an array; counting more would keep the loop waiting
+_SHORTEST: Final = 8  # the fewest values in a row; shorter rows have too few sequences
+_LARGEST: Final = 1 << 17  # the most values in an array; counting more would take too long
 _BINS: Final = 4096  # several sequences may share a bin
 _ODD: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 # In our measurements, cuts changed up to 4 percent of the sequences. Lost or repeated data changed
@@ -37,7 +37,7 @@ def count(batch: Any) -> Counts:
     """
     counts = np.zeros(_BINS, dtype=np.int64)
     for _, leaf in leaves(batch):
-        with suppress(Exception):  # numpy can't hold every tensor
+        with suppress(Exception):  # not every tensor can become a numpy array
             array = np.asarray(leaf.detach() if is_a(leaf, torch.Tensor) else leaf)
             wide = array.ndim > 0 and array.shape[-1] >= _SHORTEST and array.size <= _LARGEST
             if wide and array.dtype.kind in "iuf":
@@ -49,7 +49,8 @@ def _count_rows(rows: NDArray[Any]) -> Counts:
     bits = np.ascontiguousarray(rows).view(f"u{rows.dtype.itemsize}").astype(np.uint64)
     width = bits.shape[1] - _LENGTH + 1
     mixed = np.zeros((len(bits), width), dtype=np.uint64)
-    for at, odd in enumerate(_ODD):  # multiply, and use the highest bits, as in Fibonacci hashing
+    # As in Fibonacci hashing, multiply by odd numbers. The highest bits of the result select a bin.
+    for at, odd in enumerate(_ODD):
         mixed += bits[:, at : at + width] * np.uint64(odd)
     changes = bits[:, 1:] != bits[:, :-1]
     varied = np.logical_or.reduce([changes[:, at : at + width] for at in range(_LENGTH - 1)])
@@ -62,6 +63,7 @@ def alike(one: Counts, other: Counts) -> bool:
 
     If the runs have no sequence in common, the squared differences of the counts add up to about
     the number of all sequences, or more. If they have the same ones, the differences are zero.
+    Without any sequences, return False.
 
     Args:
         one: The sum of what `count` returns for each batch of a run.

@@ -2,7 +2,7 @@
 
 `search` is the walk itself. `walk` starts from a dataset and ends with the globals of the modules
 that define its code. `near` in names.py also looks at classes, and `reached` in containers.py looks
-at anything that your code can reach.
+at your functions, classes, and modules, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dltutor.observation.foreign import attributes_of, is_a, lineage, module_of
 
 _EACH: Final = 24  # the most elements to visit in one container
 _ATTRIBUTES: Final = 200  # the most attributes to visit in one object
-_LONGEST: Final = 3.0  # the most seconds for one `search`, including what the caller does
+_LONGEST: Final = 3.0  # the most seconds for one `search`, including the caller's work
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _WHOLE: Final = (*_PLAIN, np.ndarray, torch.Tensor)
 _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation")
@@ -51,7 +51,11 @@ class Found:
 
 
 def put(found: Found, *instead: Any) -> None:
-    """Put a thing back where it was found, or put `instead` there.
+    """Put a thing back where it was found, or put another object there.
+
+    Args:
+        found: The thing, and where it was found.
+        instead: If given, the one object to put there.
 
     Raises:
         Exception: The holder can't be changed. It may be a tuple, for example.
@@ -106,11 +110,11 @@ def search(
 def walk(
     dataset: Any, *others: Any, named: str = "dataset", with_globals: bool = True
 ) -> Iterator[Found]:
-    """Yield what a dataset holds, then what the globals of the modules that define its code hold.
+    """Yield a dataset and what it holds, then the globals of its code and what these hold.
 
-    The walk yields the dataset and the globals themselves, too, but no module, no DataLoader, and
-    no globals of torch or numpy. It goes six levels deep in the dataset and three in the globals,
-    and yields at most 3,000 things.
+    The globals are those of each module that defines a class or a function of these things, except
+    for torch, numpy, and the doctor's own modules. The walk yields no module and no DataLoader. It
+    goes six levels deep in the dataset and three in the globals, and yields at most 3,000 things.
 
     Args:
         dataset: Any object.
@@ -150,9 +154,10 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def held(found: Found) -> list[Found]:
-    """Return what an object holds, such as elements, attributes, or variables of a closure.
+    """Return what an object holds, such as attributes or variables of a closure.
 
-    Classes and plain values, such as strings, arrays, and tensors, hold nothing.
+    From a dict, list, or tuple, return the first 24 elements. Classes and plain values, such as
+    strings, arrays, and tensors, hold nothing.
     """
     path, thing = found.path, found.thing
     if is_a(thing, (*_WHOLE, type)):

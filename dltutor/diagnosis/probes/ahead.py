@@ -1,7 +1,8 @@
 """How much memory do the batches that are loaded ahead take up?
 
-Take one batch, wait until the workers load nothing more, and measure the shared memory. Then time
-batches, alternating between your prefetch_factor and two batches per worker.
+Take one batch, wait until the workers load nothing more, and measure the shared memory, first with
+your prefetch_factor and then with two batches per worker. Then time batches, alternating between
+both.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Ahead:
-    """Measure how much memory the batches loaded ahead take up, and how long a batch takes."""
+    """Compare the memory and the time that batches take with the loader's prefetch_factor and 2."""
     chosen = subject.inner.prefetch_factor or _DEFAULT
     subject.change(method="fork")
     held = _held(subject, chosen)

@@ -1,8 +1,8 @@
 """Would batches that are ready arrive sooner with `in_order=False`?
 
-Alternate between the loader as it is and the loader with `in_order=False`, and time how long half
-of the batches take to arrive. If there's a sampler, both get the same order, with the slowest
-sample that we know of in the second batch.
+Alternate between a loader with forked workers and the same loader with `in_order=False`, and time
+how long the first batches take to arrive. Unless the dataset is a stream, move the batch with the
+slowest known sample to the second position for both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _EACH: Final = 8  # take this many batches per worker, if possible, so that not 
 
 
 def slow(samples: Samples | None) -> bool:
-    """Return whether one sample is known to take far longer than a typical sample."""
+    """Return whether one sample takes at least 0.25 s and 8 times as long as a typical sample.
+
+    Return False if fewer than three samples were drawn.
+    """
     return (
         samples is not None
         and samples.looked > 2
@@ -51,7 +54,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Measure the seconds until half of the batches have arrived, with `in_order` on and off."""
+    """Measure how many seconds the first batches take to arrive, with `in_order` on and off."""
     loader = pace.forked(subject)
     most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
     samples = subject.known.samples if subject.known else None
@@ -82,7 +85,8 @@ def ask(subject: Subject) -> Paces:
 
 def _begin_near(loader: DataLoader[Any], index: int) -> int:
     # Make the slow sample's batch the second one, which is the second worker's first batch, and
-    # return how many batches there are, at most 1000.
+    # return how many batches there are, at most 1000. If none of these batches has the sample,
+    # leave the order as it is.
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     source: Any = vars(loader)[name]
     batches = list(islice(source, _SAMPLES))

@@ -124,8 +124,9 @@ def _run(subject: Subject, seconds: float, *, copied: bool) -> list[str]:
 
 
 def _buffer(subject: Subject) -> str:
-    # Return the path of an array in the dataset that shares memory with a sample, or of an array in
-    # the collate function that shares memory with a batch.
+    # Return the path of an array or tensor in the dataset with the same address as one in a sample,
+    # or of one in the collate function with the same address as one in a batch. If there's no such
+    # array or tensor, return "".
     collate: Any = subject.inner.collate_fn
     if subject.stream:
         iterator = iter(subject.dataset)  # keep the iterator, because it may hold the buffer

@@ -32,7 +32,8 @@ class Ending:
         length: What `__len__` returns.
         end: The index where the samples run out, or -1 if it wasn't found.
         limits: The paths of numbers in the dataset that show that the length is intended.
-        said: The exception that `dataset[length - 1]` raises, or "" if no end before it was found.
+        said: The exception that `dataset[length - 1]` raises, or "" if no end before `length` was
+            found.
         line: The line of your code that raises this exception, or "".
     """
 
@@ -131,7 +132,8 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         if value is None or type(thing) is bool:
             continue
         # A number that you passed to `__init__` or wrote into the class says more than a
-        # computed number. If only a few samples are left out, the computed number may be the bug.
+        # computed number. If only a few samples are left out, a computed number may be the bug
+        # itself, so it doesn't count.
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         said = name in parameters or path in class_level
         wanted = value == length

@@ -41,7 +41,7 @@ class Epochs:
         moved: How many compared samples from fresh workers differ from those in the first epoch.
         first: Whether the first epoch is the same with persistent and with fresh workers.
         by: What changes the dataset between epochs, "set_epoch" or "the loop".
-        paths: The paths of the values that main changed in the dataset.
+        paths: The paths of up to three values that main changed in the dataset.
     """
 
     looked: int = 0
@@ -85,7 +85,7 @@ def ask(subject: Subject) -> Epochs:
         stale=sum(unlike(kept[each], fresh[each]) for each in later),
         arrived=sum(
             len(fresh[each]) - (0 if subject.stream else _unlike(fresh[each], alone[each]))
-            for each in later  # a stream has a different order without workers
+            for each in later  # don't compare a stream, whose order is different without workers
         ),
         moved=sum(unlike(fresh[each], fresh[0]) for each in later),
         first=count > 0 and not unlike(kept[0], fresh[0]),

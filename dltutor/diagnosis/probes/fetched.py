@@ -2,8 +2,8 @@
 
 Fetch the first batches the way the loader does, and also build the same batches by hand from the
 dataset's own samples, in one process and with the same random numbers. Build batches of one sample,
-too, to see which row of a batch belongs to which sample. Finally, ask the sampler for batches
-several times, to see whether the batches repeat.
+too, to see which row of a batch belongs to which sample. Also ask the sampler for batches several
+times, to see whether the batches repeat.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class Fetched:
         differ: How many samples belong to batches that the fetcher made differently.
         by: The class whose `__getitems__` made the batches, or "" if there's no such method.
         ragged: Fields with fewer rows than their batch has samples, because some samples don't have
-            the field, each as [field, rows, samples].
-        dropped: Fields that some samples of a batch have, but the batch doesn't, each as [field,
-            samples that have the field, samples].
+            the field, each as (field, rows, samples).
+        dropped: Fields that some samples of a batch have, but the batch doesn't, each as (field,
+            samples that have the field, samples).
         crossed: Fields whose rows are in a different order than the first field's rows, each as
-            [field, first field].
+            (field, first field).
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
-            value when a worker sends the batch, each as [path of the array, attribute].
+            value when a worker sends the batch, each as (path of the array, attribute).
         overwritten: Whether a batch changes when the collate function makes another one.
         together: Whether samples differ between a batch and batches of one, for example because the
-            collate function pads them.
+            collate function pads them. True if a batch can't be split into samples.
         reused: Whether the sampler changes a batch of indices after dealing it out.
         dealt_once: Whether the sampler's batches differ the second time, even with the same seed.
         seeds: Whether the sampler always sets torch's global generator, from which the loader
@@ -100,7 +100,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Fetched:
-    """Make some batches with the loader's fetcher and by hand, and compare them."""
+    """Compare batches from the loader's fetcher with batches made by hand, and test the sampler."""
     pins = Pins(subject.dataset)
     (batches, reused), (again, _) = _dealt(subject), _dealt(subject)
     once = batches != again
@@ -156,7 +156,7 @@ def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
 
 def _reseeded(subject: Subject) -> tuple[bool, str]:
     # Return whether the sampler itself seeds torch's global generator and, if the sampler gets the
-    # same random numbers each time, the function that it calls for them.
+    # same random numbers each time, the function that it calls for them (or "" if it doesn't).
     called: set[str] = set()
 
     def note(frame: FrameType, event: str, given: Any) -> None:
@@ -171,7 +171,8 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
         sys.setprofile(None)
     state = global_states()["torch"]
     second, _ = _dealt(subject, seed=2)
-    # A loader that has its own generator doesn't draw the workers' seeds from the global one.
+    # A loader that has its own generator doesn't draw the workers' seeds from the global one, so
+    # for this loader, it makes no difference that the sampler seeds the global one.
     seeds = state == global_states()["torch"] and subject.inner.generator is None
     # Also run an epoch to its end, because some samplers shuffle again only after that.
     again = called and len(first) > 1 and first == second and first == _next_epoch(subject)
@@ -237,7 +238,8 @@ def _fields(
 
 
 def _lost(batch: Any) -> Iterator[tuple[str, str]]:
-    # torch sends tensors without their attributes, and numpy pickles subclasses without theirs.
+    # torch sends tensors without their attributes. numpy pickles an array of a subclass without its
+    # attributes, unless the subclass takes care of that.
     for path, leaf in leaves(batch):
         sent: dict[str, Any] = {}
         if is_a(leaf, np.ndarray) and type(leaf) is not np.ndarray:

@@ -30,9 +30,11 @@ class InWorkers:
     """The forked workers that died or raised an error in a run, and what they were drawing.
 
     Args:
-        end: How the run ended, in the words of `Measures.end`.
-        died: The workers that died, each as [number, exit code, index that it was drawing or -1].
-        failed: What the workers raised, each as [index, type, message, line of your code].
+        end: How the run ended, as in `Measures.end`.
+        died: The workers with an exit code other than 0, each as (number, exit code, index that the
+            worker drew last or -1).
+        failed: What the workers raised first, up to 20 exceptions, each as (index, type, message,
+            line of your code).
     """
 
     end: str

@@ -1,8 +1,8 @@
 """After the loop returns, how many workers are left that nothing needs?
 
-Run the loop again, in a process that keeps no iterator of its own. Workers are left over if an
-exception holds their iterator, or if the garbage collector would free it. Workers aren't left over
-if the loop itself keeps their iterator.
+Run the loop again, in a process that keeps no iterator of its own. If workers are still alive
+afterward, find out whether an exception holds their iterator, or the garbage collector frees it. If
+neither is the case, your own code keeps the iterator, and may still need the workers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SETTLED: Final = 1.0  # seconds that workers get to exit, or to start threads
 
 @dataclass(frozen=True)
 class Leftover:
-    """Workers that are alive after the loop has returned, though nothing needs them.
+    """The workers that are alive after the loop has returned, and what kept their iterators.
 
     Args:
         alive: How many workers were left after the loop had run once.
@@ -42,7 +42,8 @@ class Leftover:
         freed: How many of the workers' iterators the garbage collector freed.
         held: How many of the workers' iterators an exception still held after the collection.
         kind: The type of an exception that held one of the iterators, or "" if none did.
-        threads: How many threads the workers that stay had in all, after each of a few calls.
+        threads: How many threads the persistent workers had in all, after each of four calls to the
+            loop. Empty if there weren't four calls, or if other workers were left.
     """
 
     alive: int = 0
@@ -69,7 +70,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Leftover:
-    """Run the loop, then find the workers that are still alive."""
+    """Run the loop, and find the workers that are still alive and what keeps their iterators."""
     loop, results = subject.loop or _one_epoch, list[Any]()
     subject.change(method="fork")
     iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []

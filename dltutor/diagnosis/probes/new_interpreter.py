@@ -52,8 +52,8 @@ class NewInterpreter:
         looked: How many samples were compared.
         raised: The error from drawing a sample in a new interpreter, or "" if there was none.
         unlike: How many samples of a copy of the dataset differ in a new interpreter.
-        names: The globals and class attributes that make the difference, because their values are
-            set only in main.
+        names: The globals and class attributes that main has set to other values than the new
+            interpreter, if the samples are the same once both have main's values.
         salted: How many samples depend on `PYTHONHASHSEED`.
     """
 
@@ -97,7 +97,8 @@ def ask(subject: Subject) -> NewInterpreter:
     made, make = _made_here(subject.make, keys)
     first = _there(sent, keys, make, _SALTS[0])
     unlike = _unlike(here, first.sent)
-    # A worker would run the script first, so it may have values that the new interpreter lacks.
+    # A worker would run the script first, so it may have values that this new interpreter lacks.
+    # Then an error or a difference in the copy's samples doesn't show what a worker would do.
     if _main_is_a_script():
         unlike, first = 0, replace(first, raised="")
     if first.raised or not (unlike or _unlike(made, first.made)):
@@ -177,7 +178,8 @@ def _made_here(
     make: Callable[[], Any] | None, keys: list[Any] | None
 ) -> tuple[list[str], bytes | None]:
     # Return the digests of a newly made loader's samples, and the pickled function that makes the
-    # loader, or [] and None if making it takes long or changes the samples each time.
+    # loader. Return [] and None if there's no such function, or if it raises an exception, takes
+    # long, or makes other samples the second time.
     if make is None:
         return [], None
     with suppress(Exception):
@@ -191,7 +193,8 @@ def _made_here(
 def _names(
     subject: Subject, sent: bytes, keys: list[Any] | None, here: list[str]
 ) -> tuple[str, ...]:
-    # Return the globals that differ in a new interpreter, if main's values make its samples equal.
+    # Return the globals that differ in a new interpreter, if the samples are the same once it has
+    # main's values. Otherwise, return ().
     given = _there(sent, keys, None, _SALTS[0], cloudpickle.dumps(packed(subject)))
     return () if _unlike(given.sent, here) else given.names
 
@@ -217,7 +220,11 @@ def _there(
 
 
 def main(name: str) -> None:
-    """Draw the samples that the task in a folder asks for, write the answer there, and exit."""
+    """Draw the samples that the task in a folder asks for, write the answer there, and exit.
+
+    Args:
+        name: The path of the folder. Its file `task` has the task, and `found` gets the answer.
+    """
     folder = Path(name)
     sent, keys, make, given, threads = cloudpickle.loads((folder / "task").read_bytes())
     torch.set_num_threads(threads)

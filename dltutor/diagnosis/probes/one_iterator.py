@@ -24,7 +24,10 @@ _STEPS: Final = 4
 
 
 def left_early(run: Measures) -> int:
-    """Return how many iterations the loop left after a batch or two, or 0 if it rarely did."""
+    """Return how many iterations the loop left after a batch or two.
+
+    Return 0 if they are fewer than three, or if at most half of all batches came from them.
+    """
     batches = [len(each) for each in run.passes]
     early = [
         count

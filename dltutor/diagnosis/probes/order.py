@@ -114,7 +114,8 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
                 yield index
 
         cls.__iter__ = __iter__
-        # The sampler is in main, so the start method makes no difference.
+        # The sampler is in main, so the start method makes no difference to its order. Fork the
+        # workers, because that's the fastest way to start them.
         subject.change(method="fork")
         ran = runner.run(subject, seconds=3.0, content=False)
         whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]

@@ -37,10 +37,10 @@ class Parts:
         length: What `len(dataset)` returns, or None if it raises.
         batches: What `len(loader)` returns, or None if it raises.
         persistent: Whether the workers stay between epochs.
-        prefetch: How many batches each worker loads ahead.
+        prefetch: How many batches each worker loads ahead, or 0 without workers.
         drop_last: Whether the loader drops an incomplete last batch.
         in_order: Whether a batch that's ready early has to wait for its turn.
-        pinned: Whether main copies batches to pinned memory.
+        pinned: Whether the loader's `pin_memory` is on.
         sampler: The name of a custom batch sampler's class or, without one, of the sampler's class.
         collate: The name of the collate function, or "" if it's torch's own.
         init: The name of the worker_init_fn, or "" if there's none.

@@ -45,7 +45,7 @@ class Recomputed:
         values: How many different values the call returned for them.
         line: The line of your code that makes the call, or "" if there's no such call.
         share: The share of the samples' time that the call takes.
-        bytes: The size of the call's result in bytes.
+        bytes: The size in bytes of what the call returned for the first sample.
     """
 
     samples: int = 0
@@ -80,7 +80,7 @@ def ask(subject: Subject) -> Recomputed:
     contents, total = set(), 0.0
     drawn, keys = 0, subject.keys()[:_SAMPLES]
     with suppress(Exception):
-        subject.dataset[keys[0]]  # the first sample may import modules
+        subject.dataset[keys[0]]  # an untimed draw, because the first may import modules
     for key in in_time(keys, _SECONDS):
         results: dict[_Site, list[tuple[float, Any]]] = defaultdict(list)
         began = time.perf_counter()
@@ -109,7 +109,8 @@ def ask(subject: Subject) -> Recomputed:
             repeated.append((share, site, values, large))
     if not repeated:
         return Recomputed(drawn)
-    share, (file, line, name), values, large = min(repeated)  # the innermost of nested calls
+    # Of nested calls, the innermost takes the smallest share of the time.
+    share, (file, line, name), values, large = min(repeated)
     return Recomputed(drawn, values, str(shown(file, line, name, "")), share, large)
 
 

@@ -1,7 +1,8 @@
 """Does a sample stay the same no matter what was drawn before it?
 
 Draw the first samples twice in the sampler's order and once from the last to the first, each time
-in a new fork and with the same random numbers. Also time ascending order, if that differs.
+in a new fork and with the same random numbers. If the sampler's order isn't ascending, also draw
+the samples in ascending order, and compare the times.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Reordered:
         differ: How many samples differ between the two orders.
         index: The index of a sample that differs, as its repr.
         other: The index whose sample arrived instead in one order, as its repr, or "" if none did.
-        paths: The paths of the dataset's numbers and containers that drawing samples changed.
+        paths: The paths of up to three numbers and containers in the dataset whose value or length
+            changed while samples were drawn.
         seconds: Seconds that drawing the samples took in the sampler's order, or 0 if ascending
             order wasn't timed.
         ascending: Seconds in ascending order, or 0 if it wasn't timed, for example because the
@@ -77,7 +79,10 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Reordered:
-    """Draw the samples in the sampler's order twice and backward once, and compare them."""
+    """Draw the samples in the sampler's order twice and backward once, and compare them.
+
+    If the sampler's order isn't ascending, also time the samples in ascending order.
+    """
     samples = subject.known.samples if subject.known is not None else None
     typical = samples.typical if samples is not None else 0.0
     keys = subject.keys()[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]

@@ -33,13 +33,13 @@ class Repeats:
     """A count of the random draws that repeat in another worker or in the next epoch.
 
     Args:
-        sources: For each source of random numbers, [name, samples that vary within a worker, draws
+        sources: For each source of random numbers, (name, samples that vary within a worker, draws
             that are the same in the other worker, draws compared with the other worker, draws that
-            are the same in the next epoch, draws compared with the next epoch]. The name is "all",
+            are the same in the next epoch, draws compared with the next epoch). The name is "all",
             or the one source that wasn't reset before each draw.
         own: The paths of the dataset's own generators that samples draw from.
-        order: Whether, as far as that's known, a stream always has the same samples and only their
-            order varies.
+        order: Whether the dataset is a stream that may always have the same samples, so that only
+            their order varies.
     """
 
     sources: tuple[tuple[str, int, int, int, int, int], ...] = ()
@@ -62,7 +62,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Repeats:
-    """Have two workers draw the same samples in two epochs, and count the draws that repeat."""
+    """Have up to two workers draw the same samples in two epochs, and count draws that repeat."""
     indices = subject.keys()[:_INDICES]
     seconds = _cost(subject, indices[0])
     modes: tuple[str, ...] = ("", *SOURCES)
@@ -138,7 +138,7 @@ def _drawn(
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Count the samples that vary, and the draws of these samples that repeat.
+    """Count the samples that vary within W0, and the draws of these samples that repeat.
 
     Returns:
         The samples that vary, the draws that repeat in W1, the draws compared with W1, and the

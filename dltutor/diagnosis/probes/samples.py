@@ -1,8 +1,8 @@
 """What are the samples like when main draws them itself?
 
 From a stream, draw the first samples. From any other dataset, draw samples in the sampler's order,
-draw some of these samples again with the same seeds and without seeds, and draw one sample past the
-end. Also have the collate function join the same samples twice.
+draw some of these samples again with the same seeds and without seeds, draw one sample past the
+end, and have the collate function join the same samples twice.
 """
 
 from __future__ import annotations
@@ -53,40 +53,41 @@ class Samples:
 
     Args:
         looked: How many samples were drawn without an error.
-        failed: The samples that raised, each as [index, type, message, line of your code].
+        failed: The samples that raised, each as (index, type, message, line of your code).
         ended: "died" or "hung" if the process did, "sampler" if the sampler never dealt out the
             indices, "time" if a stream took too long, or "".
-        at: The index that main was drawing when the process died or hung.
-        before: How many samples had been drawn before that one, as far as that's known.
+        at: The index that main was drawing when the process died or hung, -2 (DEALING) if the
+            process died while the sampler was dealing out the indices, or -1 at any other time.
+        before: How many samples main had drawn before the one at `at`, as far as that's known.
         code: The exit code of the process if it died, or None.
         typical: Median seconds per sample.
         slowest: Seconds that the slowest sample takes.
         slowest_at: The index of the slowest sample.
-        again: How many samples came out differently when drawn twice with the same seeds.
+        again: How many samples came out differently when drawn again with the same seeds.
         random: How many samples came out differently when drawn twice without seeds.
         joined: Whether the collate function makes different batches from the same samples.
         overwritten: How many samples changed when the next one was drawn.
-        beyond: The first index past the end if it returned a new sample, or -1 if there's none.
+        beyond: The first index past the end if the dataset returned a new sample for it, or -1.
         bytes: Median size of a sample in bytes.
         read: How many bytes this process read while samples were drawn, from files or elsewhere.
         of_files: Total size in bytes of all files that were open at that time, even briefly.
         opened: How many file descriptors the samples left open.
-        left: What drawing some samples again left behind, each as [what, how many, after how many
-            draws], or None if no sample was drawn again.
+        left: What drawing some samples again left behind, each as (what, how many, after how many
+            draws), or None if no sample was drawn again.
         seeded: The names of global generators that each sample sets to the same state.
         seeded_each: The names of global generators that each sample seeds from its index alone.
         busiest: The line of your code where more than half of the time goes, or "" if there's none.
         drawn_by_sampler: How many samples the sampler itself drew from the dataset.
-        dealing: Seconds that the sampler took to deal out the indices.
+        dealing: Seconds that the sampler took to deal out the indices, up to a thousand.
         dealing_each: Seconds per batch that the sampler took after its first batch.
-        dealt: For an epoch and the next one, [batches that `len()` promises, batches that the
-            sampler deals out]. The first number is -1 if there's no `len()`. If the batches weren't
+        dealt: For an epoch and the next one, (batches that `len()` promises, batches that the
+            sampler deals out). The first number is -1 if there's no `len()`. If the batches weren't
             counted, `dealt` is empty.
         left_out: How many of the dataset's indices the sampler leaves out in an epoch and in the
             next one, and the most indices in a batch. Empty if it leaves out the same ones in both,
-            or deals one out twice.
+            or if that isn't known, for example because it deals one out twice.
         replaced: Samples that equal another index's sample, after your code caught an exception,
-            each as [index, the other index, type, message, line that raised it].
+            each as (index, the other index, type, message, line that raised it).
     """
 
     looked: int
@@ -327,7 +328,7 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     # Return two tuples with names of global generators. Every sample sets those in the first to the
-    # same state, and those in the second to a state that depends on the sample's index.
+    # same state, and those in the second to a state that depends only on the sample's index.
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     with suppress(Exception):
@@ -357,7 +358,7 @@ def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, 
     # Return the samples that equal another index's sample, if your code catches an exception while
     # it draws them.
     found = []
-    # A sampler may deal out an index more than once, or keys that aren't numbers.
+    # Take each number once, because a sampler may deal out an index twice, or keys of other types.
     numbers = ((key for key in keys if is_a(key, int)) for keys in record.contents.values())
     groups = map(list, map(dict.fromkeys, numbers))
     for same in [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]:
@@ -377,7 +378,8 @@ def _joined(subject: Subject, samples: list[Any]) -> bool:
 
 
 def _beyond(dataset: Any, record: _Record) -> int:
-    # Return the first index past the end if its sample differs from all drawn ones, or else -1.
+    # Return the first index past the end if the dataset returns a sample for it that differs from
+    # all drawn ones, or -1 if it doesn't.
     with suppress(BaseException):
         length = len(dataset)
         return length if digest(dataset[length]) not in record.contents else -1

@@ -1,7 +1,8 @@
 """If the whole run is killed, what's left in shared memory?
 
 Let a run take a few batches, then kill it the way a batch system kills a job. Count the run's
-leftover segments, and remove them. The doctor asks this only if workers may share batches by name.
+leftover segments, and remove them. The doctor asks this only if workers or main may use torch's
+sharing strategy "file_system", in which segments have names and can outlive all processes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Segments:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether workers or main may share memory by name, which isn't the default."""
+    """Return whether workers or main may use the sharing strategy "file_system"."""
     if not evidence.parts.workers:
         return False
     by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"
@@ -59,7 +60,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Segments:
-    """Start a run, kill it, and count the segments it left."""
+    """Start a run, kill it, and count and remove the segments that it left."""
     shared = mmap.mmap(-1, 8)
 
     def begin(worker: int) -> None:

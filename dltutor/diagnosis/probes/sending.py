@@ -1,7 +1,7 @@
 """Would a batch arrive sooner if its worker sent it as one message?
 
-Alternate between the loader as it is and the same loader with workers that pickle the whole batch
-into one message, which main reads. The content, the samples, and the collate function are the same.
+Alternate between a loader with forked workers and the same loader with workers that pickle the
+whole batch into one message, which main unpickles. Both use the same samples and collate function.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BATCHES: Final = 6  # the fewest batches in an epoch that's long enough to time
 
 
 class InOneMessage:
-    """A collate function that returns its batch as bytes.
+    """A collate function that returns a pickled batch.
 
     Args:
-        collate: The loader's own collate function.
+        collate: The loader's own collate function, which makes the batch.
     """
 
     def __init__(self, collate: Any) -> None:
@@ -43,7 +43,7 @@ class _Pickler(pickle.Pickler):
         if type(thing) is torch.Tensor and thing.layout == torch.strided:
             try:
                 return torch.from_numpy, (thing.detach().numpy(),)
-            except (RuntimeError, TypeError):  # numpy doesn't have this dtype
+            except (RuntimeError, TypeError):  # this tensor can't become a numpy array
                 return NotImplemented
         return NotImplemented
 

@@ -41,9 +41,11 @@ class Shares:
             random numbers.
         compared: How many samples of W0 and W1 were compared.
         distinct: How many different samples there were among W0's compared samples.
-        natural: Whether W0 and W1 also have the same samples with random numbers of their own.
+        natural: Whether all samples of W0 and W1 that can be compared are also the same if each
+            worker draws its own random numbers.
         random: Whether two passes in one process differ only by random numbers.
-        alike: Whether the workers together draw exactly the samples that main draws.
+        alike: Whether the workers together draw exactly the samples that main draws. False if that
+            isn't known.
     """
 
     whole: int = 0
@@ -100,7 +102,8 @@ def ask(subject: Subject) -> Shares:
 def _most(subject: Subject) -> int:
     """Return the most samples to draw in a pass.
 
-    If the run without workers didn't reach the stream's end, that's only a few.
+    If the run without workers didn't reach the stream's end, the stream may be endless, so draw
+    only a few samples.
     """
     alone = subject.known.alone if subject.known else None
     return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
@@ -117,9 +120,9 @@ def in_main(
         held: Whether to draw every sample with the same random numbers.
 
     Returns:
-        The digests of the first pass's first `_KEPT` samples and of the second pass's first
-        `LOOKED`, the first pass's length, and whether it reached the stream's end. If the fork
-        fails, there are no digests.
+        A pair of lists (digests of the first pass's first `_KEPT` samples and of the second pass's
+        first `LOOKED`), the first pass's length, and whether the first pass reached the stream's
+        end. If the fork fails, both lists are empty, the length is 0, and the last value is False.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:

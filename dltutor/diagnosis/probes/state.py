@@ -29,7 +29,8 @@ from dltutor.observation.foreign import attributes_of, is_a
 
 _RUN: Final = 2.5  # the most seconds for each run
 
-#: A loop's outcome in words, digests of its samples, and the dataset's values afterward, by path.
+#: What a loop returned and printed, the digests of its samples in each epoch, and the values in the
+#: dataset afterward (path -> digest and repr).
 Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
 
 
@@ -41,11 +42,12 @@ class State:
         steady: Whether the outcome is the same in both runs with workers, and in both without.
             False if the loop changed nothing.
         same: Whether the outcome is the same with workers and without.
-        content: Whether each epoch has the same samples with workers and without, in any order.
-            Always True for a stream.
-        paths: Values that changed only without workers, each as [path, with workers, without].
-        with_workers: The outcome with workers, in words.
-        without: The outcome without workers, in words.
+        content: Whether each epoch has the same samples with workers and without, in any order, or
+            the dataset is a stream. False if the loop changed nothing.
+        paths: Up to four values that changed only without workers, each as (path, with workers,
+            without).
+        with_workers: What the loop returned and printed with workers, shortened.
+        without: What the loop returned and printed without workers, shortened.
     """
 
     steady: bool = False
@@ -82,7 +84,10 @@ def _alike(run: Measures, alone: Measures) -> bool:
 
 
 def ask(subject: Subject) -> State:
-    """Run the loop twice with workers and twice without, and compare what it does."""
+    """Run the loop twice with workers and twice without, and compare what it does.
+
+    If the first run, without workers, changes nothing in the dataset, don't run the others.
+    """
     before = _values(subject)
     without = _run(subject, workers=False)
     changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]

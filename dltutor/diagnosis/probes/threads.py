@@ -1,7 +1,8 @@
 """How many threads do the workers compute with, and how many cores are there?
 
-Measure the processor time of every thread of every worker while the loader runs as it is. If more
-threads compute than there are cores, also time the same loader with one thread per worker.
+Run the loader with forked workers, and measure the processor time of every thread of every worker.
+Do the same with one thread per worker. If more threads compute than there are cores, and a worker
+has several of them, run both once more, and compare the times.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class Threads:
         cores: How many cores this process may use.
         computing: How many threads in each worker computed at least a fifth as long as the worker's
             busiest thread, or 0 for a worker that hardly computed.
-        alone: The counts in `computing` once each worker is kept to one thread.
-        paces: Seconds per batch in pairs: [unchanged loader, workers kept to one thread each].
+        alone: The same counts with each worker kept to one thread.
+        paces: Seconds per batch in each turn, as (unchanged, with one thread per worker). Empty if
+            the workers don't compute with too many threads.
     """
 
     cores: int
@@ -67,7 +69,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Threads:
-    """Count the threads that compute and, if there are too many, time one thread per worker."""
+    """Count the threads that compute and, if there are too many, compare the times of batches."""
     loader = pace.forked(subject)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
@@ -93,8 +95,8 @@ def ask(subject: Subject) -> Threads:
 
 
 def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float | None]:
-    # Return how many threads compute in each worker, and the seconds per batch, or None if no batch
-    # arrived.
+    # Return how many threads compute in each worker, and the seconds per batch. These are None if
+    # no batch arrived.
     began = time.perf_counter()
     number = 0
     with pace.left_at_once(loader) as iterator:
@@ -119,7 +121,8 @@ def _seconds(pid: int | None) -> dict[int, float]:
 
 def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
-    # Don't count a thread that takes next to no time, such as the thread that sends batches.
+    # Don't count a thread that computes far less than the busiest one, as the thread that sends
+    # batches usually does.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
 
 

@@ -37,9 +37,9 @@ class Twice:
         looked: How many samples were tried.
         own: How many samples came out differently the second time, though the first time doesn't
             depend on what was drawn before.
-        paths: The paths of arrays and containers in the dataset that a draw changed.
-        index: The index of a sample that came out differently, as its repr.
-        counter: The path of a number that drawing other samples changes, or "" if there's none.
+        paths: The paths of up to three arrays and containers in the dataset that a draw changed.
+        index: The index of a sample that came out differently, as its repr, or "" if none did.
+        counter: The path of a number that drawing other samples changes, or "" if none was found.
             If the number gets its old value back, the sample is the same again.
     """
 
@@ -127,7 +127,10 @@ def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[
 
 
 def _content(thing: Any, index: Any) -> str | None:
-    """Return a digest of an array, or of the element at an index of a container or large array."""
+    """Return a digest of an array, or of the element at `index` in a container or a large array.
+
+    Return None for any other thing.
+    """
     if is_a(thing, (np.ndarray, torch.Tensor)):
         return digest(thing if thing.nbytes < 1 << 26 else thing[index])
     return digest(thing[index]) if is_a(thing, (list, tuple, dict)) else None

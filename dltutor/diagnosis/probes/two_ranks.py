@@ -42,8 +42,8 @@ class TwoRanks:
         drawn: How many samples were compared.
         alike: How many samples were the same on both ranks, at the same position.
         different: How many distinct samples rank 0 drew.
-        made_for: Lowercase paths of numbers in the dataset or globals, if they end in "rank" or
-            "world_size".
+        made_for: The paths, in lowercase, of the integers in the dataset and in its code's globals
+            whose path ends in "rank" or "world_size".
         failed: The error that drawing as one of the ranks raised, or "" if both worked.
     """
 
@@ -62,12 +62,15 @@ class TwoRanks:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether the loader ran well with a stream, because a stream may divide by rank."""
+    """Return whether the loader ran well with a stream, which may split its samples by rank."""
     return evidence.parts.stream and evidence.run.well
 
 
 def ask(subject: Subject) -> TwoRanks:
-    """Draw the first samples on each rank, and compare them."""
+    """Draw the first samples on each rank, and compare them.
+
+    If this process is already in a process group, or torch can't form one, don't draw samples.
+    """
     # Look in the dataset's attributes and in the globals that its code uses, because either may
     # hold a rank or a world size.
     numbers = [each.path.lower() for each in walk(subject.dataset) if is_a(each.thing, int)]

@@ -29,7 +29,7 @@ class Views:
     Args:
         batches: How many batches were kept.
         as_they_come: MB of shared memory that the batches take up as they arrive.
-        as_copies: MB that the batches take up if the worker copied each tensor before sending it.
+        as_copies: MB that the batches take up if the worker copies each tensor before sending it.
     """
 
     batches: int

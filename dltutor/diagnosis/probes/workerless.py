@@ -1,8 +1,8 @@
 """Would batches arrive sooner without workers?
 
-Alternate between the loader as it is and `num_workers=0`, and leave out the time that the workers
-take to start. If the workers gain too little, run them once more to find the line that takes
-the time.
+Alternate between the loader with forked workers and `num_workers=0`, and leave out the time that
+the workers take to start. If the workers gain too little, run them once more to find the line that
+takes the time.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Paces:
-    """Time the loader with its workers and without."""
+    """Time the loader with workers and without and, if they gain little, find the line to blame."""
     loader = pace.forked(subject)
     workers, prefetch = loader.num_workers, loader.prefetch_factor
     blocked: list[float] = []

@@ -1,8 +1,8 @@
 """Without workers, which sample or batch fails, and why?
 
 Draw samples and make batches in main the way a worker does, in the sampler's order, until one
-fails. Then find out why, for example by making batches of other samples. If main had waited in vain
-for a batch, also pickle each batch.
+fails. Then find out why, for example by making batches of other samples. If main waited in vain for
+a batch when the doctor ran the loader, also pickle each batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Culprit:
     Args:
         stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
             the batch), "sampler", "died" or "hung" (the process), or "" if nothing failed.
-        which: The sample or batch in words, such as "dataset[9]" or "batch 2".
+        which: The sample or batch that failed, such as "dataset[9]" or "batch 2".
         kind: The type of the exception.
         text: The first line of the exception's message.
         at: The innermost line of your code in the traceback.
@@ -41,16 +41,19 @@ class Culprit:
         unsent: Why the exception's class or the batch can't be pickled, or "" if it can.
         part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
-        decoder: The library that couldn't decode an image, or "" for any other failure.
-        image: The image file that can't be read, and why, or "" if every image can be read.
-        mode: The modes of this sample's image and of the others, if converting the image helps.
-        readable: How many other image files could be read.
+        decoder: The library that couldn't decode an image, or for cv2, text such as "cv2.imread
+            returned None", or "" for any other failure.
+        image: The image that can't be read, and why, or "" if every image can be read.
+        mode: The modes of this sample's image and of the others, such as "L, the others RGB", if
+            converting the image helps, or "".
+        readable: How many other samples have an image that could be read, up to six.
         blame: Why the batch couldn't be made, which is "none" (samples are None), "ragged" (samples
             differ in shape), or "" for another reason.
-        told: The samples that keep main from making the batch, in words.
+        told: Which samples keep main from making the batch, and what's wrong with them, or "".
         made: How many batches were made before the failure.
         empty: How many batches before the failure were None.
-        skipped: Whether the loop finishes if it doesn't get the batches that are None.
+        skipped: Whether the loop finishes if it doesn't get the batches that are None. False if
+            anything failed, because then the doctor doesn't run the loop.
     """
 
     stage: str
@@ -154,7 +157,7 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Draw and collate one batch, and pickle it if main had waited for a batch in vain.
+        """Draw and collate one batch, and pickle it if `waited` is true.
 
         Args:
             number: The batch's position in the epoch.
@@ -194,7 +197,7 @@ class _Search:
         )
 
     def draw(self, index: Any) -> Any:
-        """Draw one sample, or raise _Failed if drawing raises."""
+        """Draw one sample, or return _END at a stream's end. Raise _Failed if drawing raises."""
         self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         with self.opened.listed() as paths:
             try:

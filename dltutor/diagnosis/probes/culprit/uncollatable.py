@@ -27,7 +27,8 @@ def blame(
         whole: A sample without None from another batch, or None if there isn't one.
 
     Returns:
-        The reason ("none", "ragged", or "" for another one), and the samples to blame, in words.
+        The reason ("none", "ragged", or "" for another one), and text about the samples to blame,
+        such as "dataset[3][label] is None", or "" for another reason.
     """
     makes = _Trial(collate, len(samples))
     missing = [number for number, each in enumerate(samples) if nones(each)]
@@ -62,7 +63,7 @@ def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str,
 
 
 class _Trial:
-    """A function that returns whether a batch can be made of one sample and, repeatedly, another.
+    """A function that returns whether one sample and copies of another can be made into a batch.
 
     After 32 attempts, it returns False without trying.
     """
@@ -98,8 +99,8 @@ def _without_none(sample: Any) -> Any:
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
     """Return the path and the two shapes of the first part that differs in shape, or None.
 
-    For lists of different lengths, the shapes are strings such as "of length 3". Parts that are
-    dicts with different keys are skipped, because that's no difference in shape.
+    The path and the shapes are strings. For lists of different lengths, the shapes are strings such
+    as "of length 3". Dicts with different keys are skipped, because they don't differ in shape.
 
     Args:
         one: The first sample.
@@ -131,7 +132,10 @@ def _shape(thing: Any) -> list[int] | None:
 
 
 def loop_without_nones(subject: Subject) -> bool:
-    """Return whether the loop finishes in 2 s without workers if it gets no batch that is None."""
+    """Return whether the loop finishes in 2 s without workers if it gets no batch that is None.
+
+    Without a training loop, return False.
+    """
     if subject.loop is None:
         return False
     subject.change(num_workers=0)

@@ -66,7 +66,8 @@ class Opened:
                 self.paths.append(os.fsdecode(details[0]))
 
     def _watch_cv2(self) -> None:
-        # If cv2 can't read an image, it returns None and raises no error.
+        # If cv2 can't read an image, cv2 returns None and raises no error, so look at what its
+        # functions return.
         cv2 = sys.modules.get("cv2")
         for name in ("imread", "imdecode"):
             own = attributes_of(cv2).get(name)
@@ -121,7 +122,7 @@ def _decoder(frames: list[tuple[str, str]]) -> str:
 
 
 def image_in(error: BaseException, paths: list[str]) -> str:
-    """Return the first image that can't be read, and why, or "" if every image can be read.
+    """Return the first image that can't be read, and why, or "" if no such image is found.
 
     Args:
         error: The exception. The variables of your code in its traceback may hold the path or the
@@ -160,7 +161,7 @@ def opened_as(mode: str) -> Iterator[None]:
 
 
 def readable(paths: list[str]) -> bool:
-    """Return whether Pillow can read at least one of these files."""
+    """Return whether at least one of these files is an image that Pillow can read."""
     return any(_image_by_name(path) and not _reason(path) for path in paths)
 
 

@@ -1,6 +1,7 @@
 """Find the open descriptors of this process that a dataset uses, and slow down their use.
 
-Forked workers share the read position or connection of a descriptor that was open before.
+Forked workers share the read position or connection of a descriptor that main opened before it
+forked them.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in stru
 
 
 def descriptors() -> dict[int, str]:
-    """Return each open descriptor's kind, which is "file", "socket", or "pipe".
+    """Return the kind of each open descriptor of this process: "file", "socket", or "pipe".
 
-    Leave out stdio and files that are open only for writing.
+    Leave out stdio, files that are open only for writing, and descriptors of any other kind.
     """
     found = {}
     for name in os.listdir("/proc/self/fd"):
@@ -64,7 +65,11 @@ def _only_written(descriptor: int) -> bool:
 
 
 def standing(of: dict[int, str]) -> dict[int, object]:
-    """Return each file's position and each TCP connection's byte counts, by descriptor."""
+    """Return each file's position and each TCP connection's byte counts, by descriptor.
+
+    Args:
+        of: The descriptors with their kinds, as `descriptors` returns them.
+    """
     found: dict[int, object] = {}
     for descriptor, kind in of.items():
         with suppress(OSError):

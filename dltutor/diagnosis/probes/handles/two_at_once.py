@@ -27,9 +27,10 @@ Content = dict[Any, str]
 
 
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Count the samples that are right, and how many of them go wrong with two workers at once.
+    """Count right samples that also arrive with two workers at once, and how many go wrong there.
 
-    A sample is right if it's the same in main, with one worker, and with two that take turns.
+    A sample is right if it's the same in main, with one worker, and with two that take turns, or if
+    it's the same in main and with one worker, and missing with two that take turns.
 
     Args:
         subject: The loader, whose dataset is map-style.
@@ -109,8 +110,8 @@ def _listen(
     begin: Callable[[], object],
     end: Callable[[], object] = lambda: None,
 ) -> None:
-    # Draw each sample slowly and from the same random state. Call `begin` before the first draw and
-    # `end` after each.
+    # Draw each sample from the same random state, and pause for up to `pauses` seconds in all. Call
+    # `begin` before the first draw and `end` after each draw.
     pins, listener = Pins(dataset), Listener(inherited, budget=pauses)
     started = [False]
 
@@ -147,7 +148,8 @@ def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     """Count a stream's samples that are right, and how many go wrong with two workers at once.
 
     A worker's samples are right if two runs in which only this worker draws deliver the same ones.
-    The function takes and returns what `samples` does, but needs a stream.
+    The function takes and returns what `samples` does, but needs a stream, and never raises
+    NoAnswer. Samples that don't arrive with two workers at once count as wrong.
     """
 
     def run(only: int | None) -> dict[int, list[str]]:

@@ -23,8 +23,9 @@ class Imported:
     """The result of a run whose workers, in new interpreters, got main's globals.
 
     Args:
-        end: How the run ended, in the words of `Measures.end`.
-        unlike: How many samples differed from the run without workers.
+        end: How the run ended, as in `Measures.end`.
+        unlike: How many samples arrived that the run without workers doesn't have, or 0 if there's
+            no such run to compare with.
         batches: How many batches arrived.
         names: The globals and class attributes whose values had differed in the workers.
     """

@@ -50,9 +50,12 @@ class Given:
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
-    """Pickle up to 16 MB of the values in your modules and classes, as far as the loader uses them.
+    """Pickle the values in those of your modules and classes that the loader uses.
 
-    Values that can't be pickled are left out.
+    Leave out values that can't be pickled, and stop before the pickles take up more than 16 MB.
+
+    Returns:
+        Each value's pickle, by module, class (or ""), and name.
     """
     found: dict[Key, bytes] = {}
     left = float(_HEAVY)
@@ -78,7 +81,7 @@ def _values(subject: Subject) -> Iterator[tuple[Key, Any]]:
                 modules[module_of(cls)] = classes[cls] = None
         if is_a(thing, (types.FunctionType, type)) and _mine(module_of(thing)):
             modules[module_of(thing)] = None
-    for name in list(modules):  # add the modules that these modules import
+    for name in list(modules):  # add modules that these modules import or import from
         for each in attributes_of(sys.modules[name]).values():
             known = attributes_of(each).get("__name__") if is_a(each, types.ModuleType) else None
             if type(known) is str and _mine(known):

@@ -35,19 +35,20 @@ Curve = list[dict[str, Any]]
 class Memory:
     """The memory of forked workers in MB, measured inside them between two batches.
 
-    Each number is the largest from any worker, or -1 if the doctor skipped that run. "peak" is
-    growth since before the first sample, and "late" is growth after the first third of the samples.
-    All runs are compared after the same number of samples.
+    Each number of MB is the largest from any worker, or -1 if the doctor skipped that run. "peak"
+    is growth since before the first sample, and "late" is growth after a third of the samples.
+    For both, all runs are compared after the same number of samples.
 
     Args:
         copied: MB of main's pages that a worker copied, or -1 if no worker could be measured.
-        copied_frozen: MB copied with main's objects hidden from the garbage collector.
+        copied_frozen: MB copied with main's objects hidden from the garbage collector, and with
+            automatic collection turned off in the workers.
         copied_in_loop: MB copied when the training loop takes the batches.
         collections: The most full garbage collections that ran in one worker.
-        collected_at: The file and line where the last full collection in a worker started.
-        read: Large containers of Python objects, each as [path, class, length, share of its
-            elements' pages that a worker had copied before its first sample, the share at the end].
-        samples: After how many samples the runs are compared.
+        collected_at: The file and line where the last full collection in a worker started, or "".
+        read: Large containers of Python objects, each as (path, class, length, share of its
+            elements' pages that a worker had copied before its first sample, the share at the end).
+        samples: After how many samples the runs are compared, or 0 if they aren't.
         late_samples: How many of the compared samples came after the first third.
         peak_as_it_is: Growth with nothing changed.
         peak_collected: Growth with a garbage collection after each batch.
@@ -58,8 +59,9 @@ class Memory:
         late_returned: Growth after the first third, with large blocks returned.
         late_repeated: Growth after the first third, with the same samples again and again.
         later_epochs: Growth in persistent workers after the first epoch, or -1 if no later one ran.
-        grown: Containers that grew with new samples, each as [path, class, elements per sample,
-            bound]. The bound is a number of elements, 0 if it isn't known, or None if there's none.
+        grown: Containers that grew with new samples, each as (path, class, elements per sample,
+            bound). The bound is a number of elements, 0 if that number isn't known, or None if the
+            container seems to have no bound.
     """
 
     copied: float = -1.0

@@ -1,6 +1,7 @@
 """Measure the memory of forked workers from inside, after each batch, when no sample is underway.
 
-A probe may also change one thing in the workers, to see how that affects their memory.
+After a worker's first 12 batches, a probe measures less often, because that takes time. A probe may
+also change one thing in the workers, to see how that affects their memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Can the dataset and its functions be pickled for a worker that isn't forked?
 
-Pickle the dataset and its functions as main does for a spawned worker, and part by part if that
-fails. Unpickle the dataset here, and draw samples from the copy. This starts no other process.
+Pickle the dataset, the collate_fn, and the worker_init_fn as main does for a spawned worker, and
+part by part if that fails. Unpickle the dataset here, and draw samples from the copy. This starts
+no other process.
 """
 
 from __future__ import annotations
@@ -37,18 +38,20 @@ class Travel:
     """The result of pickling the dataset and its functions, and of copying the dataset.
 
     Args:
-        cannot: The smallest parts that can't be pickled, each as [path, class, error].
+        cannot: The smallest parts that can't be pickled, each as (path, class, error).
         gone: The smallest parts whose pickle refers to a tensor that's freed before anything can
-            unpickle it, each as [path, class].
-        unreadable: The smallest parts that can be pickled, but not unpickled, each as [path, class,
-            error].
-        main: The classes and functions of `__main__` that the pickle refers to by name.
+            unpickle it, each as (path, class).
+        unreadable: The smallest parts that can be pickled, but not unpickled, each as (path, class,
+            error).
+        main: The classes and functions of `__main__` that the pickles refer to by name.
         script: The file of `__main__`, or "" in a notebook, which has none.
         raised: The error from drawing a sample from an unpickled copy, or "" if there was none.
         unlike: How many samples differed between the copy and the original, with the same seeds.
-        bytes: Size of the dataset's pickle in bytes, or 0 if workers get no pickle.
+        bytes: Size of the dataset's pickle in bytes, or 0 if workers get no pickle or it can't be
+            made.
         seconds: Seconds that it takes to write the pickle and, up to 64 MB, to read it.
-        mapped: Arrays that map a file and that a pickle would copy, each as [path, bytes].
+        mapped: Arrays over 16 MB that map a file and that a pickle would copy, each as (path,
+            bytes).
     """
 
     cannot: tuple[tuple[str, str, str], ...] = ()
@@ -147,7 +150,8 @@ def _timed(dataset: Any) -> tuple[int, float]:
 
 def _copy(dataset: Any) -> Any:
     # Return an unpickled copy of the dataset, or None if it can't be unpickled, for example because
-    # of a part that can be unpickled only while a worker starts. Return a large dataset itself.
+    # of a part that can be unpickled only while a worker starts. If the pickle is large, return the
+    # dataset itself.
     with suppress(Exception):
         packed = bytes(_pickled(dataset))
         return pickle.loads(packed) if len(packed) < packing.HEAVY else dataset
@@ -155,7 +159,8 @@ def _copy(dataset: Any) -> Any:
 
 
 def _compared(subject: Subject, copy: Any) -> tuple[str, int]:
-    # Return what drawing from a copy raises that the original doesn't, and how many samples differ.
+    # Return the error from drawing a sample from the copy if the original can draw it, or "" if
+    # there's none, and how many samples differ.
     unlike = 0
     for index in in_time(subject.indices()[:_DRAWN], 1.0):
         try:

@@ -68,7 +68,7 @@ class _Weightless(ForkingPickler):
 
 
 def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
-    """Pickle a thing without its arrays, and count the tensors made only for the pickle.
+    """Pickle a thing without its arrays and tensors, and count tensors made only for the pickle.
 
     Args:
         thing: Any object.
@@ -93,7 +93,7 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
 
 def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
-    """Return the smallest parts of a thing that can't be pickled, each as [path, class, error]."""
+    """Return the smallest parts of a thing that can't be pickled, each as (path, class, error)."""
     return _smallest(path, thing, _why_refused, _DEEP, time.monotonic() + _LONGEST)
 
 
@@ -108,7 +108,7 @@ def _why_refused(thing: Any) -> str:
 
 
 def unreadable(path: str, thing: Any) -> list[tuple[str, str, str]]:
-    """Return the smallest parts whose pickle can't be unpickled, each as [path, class, error].
+    """Return the smallest parts whose pickle can't be unpickled, each as (path, class, error).
 
     This leaves out what only multiprocessing can pickle, because such things can be unpickled only
     while a worker starts.
@@ -130,7 +130,7 @@ def _why_unreadable(thing: Any) -> str:
 
 
 def fleeting(path: str, thing: Any) -> list[tuple[str, str]]:
-    """Return the smallest parts whose pickle refers to a freed tensor, each as [path, class]."""
+    """Return the smallest parts whose pickle refers to a freed tensor, each as (path, class)."""
     found = _smallest(path, thing, _count_fleeting, _DEEP, time.monotonic() + _LONGEST)
     return [(where, cls) for where, cls, _ in found]
 
@@ -144,7 +144,7 @@ def _count_fleeting(thing: Any) -> int:
 def _smallest(
     path: str, thing: Any, ill: Callable[[Any], _Ill], depth: int, until: float
 ) -> list[tuple[str, str, _Ill]]:
-    # Return the smallest parts for which `ill` is true, each as [path, class, what `ill` returns].
+    # Return the smallest parts for which `ill` is true, each as (path, class, what `ill` returns).
     if not (what := ill(thing)):
         return []
     found = [

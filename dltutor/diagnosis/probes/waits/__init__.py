@@ -1,7 +1,8 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-The doctor asks this if a loader with forked workers hangs. A witness thread in each worker reads
-the worker's stack, releases the lock that the worker waits for, and restarts lost threads.
+The doctor asks this if a loader with forked workers hangs or reaches its timeout. A witness thread
+in each worker reads the worker's stack, releases the lock that the worker waits for, and restarts
+threads that the fork didn't copy.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Waits:
     """The places where a loader's forked workers hang, and what the workers wait for.
 
     Args:
-        stuck: Each place where a worker was stuck, as [worker, your line, kind, name, file of the
-            code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" (the
+        stuck: Each place where a worker was stuck, as (worker, your line, kind, name, file of the
+            code that waits there, freed). Kind is "lock", "executor", "thread", "answer" (the
             result of the named thread), or "" if nothing was found. Freed says whether the worker
             went on once the witness released the lock, started the threads, or gave an answer.
         held: The names of locks that another thread already held when the worker started.

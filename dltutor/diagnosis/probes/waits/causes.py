@@ -82,13 +82,13 @@ def causes(
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
-    """Return the locks that the root objects and their contents hold."""
+    """Return the locks, conditions, and semaphores among the root objects and what they hold."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
     return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
-    """Return the names of the locks in the root objects that another thread holds."""
+    """Return the paths of locks that the root objects reach and that another thread holds."""
     return [each.path for each in near(roots) if held(each.thing)]
 
 
