@@ -125,19 +125,23 @@ def _padded(letters: Any) -> torch.Tensor:
 
 
 class Shuffles(Sampler[int]):
-    """A sampler that shuffles each epoch differently or, if `anew`, always the same way."""
+    """A sampler that shuffles each epoch differently or, if `anew`, always the same way.
 
-    def __init__(self, anew: bool) -> None:
-        self.anew = anew
-        self.once = random.Random(0)
+    `seeded` makes a generator with a `shuffle` method from a seed.
+    """
+
+    def __init__(self, anew: bool, seeded: Callable[[int], Any] = random.Random) -> None:
+        self.anew, self.seeded = anew, seeded
+        self.once = seeded(0)
 
     def __len__(self) -> int:
         return 32
 
     def __iter__(self) -> Iterator[int]:
         order = [*range(32)]
-        (random.Random(0) if self.anew else self.once).shuffle(order)
-        return iter(order)
+        generator = self.seeded(0) if self.anew else self.once
+        generator.shuffle(order)
+        yield from order
 
 
 class Noisy(Rows):
@@ -327,8 +331,13 @@ class Unpacks(Rows):
         number = index % len(self.packed)
         if self.once and number not in self.kept:
             self.kept[number] = self.unpacked(number)
-        table = self.kept[number] if self.once else self.unpacked(number)
-        return table[index].copy()
+        if self.once:
+            return copied(self.kept[number], index)
+        return copied(self.unpacked(number), index)
+
+
+def copied(table: Any, index: int) -> Any:
+    return table[index].copy()
 
 
 def test_work_that_each_sample_repeats() -> None:
@@ -657,8 +666,13 @@ def test_a_field_is_compared_by_itself_if_batches_can_be_taken_apart() -> None:
 
 
 def test_a_sampler_that_shuffles_alike_each_time() -> None:
-    assert ask(fetched, Rows(), sampler=Shuffles(anew=True)).stuck == "shuffle"
-    assert ask(fetched, Rows(), sampler=Shuffles(anew=False)).stuck == ""
+    for seeded, name in [
+        (random.Random, "shuffle"),
+        (np.random.default_rng, "numpy.random.Generator"),
+        (np.random.RandomState, "numpy.random.RandomState"),
+    ]:
+        assert ask(fetched, Rows(), sampler=Shuffles(True, seeded)).stuck == name
+        assert ask(fetched, Rows(), sampler=Shuffles(False, seeded)).stuck == ""
     assert ask(fetched, Rows(), shuffle=True).stuck == ""
 
 
@@ -743,10 +757,14 @@ def configured():
     return ordered()
 
 
-def loader(words):
+def hashed():
+    return loader([f"word {at}" for at in range(40)], lambda rows: [hash(row[1]) for row in rows])
+
+
+def loader(words, collate=list):
     from torch.utils.data import DataLoader
 
-    return DataLoader(Rows(words), batch_size=4)
+    return DataLoader(Rows(words), batch_size=4, collate_fn=collate)
 """
 
 
@@ -755,6 +773,7 @@ def loader(words):
     [
         ("unordered", 0, True, ()),
         pytest.param("configured", 16, False, ("own_rows.MODE",), marks=pytest.mark.thorough),
+        pytest.param("hashed", 16, True, (), marks=pytest.mark.thorough),
         pytest.param("ordered", 0, False, (), marks=pytest.mark.thorough),
     ],
 )  # the default tier runs only one, because each starts an interpreter that imports torch
@@ -776,7 +795,7 @@ def test_samples_in_a_new_interpreter(
 
     found = in_fork(asked, PATIENCE)
     assert (found.looked, found.raised, found.unlike) == (16, "", unlike)
-    assert (found.salted > 0, found.names) == (salted, names)
+    assert (found.salted > 0, found.names, found.collated) == (salted, names, made == "hashed")
 
 
 class Numbered(IterableDataset[int]):

@@ -142,3 +142,10 @@ def mentions(written: str, code: str) -> bool:
 
 
 F_STRINGS = re.compile(r'''f"([a-z{][^" ]*)"''')
+
+
+def test_a_result_that_no_check_made_is_none() -> None:
+    sent = correct("all-right").to_dict()
+    assert Result.from_dict(sent) == correct("all-right")
+    assert Result.from_dict(sent | {"outcome": "Excellent"}) is None
+    assert Result.from_dict(None) is None

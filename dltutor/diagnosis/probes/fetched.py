@@ -30,6 +30,7 @@ from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
+from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, attributes_of, elements, is_a, kind_of
 
 _BATCHES: Final = 4
@@ -42,6 +43,7 @@ _SHUFFLES: Final = (
     *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
     *("choice", "randint", "integers", "randrange", "rand", "random"),
 )
+_GENERATORS: Final = (np.random.Generator, np.random.RandomState)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ class Fetched:
         dealt_once: Whether the sampler's batches differ the second time, even with the same seed.
         seeds: Whether the sampler always sets torch's global generator, from which the loader
             draws the workers' seeds, to the same state.
-        stuck: The function that the sampler calls for random numbers, if the sampler deals out the
-            same batches with each seed and in each epoch. Otherwise "".
+        stuck: The function or the kind of numpy generator from which the sampler gets its random
+            numbers, if the sampler deals out the same batches with each seed and in each epoch.
+            Otherwise "".
     """
 
     looked: int = 0
@@ -156,13 +159,17 @@ def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
 
 def _reseeded(subject: Subject) -> tuple[bool, str]:
     # Return whether the sampler itself seeds torch's global generator and, if the sampler gets the
-    # same random numbers each time, the function that it calls for them (or "" if it doesn't).
+    # same random numbers each time, where it gets them from (or "").
     called: set[str] = set()
 
     def note(frame: FrameType, event: str, given: Any) -> None:
         name = attribute(given, "__name__", "") if event == "c_call" else frame.f_code.co_name
         if name in _SHUFFLES:
             called.add(name)
+        # Python doesn't report calls of numpy's generators, so look for a generator itself.
+        if event == "return" and is_yours(frame.f_code.co_filename):
+            held = (each for each in frame.f_locals.values() if is_a(each, _GENERATORS))
+            called.update(f"numpy.random.{type(each).__name__}" for each in held)
 
     sys.setprofile(note)
     try:

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
 from dltutor.diagnosis.running.limits import Limited, in_time
 from dltutor.diagnosis.running.random_states import seed_all
-from dltutor.diagnosis.running.subject import Subject, Unanswered, dataset_of
+from dltutor.diagnosis.running.subject import Subject, Unanswered, inner_loader
 from dltutor.observation import own_mappings
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
@@ -43,18 +44,21 @@ _HEAVY: Final = 64 * MB  # bytes; don't send a larger pickle
 _MADE: Final = 1.0  # seconds; don't call a slower function again
 _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
+_Drawn = list[tuple[str, str]]  # digests of samples, each with that of the batch made of it alone
+
 
 @dataclass(frozen=True)
 class NewInterpreter:
     """A comparison of samples from this interpreter with samples from new ones.
 
     Args:
-        looked: How many samples were compared.
+        looked: How many samples were compared, each with the batch made of it alone.
         raised: The error from drawing a sample in a new interpreter, or "" if there was none.
         unlike: How many samples of a copy of the dataset differ in a new interpreter.
         names: The globals and class attributes that main has set to other values than the new
             interpreter, if the samples are the same once both have main's values.
-        salted: How many samples depend on `PYTHONHASHSEED`.
+        salted: How many samples or batches depend on `PYTHONHASHSEED`.
+        collated: Whether only the batches depend on it, but not the samples.
     """
 
     looked: int
@@ -62,6 +66,7 @@ class NewInterpreter:
     unlike: int = 0
     names: tuple[str, ...] = ()
     salted: int = 0
+    collated: bool = False
 
     def __str__(self) -> str:
         if self.raised:
@@ -87,11 +92,11 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> NewInterpreter:
     """Compare samples from this interpreter with samples from one to four new interpreters."""
     keys = None if subject.stream else subject.keys()[:_DRAWN]
-    sent = _pickled(subject.dataset)
-    try:
-        here, again = (_drawn(pickle.loads(sent), keys) for _ in range(2))
-    except Exception as error:
-        raise Unanswered(f"in a copy of the dataset, a sample raised {first_line(error)}") from None
+    sent = _pickled((subject.dataset, subject.inner.collate_fn))
+    here, again = (_drawn_from_copy(sent, keys) for _ in range(2))
+    if any(one[1] != other[1] for one, other in zip(here, again, strict=False)):
+        sent = _pickled((subject.dataset, None))  # the collate function makes different batches
+        here, again = (_drawn_from_copy(sent, keys) for _ in range(2))
     if not here or _unlike(here, again):
         raise Unanswered("samples differ from one copy of the dataset to the next")
     made, make = _made_here(subject.make, keys)
@@ -110,7 +115,12 @@ def ask(subject: Subject) -> NewInterpreter:
         if _unlike(repeated.sent, first.sent) or _unlike(repeated.made, first.made):
             salted = 0  # something else differs from one interpreter to the next
     names = _names(subject, sent, keys, here) if unlike and not salted else ()
-    return NewInterpreter(len(here), unlike=unlike, names=names, salted=salted)
+    differ = [
+        *zip(first.sent, other.sent, strict=False),
+        *zip(first.made, other.made, strict=False),
+    ]
+    collated = bool(salted) and all(one[0] == another[0] for one, another in differ)
+    return NewInterpreter(len(here), unlike=unlike, names=names, salted=salted, collated=collated)
 
 
 @dataclass(frozen=True)
@@ -125,8 +135,8 @@ class _There:
         unread: The error from any other step, such as unpickling, or "".
     """
 
-    sent: list[str]
-    made: list[str]
+    sent: _Drawn
+    made: _Drawn
     names: tuple[str, ...] = ()
     raised: str = ""
     unread: str = ""
@@ -137,16 +147,16 @@ def _main_is_a_script() -> bool:
     return file.endswith(".py") and is_yours(file)
 
 
-def _unlike(ours: list[str], theirs: list[str]) -> int:
+def _unlike(ours: _Drawn, theirs: _Drawn) -> int:
     # Compare only as many as both have, because a slow machine has time for fewer.
     return sum(one != other for one, other in zip(ours, theirs, strict=False))
 
 
-def _pickled(dataset: Any) -> bytes:
+def _pickled(parts: tuple[Any, Any]) -> bytes:
     too_large = Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
     file = Limited(too_large, size=_HEAVY)
     try:
-        cloudpickle.dump(dataset, file)
+        cloudpickle.dump(parts, file)
     except Unanswered:
         raise
     except Exception as error:
@@ -154,9 +164,25 @@ def _pickled(dataset: Any) -> bytes:
     return file.getvalue()
 
 
-def _drawn(dataset: Any, keys: list[Any] | None) -> list[str]:
-    # Return a digest of each of the first samples, drawn with the same random numbers.
-    return [digest(sample) for sample in in_time(_samples(dataset, keys), _FOR)]
+def _drawn(dataset: Any, collate: Any, keys: list[Any] | None) -> _Drawn:
+    # Return a digest of each of the first samples and of the batch that the collate function makes
+    # of it, both with the same random numbers.
+    samples = in_time(_samples(dataset, keys), _FOR)
+    return [(digest(sample), digest(_alone(collate, sample))) for sample in samples]
+
+
+def _drawn_from_copy(sent: bytes, keys: list[Any] | None) -> _Drawn:
+    try:
+        dataset, collate = pickle.loads(sent)
+        return _drawn(dataset, collate, keys)
+    except Exception as error:
+        raise Unanswered(f"in a copy of the dataset, a sample raised {first_line(error)}") from None
+
+
+def _alone(collate: Any, sample: Any) -> Any:
+    with suppress(Exception):  # the function may need more samples than one, or none in a list
+        return collate([deepcopy(sample)])
+    return None
 
 
 def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:
@@ -169,14 +195,15 @@ def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:
         yield dataset[key]
 
 
-def _made(make: Callable[[], Any], keys: list[Any] | None) -> list[str]:
+def _made(make: Callable[[], Any], keys: list[Any] | None) -> _Drawn:
     seed_all()
-    return _drawn(dataset_of(make()), keys)
+    loader = inner_loader(make())
+    return _drawn(loader.dataset, loader.collate_fn, keys)
 
 
 def _made_here(
     make: Callable[[], Any] | None, keys: list[Any] | None
-) -> tuple[list[str], bytes | None]:
+) -> tuple[_Drawn, bytes | None]:
     # Return the digests of a newly made loader's samples, and the pickled function that makes the
     # loader. Return [] and None if there's no such function, or if it raises an exception, takes
     # long, or makes other samples the second time.
@@ -190,9 +217,7 @@ def _made_here(
     return [], None
 
 
-def _names(
-    subject: Subject, sent: bytes, keys: list[Any] | None, here: list[str]
-) -> tuple[str, ...]:
+def _names(subject: Subject, sent: bytes, keys: list[Any] | None, here: _Drawn) -> tuple[str, ...]:
     # Return the globals that differ in a new interpreter, if the samples are the same once it has
     # main's values. Otherwise, return ().
     given = _there(sent, keys, None, _SALTS[0], cloudpickle.dumps(packed(subject)))
@@ -230,7 +255,7 @@ def main(name: str) -> None:
     torch.set_num_threads(threads)
     found = _There([], [])
     try:
-        dataset = cloudpickle.loads(sent)
+        dataset, collate = cloudpickle.loads(sent)
         maker = None if make is None else cloudpickle.loads(make)
         own_mappings.make_private()  # so that no sample changes a mapped file
         own_mappings.keep_private()
@@ -239,7 +264,7 @@ def main(name: str) -> None:
             Given(cloudpickle.loads(given), str(folder))(0)
             names = (folder / str(os.getpid())).read_text().splitlines()
         try:
-            drawn = _drawn(dataset, keys)
+            drawn = _drawn(dataset, collate, keys)
         except Exception as error:
             found = _There([], [], raised=first_line(error))
         else:

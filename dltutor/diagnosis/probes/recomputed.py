@@ -12,7 +12,8 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType
+from operator import itemgetter
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from dltutor import tables
@@ -33,7 +34,9 @@ _MOSTLY: Final = 0.5  # report only a call that takes more than this share of a 
 _LARGE: Final = 16 * 1024  # bytes; a smaller result may be the same by chance
 _SECONDS: Final = 3.0  # the most seconds to draw the samples
 
-_Site = tuple[str, int, str]  # the file, line, and function of the caller
+#: The file, line, and function of the caller, and the code that it calls, because one line may have
+#: several calls.
+_Site = tuple[str, int, str, CodeType]
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def ask(subject: Subject) -> Recomputed:
     if not repeated:
         return Recomputed(drawn)
     # Of nested calls, the innermost takes the smallest share of the time.
-    share, (file, line, name), values, large = min(repeated)
+    share, (file, line, name, _), values, large = min(repeated, key=itemgetter(0))
     return Recomputed(drawn, values, str(shown(file, line, name, "")), share, large)
 
 
@@ -124,7 +127,7 @@ def _note(
     caller = frame.f_back
     if event == "call" and caller is not None and is_yours(caller.f_code.co_filename):
         code = caller.f_code
-        site = (code.co_filename, caller.f_lineno, code.co_name)
+        site = (code.co_filename, caller.f_lineno, code.co_name, frame.f_code)
         began[frame] = (time.perf_counter(), site)
     elif event == "return" and frame in began:
         then, site = began.pop(frame)

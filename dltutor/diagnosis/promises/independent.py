@@ -240,11 +240,11 @@ def salted(evidence: Evidence) -> Iterator[Finding]:
     new = evidence.new_interpreter
     if new is None or not new.salted:
         return
+    made = f"{new.looked} batches of one sample" if new.collated else f"first {new.looked} samples"
     yield _finding(
-        f"The first {new.looked} samples were drawn in new interpreters. With one value of "
-        f"`PYTHONHASHSEED` they came out the same twice, but with another value {new.salted} of "
-        "them differed.",
-        evidence.parts.where,
+        f"The {made} were made in new interpreters. With one value of `PYTHONHASHSEED` they came "
+        f"out the same twice, but with another value {new.salted} of them differed.",
+        evidence.parts.collate if new.collated else evidence.parts.where,
         "Use `zlib.crc32` or `hashlib` instead of `hash()`, and sort a set before you number or "
         "divide what's in it.",
         cause="Python salts the hash of a string differently in each interpreter, which changes "

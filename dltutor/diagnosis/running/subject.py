@@ -96,7 +96,7 @@ class Subject:
     @property
     def inner(self) -> DataLoader[Any]:
         """The DataLoader that starts the workers, or the first of several."""
-        return _inner(self.loader)
+        return inner_loader(self.loader)
 
     @property
     def dataset(self) -> Any:
@@ -211,12 +211,8 @@ class Subject:
         return found[:1000]
 
 
-def dataset_of(loader: Any) -> Any:
-    """Return the dataset of a DataLoader, or of the first DataLoader in a wrapper."""
-    return _inner(loader).dataset
-
-
-def _inner(loader: Any) -> DataLoader[Any]:
+def inner_loader(loader: Any) -> DataLoader[Any]:
+    """Return the loader itself, or the first DataLoader in a wrapper."""
     return next(iter(inner_loaders(loader).values()))
 
 

@@ -83,10 +83,10 @@ def letters(answer: Any, known: str) -> frozenset[str]:
 
 def whole_number(answer: Any) -> int | None:
     """Return the answer as an `int`, or None if it isn't a whole number."""
-    if isinstance(answer, (bool, np.bool_)):
-        return None
     if isinstance(answer, (np.ndarray, torch.Tensor)) and answer.ndim == 0:
         answer = answer.item()
+    if isinstance(answer, (bool, np.bool_)):
+        return None
     if isinstance(answer, (float, np.floating)) and float(answer).is_integer():
         return int(answer)
     if isinstance(answer, str) and re.fullmatch(r"\s*-?\d+\s*", answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeAlias
@@ -77,14 +78,11 @@ class Result:
 
     @staticmethod
     def from_dict(sent: object) -> Result | None:
-        """Return the result that `to_dict` turned into this dict, or None for any other object.
-
-        Raises:
-            ValueError: The dict's "outcome" isn't the value of an Outcome.
-        """
+        """Return the result that `to_dict` turned into this dict, or None for any other object."""
         match sent:
             case {"outcome": str(outcome), "code": str(code), "fields": dict(fields)}:
-                return Result(Outcome(outcome), code, fields)
+                with suppress(ValueError):  # an answer may have written to the sandbox's pipe
+                    return Result(Outcome(outcome), code, fields)
         return None
 
     def note(self) -> Note:
