@@ -35,7 +35,7 @@ class DltutorError(Exception):
 
 
 # Each public name -> the module to import it from. `__getattr__` imports the module on first use,
-# because `import dltutor` must stay quick, and importing torch alone takes a second.
+# because `import dltutor` must stay quick, and importing torch is slow.
 _HOMES = {
     "CATALOG": "dltutor.failures",
     "CannotConfine": "dltutor.observation",

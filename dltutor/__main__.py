@@ -206,7 +206,7 @@ def command() -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         # The program that reads our output, such as `head`, has ended. Redirect stdout to
-        # /dev/null, because Python flushes stdout again at exit, and would print this error.
+        # /dev/null, because Python flushes stdout again at exit, and otherwise prints this error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, Literal
 
-MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see the glossary)
+MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see notebooks/GLOSSARY.md)
 
 Tone = Literal["plain", "good", "bad", "warn"]
 
@@ -63,10 +63,10 @@ class Table:
 
 
 class Told:
-    """A record that terminals and notebooks show as a table, its `story`."""
+    """A record that terminals and notebooks show as the table that `story` returns."""
 
     def story(self) -> Table:
-        """Return the table. Each subclass makes its own."""
+        """Return the table. Each subclass overrides this method."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Note:
-    """A label and a sentence or two. A notebook shows the label in bold, and `backticks` as code.
+    """A label and a sentence or two. A notebook shows a bold label, and `backticks` as code.
 
     Args:
         label: The kind of note, with its punctuation, such as "Not yet.".
@@ -108,7 +108,7 @@ def with_code(text: str) -> str:
 
 
 def size(count: float) -> str:
-    """Format bytes as in "1.5 GB" (powers of 1024). If `count` isn't finite, say "unlimited"."""
+    """Format a number of bytes, as in "1.5 GB" (powers of 1024), or "unlimited" if not finite."""
     if not math.isfinite(count):
         return "unlimited"
     for unit in ("B", "kB", "MB", "GB"):

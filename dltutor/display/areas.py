@@ -22,12 +22,13 @@ _LINE: Final = 0.075  # the height of a label, as a fraction of the axes' height
 
 @dataclass(frozen=True)
 class Areas:
-    """The layers of a stacked chart, from the bottom up, for the samples with known memory.
+    """The layers of a stacked chart, from the bottom up, at the moments when memory is known.
 
     Args:
         kind: "PSS", or "USS" if there is no PSS.
-        seconds: When each sample was taken, in seconds since the recording began.
-        layers: Role -> memory in MB, which is 0 while no process had the role.
+        seconds: The moments, in seconds since the recording began.
+        layers: Role (or "9 workers", if they share a layer) -> memory in MB at each moment, or 0
+            where the role's memory isn't known.
     """
 
     kind: str
@@ -62,6 +63,8 @@ def areas(timeline: Timeline) -> Areas:
 
 def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None:
     """Draw the areas, their total, the limit if it's near, and the processes that died.
+
+    If there are no layers, write that nothing was recorded, and add the recording's notes.
 
     Args:
         axes: The axes to draw on.

@@ -71,9 +71,9 @@ def budget(
 
     Raises:
         TypeError: `loader` isn't a DataLoader.
-        ValueError: A setting is out of range, or the loader returned no batch that could be
-            measured in time.
-        RuntimeError: No worker could be measured.
+        ValueError: A setting or `deadline` is out of range, or the loader returned no batch that
+            could be measured in time.
+        RuntimeError: No worker could be measured, or you passed a loader outside the main thread.
     """
     given: dict[str, Any] = {
         "num_workers": num_workers,

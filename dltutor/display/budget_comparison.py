@@ -1,4 +1,4 @@
-"""Compare a prediction with a trial, in words and as HTML bars that a screen reader can read."""
+"""Compare a prediction with a trial, in sentences and as HTML bars with text for screen readers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def verdict(predicted: Prediction, tried: Trial | None) -> str:
-    """Return how the trial compares with the prediction, in words, or "" without a trial."""
+    """Return sentences that compare the trial with the prediction, or "" without a trial."""
     if tried is None:
         return ""
     peak, steady = tried.peak, tried.steady
@@ -105,11 +105,14 @@ def scale_for(highest: float, limit: float) -> float:
 
 
 def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], limit: float) -> str:
-    """Return HTML with the bars on one scale, the limit, and the sizes of all parts in words.
+    """Return HTML with the bars on one scale, the limit, and a table of the parts' sizes.
+
+    The heading compares the first bar with the limit. If each bar has only one part, there is no
+    table.
 
     Args:
         title: What the bars measure.
-        how: What makes up the size, in words.
+        how: A line of text that says what makes up the size.
         bars: The name of each bar, such as "predicted" -> the sizes of its parts, in bytes and from
             the left, by their names in COLORS. All bars have the same parts.
         limit: How much the machine has, in bytes.

@@ -45,8 +45,9 @@ class Chart(anywidget.AnyWidget):
     palette = traitlets.Dict().tag(sync=True)
     row = traitlets.Dict().tag(sync=True)
     end = traitlets.Dict().tag(sync=True)
-    # We append to the history and never assign it, so that traitlets doesn't send it with each row.
-    # A view that opens late, or a reloaded page, gets the history with the whole state.
+    # We change the history in place and never assign it, so that traitlets doesn't send all of it
+    # with each row. A view that opens late, or a reloaded page, gets the history with the whole
+    # state.
     history: traitlets.List[Row] = traitlets.List().tag(sync=True)
 
     def __init__(
@@ -161,6 +162,6 @@ def thinned(rows: list[Row], window: float) -> list[Row]:
 
 
 def _joined(one: Row, next_: Row) -> Row:
-    # Keep the processes that ended in the row that we drop.
+    # Keep the list of ended processes from the row that we drop.
     gone = one.get("gone", []) + next_.get("gone", [])
     return {**next_, **({"gone": gone} if gone else {})}

@@ -105,7 +105,7 @@ def compare(
 def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
     """Draw how much several runs grew, on one scale.
 
-    Growth counts from the moment at which each worker had delivered a batch to the last batch, or
+    Growth counts from the moment when each worker has delivered a batch until the last batch, or
     over the whole run if no batches were counted.
 
     From top to bottom, the figure shows each process's private memory (USS) and its share of shared

@@ -157,7 +157,11 @@ def watch(title: str = "") -> Iterator[Watch]:
 
 
 class Monitor:
-    """The chart that `monitor` makes, of this process and everything that the process starts."""
+    """The chart that `monitor` makes, of this process and everything that the process starts.
+
+    Attributes:
+        running: Whether the monitor still takes samples.
+    """
 
     def __init__(self) -> None:
         self._screen = Screen("This notebook", window=_MONITORED, alone=True)
@@ -173,6 +177,8 @@ class Monitor:
 
     def stop(self) -> Timeline:
         """Stop sampling, and leave a figure of the whole record in the running cell.
+
+        If you stopped the monitor before, don't make another figure.
 
         Returns:
             The record, even if you stopped the monitor before.
@@ -192,7 +198,7 @@ _standing: Monitor | None = None
 
 
 def monitor() -> Monitor:
-    """Show a chart of the last three minutes that keeps running between cells.
+    """Show a chart of memory in the last three minutes, and keep it running between cells.
 
     The monitor samples until you stop it or the notebook's process ends. Call `monitor` again to
     move the chart to the current cell.

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-# Load each name on first use, because CATALOG and make_images import torch.
+# Load each name on first use, because CATALOG imports torch, and make_images imports Pillow.
 def __getattr__(name: str) -> Any:
     value: Any
     if name == "CATALOG":

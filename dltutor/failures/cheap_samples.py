@@ -13,8 +13,8 @@ Fix: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSample
 method. Measure before you add workers: compare the time for one sample, times the batch size, with
 a few milliseconds.
 
-Seen in: pytorch#154318, pytorch#181520 (which proposed a warning that wasn't wanted for every
-dataset in memory).
+Seen in: pytorch#154318, pytorch#181520 (a proposal for a warning, to which a reviewer objected that
+it doesn't hold for every dataset in memory).
 """
 
 from __future__ import annotations

@@ -60,7 +60,12 @@ class Images(Dataset[Sample]):
 
 
 def load_on_white(file: Path) -> torch.Tensor:
-    """Load an image as a (3, 64, 64) tensor, on white. Raise an error if the file is bad."""
+    """Load an image as a (3, 64, 64) tensor of values from 0 to 1, with transparent parts white.
+
+    Raises:
+        ValueError: The image has more than 8 bits per channel.
+        Exception: Pillow can't read the file. The type depends on what's wrong with the file.
+    """
     with Image.open(file) as image:
         if image.mode[0] in "IF":  # in I;16, I, and F, convert would clip values at 255
             raise ValueError(f"mode {image.mode}: more than 8 bits")

@@ -16,15 +16,16 @@ memory behind a mapped file wasn't there, because `/dev/shm` was full or a file 
 
 Linux tells the main process with SIGCHLD that a worker died, and torch's handler raises wherever
 main happens to be, even in the model's forward pass. So the traceback says nothing about the cause.
-Off the main thread, and under forkserver, main gets no such signal: torch checks after 5 s without
-a batch, and what killed the worker is lost (see `lost_cause`). If tensors from the dead worker are
-on their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
-(see `misleading_exit`). Nothing names the sample.
+Under forkserver, main gets no such signal, and the handler never raises in a thread other than the
+main one. In these two cases, torch checks after 5 s without a batch, and what killed the worker is
+lost (see `lost_cause`). If tensors from the dead worker are on their way, fetching them may fail
+first, with `ConnectionResetError` or `ConnectionRefusedError` (see `misleading_exit`). Nothing
+names the sample.
 
 Fix: for `Killed`, find out whether memory ran out (read `dmesg -T`, or `oom_kill` in the cgroup's
 `memory.events`, which is `memory.oom_control` under version 1), and use less. To name the sample,
-have each worker write every index to a file before it decodes, because the file survives, whatever
-kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line.
+have each worker write every index to a file before it decodes, because the file survives no matter
+what kills the worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line.
 Decode each file once in a separate process, set aside the files that kill the process, and report
 them upstream.
 

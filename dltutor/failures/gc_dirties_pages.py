@@ -16,8 +16,8 @@ main has made, call `gc.freeze()` right before main forks the workers and `gc.un
 that. The workers' copies stay frozen. Freezing doesn't help against reading (see `copy_on_read`),
 because reading writes reference counts.
 
-Seen in: measured here. We found no public report, but many posts about `exited unexpectedly` give
-this advice.
+Seen in: measured here. We found no public report, but many posts about `exited unexpectedly`
+recommend `gc.collect()`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ faster either, because the workers and their caches end with each epoch.
 Mechanism: a worker has its own dataset, so it has its own `self.cache`. With `shuffle=True`, the
 samples go to different workers in every epoch. After the first epoch, two workers hold half of the
 data each, then three quarters each, and soon memory holds `num_workers` copies of the dataset. What
-one worker has read doesn't help the other. `functools.lru_cache` without a `maxsize` does the same.
+one worker has read doesn't help the other. `functools.cache` and `functools.lru_cache(None)` do the
+same.
 
 Fix: don't use a cache in the workers. Linux already caches every file that a process has read, once
 for all processes, and gives that memory back when something else needs it. If decoding is the

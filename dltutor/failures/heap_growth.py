@@ -127,7 +127,7 @@ def reuses_memory() -> str | None:
 
 
 def c_library() -> str:
-    """Return the C library's name and version ("glibc 2.36"), or a phrase if they're unknown."""
+    """Return the C library, such as "glibc 2.36", or "of an unknown kind" or "of another kind"."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
     except (AttributeError, OSError, ValueError):  # confstr fails with musl and on macOS

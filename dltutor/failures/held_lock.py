@@ -16,10 +16,10 @@ The thread doesn't have to be yours. A library may have started the thread to sa
 prefetch, or talk to a cloud store. Python takes care of its own locks: `logging`, `threading`, and
 the standard streams make new ones in the child (`os.register_at_fork`).
 
-Fix: a new lock alone isn't enough, because the thread may have left what the lock guards half
-changed. Keep the guarded data whole at every moment (build a new value, then assign it). Or make
-the lock and the data again in each worker, in `worker_init_fn`. Or hold the lock during the fork,
-as `logging` does with `os.register_at_fork`: call `lock.acquire` before the fork, and
+Fix: make the lock and the data again in each worker, in `worker_init_fn`. A new lock alone isn't
+enough, because the thread may have left what the lock guards half changed, unless your code keeps
+the guarded data whole at every moment (build a new value, then assign it). Or hold the lock during
+the fork, as `logging` does with `os.register_at_fork`: call `lock.acquire` before the fork, and
 `lock.release` after it, in parent and child. If the lock isn't yours, start the workers while no
 thread is at work, or don't fork, because spawn and forkserver copy no locks. `timeout=` only turns
 the hang into an error.

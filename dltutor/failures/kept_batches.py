@@ -50,7 +50,7 @@ def keep_views(loader: DataLoader[Sample]) -> Finding:
 
 
 def keep_copies(loader: DataLoader[Sample]) -> Finding:
-    """Keep a copy of each batch's first image, and each batch's first label as a number."""
+    """Keep copies of each batch's first image and label, and measure the shared memory in use."""
     gauge = Gauge()
     examples = []
     for images, labels in loader:

@@ -92,7 +92,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset catches the error in the worker."""
+    """Build a case whose dataset catches the error in the worker, so the loop never sees it."""
     dataset = Tolerant(Readings(_paths()), ValueError)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train_and_let_go)
 

@@ -68,7 +68,7 @@ def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
 
 
 def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterator[Any]:
-    """Yield a loader's batches, and kill one of its workers after the first batch.
+    """Yield a loader's batches, and kill the worker with the lowest pid after the first batch.
 
     Append the workers to `workers`, so that the caller can read their exit codes.
     """

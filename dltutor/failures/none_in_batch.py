@@ -13,7 +13,7 @@ as element N in argument 0, but got NoneType`. A whole sample that is None, afte
 `TypeError: object of type 'NoneType' has no len()`.
 
 Fix: decide before the epoch which samples exist (see `corrupt_images`). If you can't, drop the
-missing ones in `collate_fn`, expect a batch with nothing left in it, and count.
+missing ones in `collate_fn`, expect a batch with nothing left in it, and count what you drop.
 
 Seen in: pytorch#1137, pytorch#57429 (a `collate_fn` that filters everything), YOLOX#1523.
 """

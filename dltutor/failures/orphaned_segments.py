@@ -86,6 +86,8 @@ def train(workers: int, start_method: str, strategy: str) -> None:
 def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
     """Run `train` in its own interpreter, kill the run's processes, and count the segments left.
 
+    After counting, remove these segments.
+
     Args:
         loader: A loader with the number of workers and the start method for the run.
         strategy: The sharing strategy of the run, "file_system" or "file_descriptor".
@@ -117,12 +119,15 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
 def kill_all(folder: str) -> dict[str, tuple[int, int]]:
     """Kill the processes that use this temporary folder, except Python's resource tracker.
 
+    Wait up to 5 s until all of these processes have ended.
+
     Returns:
         The segments that the processes had open, as `segments_of` returns them.
     """
     processes = of_run(folder)
     # Kill torch's shared-memory managers first, or they'd clean up after the other processes.
-    # Spare Python's resource tracker, because it exits by itself and removes only semaphores.
+    # Spare Python's resource tracker, because it exits by itself, and in this run, it removes only
+    # semaphores.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
     held = {name: file for each in processes for name, file in segments_of(each.pid).items()}
     for process in processes:

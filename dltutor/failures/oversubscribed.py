@@ -7,7 +7,7 @@ NOTE [ Threads Times Workers ]
 
 Two workers with a thread for each of two cores make four threads for two cores. OpenMP, which torch
 computes with, splits each large operation among its threads, and the threads that are done wait for
-the last one. For some milliseconds, these threads spin, which means that they check again and
+the last one. For a few milliseconds, these threads spin, which means that they check again and
 again, at full speed. That's fastest while every thread has its own core. When there are too few
 cores, the threads that wait use up the very time that the last one needs.
 

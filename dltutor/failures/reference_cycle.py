@@ -7,9 +7,9 @@ growth.
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
 done, no reference count drops to zero, so the recording and its bytes stay until the cyclic garbage
 collector runs. The collector counts objects, not bytes: it runs after hundreds of new containers
-(700 by default, 2000 in Python 3.14), even if each one holds ten megabytes. Exceptions that you
-caught and kept, trees whose nodes know their parent, and callbacks that are bound methods of their
-owner also make cycles.
+(by default 700, or 2000 from Python 3.13 on), even if each one holds ten megabytes. Exceptions that
+you caught and kept, trees whose nodes know their parent, and callbacks that are bound methods of
+their owner also make cycles.
 
 Fix: break the cycle. Give the part what it needs from the whole, or a `weakref.ref` to the whole.
 This is the one case where `gc.collect()` helps, but each call walks over all objects.

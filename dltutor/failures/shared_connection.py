@@ -9,8 +9,8 @@ server answers both in turn, and whichever worker reads first takes the first an
 intact, but they answer another question.
 
 A file can't be pickled, so `spawn` stops a dataset that holds one. A plain socket can be pickled,
-because multiprocessing hands its descriptor on. So workers share a client that keeps only a socket
-under every start method. A client that holds a lock, a buffered file, or TLS raises a `TypeError`.
+because multiprocessing hands its descriptor on. So under every start method, workers share a client
+that keeps only a socket. A client that holds a lock, a buffered file, or TLS raises a `TypeError`.
 
 Fix: keep the address in the dataset, and connect in the process that asks. Leave the connection
 out of the pickle. Some clients (redis-py) check the pid themselves, so find out whether your client

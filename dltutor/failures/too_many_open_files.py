@@ -11,7 +11,7 @@ A worker sends a tensor as a piece of shared memory, and with the sharing strate
 `file_descriptor`, the default on Linux, main gets an open descriptor for it. torch closes the
 descriptor when nothing refers to the tensor anymore. A loop that appends the labels of each batch
 to a list, to look at all of them after the epoch, keeps one descriptor for every batch. A process
-may usually have 1024.
+may usually have 1024 open.
 
 One batch alone can be too much: a collate function that returns a list of 500 tensors needs 500
 descriptors on both sides. Then it's the worker that fails, in the thread that feeds its queue. The

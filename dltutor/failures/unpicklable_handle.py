@@ -1,4 +1,4 @@
-"""The dataset holds an object that belongs to main's process, and main can't send it to a worker.
+"""The dataset holds an object that belongs to one process, and main can't send it to a worker.
 
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
 `'sqlite3.Connection'`. A lambda causes `AttributeError: Can't pickle local object`. Main raises the

@@ -20,7 +20,7 @@ from typing import Final
 import dltutor
 
 RECORD: Final = ".dltutor.json"
-_INCIDENTS: Final = "incidents"  # lesson 14 makes this folder next to its notebook
+_INCIDENTS: Final = "incidents"  # lesson 14 makes this folder in `notebooks`, so don't copy it
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LaidOut:
 
 
 def lay_out(folder: Path) -> LaidOut:
-    """Copy the notebooks and their files into a folder, or update older copies there.
+    """Copy the course's notebooks, pages, and figures into a folder, or update older copies there.
 
     Leave each file that the learner has changed as it is. If this version of dltutor has a newer
     copy, put the copy next to the learner's file, with the version in the copy's name. Write all
@@ -125,7 +125,9 @@ def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
 
 
 def _pages() -> Iterator[tuple[str, bytes]]:
-    """Yield the relative path and the content of each course file, sorted by path.
+    """Yield each course file's relative path and content, sorted by path.
+
+    In the content, links to files outside the notebooks' folder lead to our repository instead.
 
     Raises:
         FileNotFoundError: This copy of dltutor has no notebooks.

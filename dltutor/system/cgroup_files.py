@@ -1,6 +1,7 @@
 """Find the cgroups that a process is in, and read their limits and usage (versions 1 and 2).
 
-The sampler's helper process loads this module, so the module imports as little as possible.
+The helper process in `dltutor/observation/memory/sampler.py` loads this module, so the module
+imports as little as possible.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_NO_LIMIT = 1 << 60  # no limit from here on. Without a limit, version 1 reports about 2**63.
+_NO_LIMIT = 1 << 60  # bytes. This much or more means no limit (version 1 reports about 2**63).
 
 
 def groups(
@@ -33,8 +34,9 @@ def groups(
         proc: Where `/proc` is mounted.
 
     Returns:
-        The folder and the version (1 or 2) of each group. The list is empty if no mounted cgroup
-        file system has the controller.
+        The folder and the version (1 or 2) of each group. If version 1 doesn't have the controller,
+        these are the process's groups in version 2, whether or not they have the controller. The
+        list is empty if version 2 isn't mounted in that case, or if the process is gone.
     """
     mounted = dict(_mounts(proc))
     paths: dict[str, str] = {}
@@ -59,8 +61,8 @@ def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | N
 
     Returns:
         The path of the file that says how much memory is charged to that group, page cache
-        included, and the group's limit in bytes, or None without a limit. If no group counts
-        memory, the result is ("", None).
+        included, and the group's limit in bytes. If no group has a limit, the file is the innermost
+        group's, and the limit is None. If no group counts memory, the result is ("", None).
     """
     bounds = list(_memory_bounds(pid, proc))
     file, limit = min(bounds, key=lambda bound: bound[1], default=("", _NO_LIMIT))
@@ -101,7 +103,7 @@ def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
 
 
 def number(path: str) -> int | None:
-    """Return the number in a file, or None if the file is missing or holds a word such as "max"."""
+    """Return the number in a file, or None if we can't read it or it holds a word such as "max"."""
     text = "".join(_lines(path))
     return int(text) if text.isdigit() else None
 
@@ -115,13 +117,13 @@ def counts(path: str) -> dict[str, int]:
 def _memory_bounds(pid: int | None, proc: str) -> Iterator[tuple[str, int]]:
     for folder, version in groups("memory", pid, proc=proc):
         used, most = (f"{folder}/{name}" for name in _MEMORY[version])
-        if os.path.exists(used):  # the outermost group in version 2 has no such file
+        if os.path.exists(used):  # the root group of version 2 has no such file
             yield used, min(number(most) or _NO_LIMIT, _NO_LIMIT)
 
 
 def _mounts(proc: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    # Yield each controller ("" for version 2) with the group at the root of its mount, and the
-    # mount point.
+    # Yield each mount option of version 1 (the controllers, but also words such as "rw"), or "" for
+    # version 2, with the group at the root of the mount, and the mount point.
     for line in _lines(f"{proc}/self/mountinfo"):
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)

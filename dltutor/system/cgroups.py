@@ -86,7 +86,8 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
         proc: Where `/proc` is mounted.
 
     Raises:
-        OSError: No memory cgroup is mounted, or the system doesn't permit such a group.
+        OSError: No memory cgroup is mounted, no group around this process delegates its memory
+            controller (version 2), or the system doesn't permit such a group.
     """
     why = OSError(
         "no cgroup around this process delegates its memory controller"
@@ -110,7 +111,10 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
 
 
 def remove_abandoned(*, proc: str = "/proc") -> None:
-    """Remove the groups whose owner was killed before it removed them. Call this before `make`."""
+    """Remove the groups of processes that ended without removing them.
+
+    Call this before `make`, because this function also removes a group with this process's pid.
+    """
     for parent, version in _parents(proc):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)

@@ -1,7 +1,7 @@
-"""Read how much memory a process and the machine use, from `/proc` or else from psutil.
+"""Read the figures of processes and the machine from `/proc`, or psutil if there's no `/proc`.
 
-The sampler's helper process loads this module, so the module imports as little as possible. All
-sizes are in bytes.
+The helper process in `dltutor/observation/memory/sampler.py` loads this module, so the module
+imports as little as possible. All sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ class Proc:
     def memory(self, pid: int) -> Figures | None:
         """Return the figures that are slow to read: uss, pss, and pss_shm (PSS in shared memory).
 
-        The figures are in bytes, and pss_shm is None if Linux doesn't report it. Return DENIED if
-        the system doesn't let us read them, or None if the process has ended.
+        The figures are in bytes, and pss_shm is None if Linux doesn't report it. If the system
+        doesn't let us read the figures, return DENIED, in which each figure is None. If the process
+        has ended, return None.
         """
         try:
             sums = _kilobytes(self._read_or_raise(f"{pid}/smaps_rollup"))
@@ -190,7 +191,7 @@ def free() -> int | None:
 
 
 def shared_memory() -> tuple[int | None, int | None]:
-    """Return how many bytes `/dev/shm` holds and its size, or None for both if it doesn't exist."""
+    """Return the used bytes and the size in bytes of `/dev/shm`, or None for both without it."""
     try:
         disk = os.statvfs("/dev/shm")
     except OSError:

@@ -1,6 +1,6 @@
 """Find the processes that we started, end them, and remove what they left behind in `/dev/shm`.
 
-Outside dltutor, this module imports only the standard library, and psutil if there is no `/proc`.
+Besides dltutor, this module needs only the standard library, and psutil if there is no `/proc`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GET_SUBREAPER: Final = 37  # PR_GET_CHILD_SUBREAPER in linux/prctl.h
 
 _PATIENCE: Final = 10.0  # give up after this many seconds in which no killed process ended
 _STOPPING: Final = 1.0  # seconds to wait for a process's threads to stop after SIGSTOP
-_CLEANING: Final = 4.0  # seconds to wait for cleaners to end, which takes long on a busy machine
+_CLEANING: Final = 4.0  # seconds to wait for _CLEANERS to end, enough even on a busy machine
 # Helper processes of multiprocessing and torch. When the processes that a helper serves are gone,
 # the helper unlinks what they left in /dev/shm, and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -64,7 +64,7 @@ def adopt_orphans(on: bool = True) -> bool:
 def die_with_parent(parent: int) -> None:
     """Have Linux kill this process when its parent ends.
 
-    Linux already does so when the thread that forked this process ends.
+    Linux does this even if only the parent's thread that forked this process ends.
 
     Args:
         parent: The parent's pid. If the parent has already ended, this process exits.
@@ -112,16 +112,16 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
     process's own children, except the children that multiprocessing started, because
     multiprocessing reaps those itself.
 
-    Also remove the batches in `/dev/shm` that one of the processes had open or mapped. A batch's
-    name alone doesn't tell which process made the batch, because with `docker --ipc=host`, the pid
-    in the name may belong to another container's process.
+    Also remove the batches in `/dev/shm` that one of the processes had open or mapped, unless this
+    process still uses them. A batch's name alone doesn't tell which process made the batch, because
+    with `docker --ipc=host`, the pid in the name may belong to another container's process.
 
     Args:
         processes: The processes to kill, which mustn't include this process.
         mark: If not 0, also kill every other process that carries this mark, orphans included (see
             `dltutor.system.marks`).
-        spare: Words that protect a process whose command line contains one of them. The process's
-            children end anyway.
+        spare: Words that protect a process whose command line contains one of them, unless it's
+            one of `processes`. The children of a protected process end anyway.
 
     Returns:
         The processes that have ended, including any that had ended before the call.
@@ -201,8 +201,8 @@ def is_running(process: Process) -> bool:
 
 
 def _send(process: Process, number: int) -> None:
-    # Use a pidfd if the system has them (Linux 5.3 and later), because another process can get the
-    # pid between our check and the signal.
+    # Use a pidfd if the system has pidfds (Linux 5.3 and later), because without one, another
+    # process can get the pid between our check and the signal.
     descriptor = None
     with suppress(AttributeError, OSError):  # a container may forbid pidfds
         descriptor = os.pidfd_open(process.pid)
@@ -224,9 +224,9 @@ def _may_clean(command: bytes) -> bool:
 
 
 def _reap(processes: set[Process]) -> set[Process]:
-    # Return the children that we can't reap yet, because they're running, or are dead but have
-    # threads that are still ending. Leave multiprocessing's children to multiprocessing, which
-    # would take a child that we have reaped for a living one.
+    # Reap our own children among these processes, and return the children that we can't reap yet,
+    # because they're running, or are dead but have threads that are still ending. Don't reap
+    # multiprocessing's children, because multiprocessing would think that they're still running.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()

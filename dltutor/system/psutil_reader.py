@@ -1,4 +1,4 @@
-"""Read the figures of processes from psutil, which we import only if there is no `/proc`."""
+"""Read the figures of processes and the machine from psutil, for systems without a `/proc`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Psutil:
-    """A reader with the same methods as `Proc`, but without PSS, and often without page faults."""
+    """A reader with the methods of `process_memory.Proc`, but no PSS, and often no page faults."""
 
     source = "psutil"
 

@@ -92,7 +92,7 @@ def machine() -> Machine:
 
 
 def default_start_method() -> str:
-    """Return the start method that this process has set for new workers, or else Python's default.
+    """Return the start method that this process has set, or Python's default if it has set none.
 
     This call doesn't fix the start method, so the process can still set another one.
     """
@@ -102,7 +102,7 @@ def default_start_method() -> str:
 
 
 def _torch_version() -> str:
-    # Don't import torch for its version, because that would take a second.
+    # Don't import torch for its version, because importing torch is slow.
     try:
         version = getattr(sys.modules.get("torch"), "__version__", None) or metadata.version(
             "torch"

@@ -1,4 +1,4 @@
-"""Keep image captions as Python objects or as bytes, for `copy_on_read` and lesson 09."""
+"""Define datasets that keep captions as objects or bytes, for `copy_on_read` and lesson 09."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fill a small folder with images, a few of which are broken."""
+"""Fill a folder with small images, a few of which are broken."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def make_images(
             to a new temporary folder that Python removes at exit.
         per_class: The number of healthy images in each class (default 16).
         spoiled: Whether to add one file of each kind in `SPOILERS` (default True).
-        seed: The same seed gives the same files, byte for byte (default 14).
+        seed: The same seed gives the same files (default 14), byte for byte as long as numpy and
+            Pillow have the same versions.
 
     Returns:
         The path of the folder.

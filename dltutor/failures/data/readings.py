@@ -17,7 +17,7 @@ SPOILED: Final = 9  # the number of the bad reading
 
 @cache
 def make_readings(spoiled: str | None = None) -> tuple[Path, ...]:
-    """Write 16 readings to a temporary folder that Python removes at exit.
+    """Write 16 readings, once per process and `spoiled`, to a folder that Python removes at exit.
 
     Args:
         spoiled: What to write to file number `SPOILED` instead of a good reading. If None (the

@@ -24,7 +24,7 @@ WANTED: Final = 4  # slices from each scan in a sample
 COUNT: Final = 12  # the number of scans
 USUAL: Final = 12  # slices in a usual scan
 LONG: Final = 700  # slices in the long scan
-THE_LONG_ONE: Final = 8  # the number of the long scan
+THE_LONG_ONE: Final = 8  # the index of the long scan
 
 
 def unpack(packed: bytes) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Make sentences of different lengths, as word numbers, for batches of many small tensors."""
+"""Define a dataset of sentences, as tensors of word numbers, and two ways to collate them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Connection:
         return self._ask(number)
 
     def close(self) -> None:
-        """Say goodbye, so that the server ends the session, even if other processes use it."""
+        """End the session with a goodbye, even if other processes use it, and close the socket."""
         with suppress(OSError):
             self._say(_GOODBYE)
         self.socket.close()

@@ -47,7 +47,7 @@ class Store:
 
 
 def start_server(owner: object) -> Address:
-    """Start a server that ends when its owner is freed, or else when this process exits.
+    """Start a server that ends when its owner is freed or this process exits, whichever is sooner.
 
     Returns:
         The address on the loopback interface where the server listens.
@@ -86,7 +86,7 @@ def _serve() -> None:
     server = _Server(("127.0.0.1", 0), _Answers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
-    sys.stdin.read()  # returns when no process has the pipe's other end open
+    sys.stdin.read()  # until no process has the pipe's other end open. Then the server ends.
 
 
 if __name__ == "__main__":

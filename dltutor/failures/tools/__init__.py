@@ -1,4 +1,4 @@
-"""Provide what all failure modes share: their contract, signs, loader, and temporary files.
+"""Provide what the failure modes share: facts, contract, signs, loader, handles, and folders.
 
 Import `gauge`, which reads memory, from its own module, because it imports torch.
 """

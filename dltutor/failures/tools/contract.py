@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from dltutor.failures.tools.facts import Facts
 from dltutor.failures.tools.sign import Sign
 
-if TYPE_CHECKING:  # torch takes a second to import, and `dltutor list` doesn't need it
+if TYPE_CHECKING:  # importing torch is slow, and `dltutor list` doesn't need it
     from torch.utils.data import DataLoader, Dataset
 
 #: How multiprocessing can start a worker on Linux.

@@ -67,7 +67,7 @@ class Gauge:
     def each(self) -> list[float]:
         """Return the MB private to each worker (USS), in the order of the workers' pids.
 
-        We wait, for at most 10 s, until each worker is idle, because in the middle of a batch its
+        We wait up to 10 s for each worker to be idle, because in the middle of a batch, a worker's
         memory varies by a few MB. A worker becomes idle soon, because the loop takes no batch while
         we wait.
         """
@@ -122,8 +122,8 @@ def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
     """Run `epochs` epochs, and measure how much the workers grow.
 
     Returns:
-        The most MB by which the average worker grew after all workers had delivered a batch.
-        Until then, a spawned worker may still be importing torch.
+        The most MB by which the average worker (main, if there are no workers) grew after all
+        workers had delivered a batch. Until then, a spawned worker may still be importing torch.
     """
     gauge = Gauge()
     private = [gauge.private() for _ in range(epochs) for _batch in loader]
