@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def unpack(folder: Path) -> Path:
-    """Download and unpack the packages, and return the folder with their files."""
+    """Download and unpack Linux and `PACKAGES`, and return the folder with their files."""
     depends = subprocess.run(
         ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
     ).stdout

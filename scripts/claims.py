@@ -204,7 +204,10 @@ def page(results: dict[str, Measured]) -> str:
 
 
 def main() -> None:
-    """Measure the claims that the command line names, and write the page or compare it."""
+    """Measure the claims of the chosen lessons, and write the page or compare it.
+
+    Also measure every claim that isn't on the page yet.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

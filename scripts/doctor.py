@@ -33,7 +33,7 @@ LONGEST: Final = 150  # the most seconds that the diagnosis of one case may take
 
 
 def main() -> int:
-    """Diagnose the chosen cases, and print what the doctor found."""
+    """Diagnose the chosen cases, print what the doctor found, and with `--keep`, save it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
     parser.add_argument("--broken", action="store_true", help="only the broken cases")
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def keep(rows: list[dict[str, Any]]) -> None:
-    """Replace the saved answers for the cases in these rows, and rewrite the page."""
+    """Replace the saved answers for the cases in these rows, and rewrite benchmarks/doctor.md."""
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for each in rows:
         key = f"{each['name']} {each['kind']} {each['method']}"

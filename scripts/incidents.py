@@ -33,7 +33,7 @@ _LIBRARY = re.compile(rf"^((?:\[rank\d\]: )?)(?:(?:\[rank\d\]: )?{_FRAME})+", re
 
 
 def record(incident: Incident) -> None:
-    """Run an incident's job, and write its output and its processes' memory and open files."""
+    """Run an incident's job, and write its `train.log` and `monitor.txt` in `REPOS`."""
     folder = Path(tempfile.mkdtemp()) / incident.name
     incident.lay_out(folder)
     launcher = _TORCHRUN if incident.name == "ranks" else []

@@ -150,7 +150,7 @@ def execute(path: Path) -> NotebookNode:
 
 
 def tidy(notebook: NotebookNode) -> None:
-    """Remove metadata and widget views that aren't the same on every machine."""
+    """Keep only the metadata that is the same on every machine, and remove widget views."""
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         for key in set(cell.metadata) - KEPT_CELL_METADATA:

@@ -1,6 +1,6 @@
 """Observe hundreds of loaders in one kernel, with four kinds of endings, and count what's left.
 
-    python scripts/soak.py [RUNS]        # default 300, which takes about five minutes
+    python scripts/soak.py [RUNS]        # default 300, which takes a few minutes
 
 Every tenth run draws the live chart, and every thirtieth runs in `confine`. The exit code is 1 if
 there are more processes, descriptors, `/dev/shm` entries, cgroups, mounts, or threads than before,

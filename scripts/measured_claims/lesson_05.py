@@ -81,11 +81,11 @@ def deadlock() -> Facts:
 
 
 def _reader(lock: Any = None, pause: float = 0) -> tuple[Any, Callable[[int], int]]:
-    """Open a file of records in main, and return it with a function that reads record i.
+    """Open a file of records in main, and return it with a function that reads record i % LENGTH.
 
     Args:
         lock: A lock to hold while reading a record. If None (the default), there's no lock.
-        pause: Seconds between `seek` and `read` (default 0).
+        pause: Seconds between `seek` and `read` (default 0). With a pause, the file is unbuffered.
     """
     file = open(shared_records(), "rb", buffering=0 if pause else -1)  # noqa: SIM115
 

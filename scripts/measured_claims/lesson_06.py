@@ -53,7 +53,7 @@ def filled_by_main() -> Facts:
 
 
 class Loaded(Sized):
-    """A dataset that reads every row of a table that main has loaded."""
+    """A dataset whose samples together read every row of a table that main has loaded."""
 
     length = 64
 

@@ -97,7 +97,7 @@ def pandas() -> Facts:
 
 
 def _first(dataset: Dataset[Any], method: str) -> float:
-    # Return each worker's private memory at its first batch, in MB.
+    # Return the average worker's private memory after each has delivered a batch, in MB.
     gauge = Gauge()
     iterator = iter(_loader(dataset, method, batch_size=1))
     for _ in range(2):

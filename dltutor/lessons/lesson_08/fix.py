@@ -36,7 +36,7 @@ _LENGTHS: Final = {  # recording -> how many numbers it has (the other recording
     **{1: SECOND, 5: 15_000, 7: SECOND + 1, 9: SECOND - 1, 13: 6_001},
     _RECORDINGS - 1: 1,
 }
-_WITHIN: Final = 15  # time limit in seconds for each step of the answer. A right answer takes 1 s.
+_WITHIN: Final = 15  # time limit in seconds for each call in main, and for each run
 
 
 class Excerpts(Dataset[torch.Tensor]):
@@ -118,7 +118,12 @@ def _write(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Use the class in main, then with 2, 0, and 4 workers."""
+    """Try the class without a loader, then yield what it delivers with 2, 0, and 4 workers.
+
+    Raises:
+        Rejected: A dataset can't be made, has the wrong length, or has a sample that pickle can't
+            send.
+    """
     held, order = _write(Path(tempfile.mkdtemp())), [*range(_RECORDINGS)]
     right = [*held.values()]
     new = partial(made, answer, (*held,), call=f"{answer.__name__}(paths)", within=_WITHIN)
@@ -185,7 +190,11 @@ def result(runs: Sequence[Epochs]) -> Result:
 
 
 def judge(run: Epochs) -> None:
-    """Raise `Rejected` unless every excerpt arrived, is small, and unpacks to the right numbers."""
+    """Raise `Rejected` unless the run finished, and every sample arrived and is right.
+
+    A right sample carries its excerpt in at most `EACH` bytes per number plus `MORE` bytes, and
+    main can unpack the sample to the right numbers.
+    """
     ended_well(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:
@@ -193,7 +202,7 @@ def judge(run: Epochs) -> None:
         for number, each in enumerate(samples):
             if each.wrong:
                 reject(each.wrong, where=run.where, recording=number)
-            if each.carried < each.numbers:  # less than half of the numbers' bytes in the file
+            if each.carried < each.numbers:  # too few, because the file has 2 bytes for each number
                 how = {"recording": number, "numbers": each.numbers, "carried": each.carried}
                 not_yet("not-in-the-sample", where=run.where, **how)
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]

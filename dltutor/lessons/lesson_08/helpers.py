@@ -1,6 +1,6 @@
 """Measure the memory of loaders with full queues, and of the four jobs in "08.diagnose".
 
-Without `/proc`, as on macOS, nothing can be measured, so you get a note instead of a table.
+Without `/proc`, as on macOS, `moment`, `predicted_and_measured`, and `four_jobs` return a note.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _LINUX: Final = Note("Not on this machine:", "there's no /proc. The solved noteb
 
 
 def ready(batches: Any) -> int:
-    """Return how many of an iterator's batches are finished, but not yet in the loop."""
+    """Return how many of a loader's batches are finished, but not yet in the loop.
+
+    Args:
+        batches: torch's iterator over the loader. Without workers, the result is 0.
+    """
     if not hasattr(batches, "_worker_result_queue"):
         return 0
     fetched = sum(len(info) == 2 for info in batches._task_info.values())
@@ -45,10 +49,12 @@ def sizes(pid: int) -> Any:
 
 
 def outside() -> dict[str, int | None]:
-    """Return numbers about memory, in bytes, that don't come from a process.
+    """Return how many bytes are in use, according to tools that don't look at single processes.
 
-    If a number isn't available, it's None. `docker stats` and `kubectl top` leave out cached files
-    that no process has read again.
+    `docker stats` and `kubectl top` leave out cached files that no process has read again.
+
+    Returns:
+        The tool's name -> the bytes, or None if this machine doesn't report them.
     """
     memory = psutil.virtual_memory()
     file, _ = cgroup_files.memory()
@@ -96,7 +102,7 @@ class Moment:
         return sum(getattr(each, of) for each in self.processes)
 
     def from_outside(self) -> Table:
-        """Show this moment in the numbers from tools that don't look at processes."""
+        """Show the numbers from `outside` with full queues, and how much each of them grew by."""
         promised(abs(self.held - self.batches * self.batch) < MB, self)
         rows = []
         for (name, now), counts in zip(self.now.items(), _COUNTS, strict=True):
@@ -114,7 +120,7 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
         look: A function to call while the queues are full.
 
     Raises:
-        DeadlinePassed: The queues weren't full, or weren't measured, within 30 s.
+        DeadlinePassed: Filling the queues, measuring, and `look` together took more than 30 s.
     """
     gauge, before = Gauge(), outside()
     waiting = loader.num_workers * (loader.prefetch_factor or 0)
@@ -145,12 +151,20 @@ def recordings(count: int = 24, length: int = 500_000) -> tuple[str, ...]:
 
 
 def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note:
-    """Run `full`, or return a note on a machine without `/proc`."""
+    """Return what `full` measures, or a note on a machine without `/proc`."""
     return _LINUX if no_proc() else full(loader, look)
 
 
 def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
-    """Show how much shared memory loaders with full queues hold, next to the prediction."""
+    """Show how much shared memory loaders with full queues hold, next to the prediction.
+
+    Args:
+        loaders: A loader's name, such as "2 x 4" for 2 workers and a prefetch_factor of 4 -> the
+            loader.
+
+    Returns:
+        The table, or a note on a machine without `/proc`.
+    """
     if no_proc():
         return _LINUX
     rows = []
@@ -168,7 +182,7 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
 
 
 class Nothing(Dataset[torch.Tensor]):
-    """A dataset with tiny samples, and the base class for two of the jobs."""
+    """A dataset with tiny samples, and the base class for the datasets of jobs A and C."""
 
     def __len__(self) -> int:
         return 200
@@ -205,7 +219,11 @@ def _jobs() -> Iterator[tuple[str, DataLoader[Any]]]:
 
 
 def four_jobs() -> Table | Note:
-    """Show how much more memory each of four loaders holds than one with tiny samples."""
+    """Show how much more memory each of four jobs uses than a loader with tiny samples.
+
+    The table also has the size of each job's batches: in shared memory, and by their shapes. On a
+    machine without `/proc`, the result is a note.
+    """
     if no_proc():
         return _LINUX
     empty, rows = full(load(Nothing(), 2, "fork")), []

@@ -23,7 +23,7 @@ from dltutor.lessons.engine.outcomes import correct, could_not_check, not_yet
 from dltutor.lessons.lesson_08.helpers import ready
 
 BATCHES: Final = 24
-_WITHIN: Final = 20  # time limit in seconds for each run. A run takes less than 1 s.
+_WITHIN: Final = 20  # time limit in seconds for each run
 _WRITING: Final = 0.05  # seconds to wait for a batch to get from a worker's queue into the pipe
 _PATIENCE: Final = 8.0  # time limit in seconds for the workers to make the allowed batches
 
@@ -55,7 +55,7 @@ class Gated(Dataset[int]):
                 gate.release()
 
     def close(self) -> None:
-        """Keep all workers from making another batch."""
+        """Keep all workers from making another batch until the next `let`."""
         for gate in self.gates:
             while gate.acquire(block=False):
                 pass
@@ -90,7 +90,7 @@ class Counted:
 class _Moment(NamedTuple):
     when: str
     right: int  # batches that are ready at this moment
-    let: tuple[int, ...] = ()  # batches that W0, W1, and so on may make before this moment
+    let: tuple[int, ...] = ()  # how many more batches W0, W1, and so on may make
     take: int = 0  # batches that the loop takes before this moment
 
 
@@ -115,7 +115,12 @@ _RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
 def run(answer: Callable[[Any], Any]) -> Iterator[Counted]:
-    """Call the function at moments when the check knows how many batches are ready."""
+    """Yield a record of each run, with calls at moments when the number of ready batches is known.
+
+    Raises:
+        Rejected: This system can't count a queue's items, as on macOS, or the workers haven't made
+            the allowed batches after 8 s.
+    """
     try:
         multiprocessing.get_context("fork").Queue().qsize()
     except NotImplementedError:
@@ -132,7 +137,7 @@ def run(answer: Callable[[Any], Any]) -> Iterator[Counted]:
             prefetch_factor=prefetch,
             persistent_workers=workers > 0,
         )
-        # The workers wait for the check's gates, so only main's position matters.
+        # If the run hung, say where main was, because the workers wait for the check's gates.
         end = replace(end, stood=end.main or end.stood)
         yield Counted(where(workers), end, tuple(asked), tuple(came))
 
@@ -177,7 +182,7 @@ def _settle(batches: Any, right: int) -> None:
 
 
 def judge(counted: Counted) -> None:
-    """Raise `Rejected` unless the function was always right and took no batches."""
+    """Raise `Rejected` unless the function was always right and took no batch from the loop."""
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.took > 0:

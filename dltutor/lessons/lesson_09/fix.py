@@ -40,9 +40,9 @@ _BATCH: Final = 50  # samples in a batch
 # First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
 _BEFORE: Final = 60  # batches
 _FEW: Final = 250  # samples
-_LEAST: Final = 4.0  # the fewest MB of growth with the broken class, or else the check gives up
-# The most MB that a worker may grow by beyond an empty run. With right answers, workers grow by up
-# to 0.2 MB, and with numbers in a list, which is wrong, by 1.2 MB.
+_LEAST: Final = 4.0  # the check gives up unless the broken class makes a worker grow by more MB
+# The most MB that a worker may grow by beyond an empty run. In our runs, workers grew by up to 0.2
+# MB with right answers, and by 1.2 MB with numbers in a list, which is wrong.
 _MOST: Final = 0.6
 _MORE: Final = 0.9  # the most MB by which a worker may start larger than the broken class's worker
 
@@ -55,8 +55,8 @@ class Task:
         same: A function that returns whether a sample equals the second argument, the right sample.
         as_text: A function that returns a sample as a string.
         broken: The starter class, which takes the path of a file.
-        write: A function that writes a file to a path, from a seed, and returns the right samples,
-            stored without Python objects.
+        write: A function that writes a file to a path, with other samples for each number that it
+            gets, and returns the right samples, stored without Python objects.
     """
 
     same: Callable[[Any, Any], bool]
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def grown(self) -> tuple[float, str]:
-        """The most MB that a worker grew by while it read, and that worker's name, or 0 and ""."""
+        """The most MB that a worker grew by, and the worker's name, or 0 and "" without workers."""
         grown = [last - first for first, last in zip(self.first, self.last, strict=True)]
         return max(((max(0.0, by), f"W{n}") for n, by in enumerate(grown)), default=(0.0, ""))
 
@@ -132,6 +132,8 @@ def grader(task: Task) -> Grader[Rewritten]:
 
 def gather(task: Task, answer: type) -> Rewritten:
     """Make datasets with the answer's class, and run them up to the first mistake.
+
+    Before that, read an empty dataset. If all samples are right, also read the broken class last.
 
     Raises:
         Rejected: The empty dataset's run didn't finish, or the answer's dataset can't be made, has
@@ -210,7 +212,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """A dataset of comparisons, because sending samples makes a worker's heap grow by 1 or 2 MB."""
+    """A dataset that sends comparisons, because sending samples makes a worker's heap grow."""
 
     task: Task
     dataset: Any
@@ -225,7 +227,10 @@ class _Compared(Dataset[Any]):
 
 
 def where_unlike(found: str, right: str) -> list[str]:
-    """Return the parts of two strings that are near their first difference."""
+    """Return up to 60 characters from each of two strings, around their first difference.
+
+    Three dots mark what's left out.
+    """
     same = len(commonprefix([found, right]))  # noqa: RUF071 - these aren't paths
     start = same - 25 if same > 50 else 0
     return [
@@ -235,9 +240,9 @@ def where_unlike(found: str, right: str) -> list[str]:
 
 
 def judge(seen: Rewritten) -> Result:
-    """Return "Correct" if all samples are right, and no worker starts too large or grows.
+    """Return "Correct" if all samples are right, and no worker starts too large or grows too much.
 
-    Otherwise, raise `Rejected`.
+    Otherwise, or if a run didn't finish, raise `Rejected`.
     """
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"

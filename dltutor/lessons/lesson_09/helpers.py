@@ -25,7 +25,7 @@ from dltutor.observation import observe
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB, Table, size
 
-_MARK: Final = 30_000  # after this many captions, a reading gets its own column
+_MARK: Final = 30_000  # after this many samples, a reading gets its own column
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
 
@@ -37,8 +37,8 @@ class Reading:
         samples: How many samples had arrived.
         own: The USS of each worker, or of main if there are no workers.
         seen: The RSS of W0, or of main if there are no workers, as `htop` shows it.
-        together: The sum of PSS over all processes, without files, because any other process that
-            runs torch here shares torch's files. If this system can't tell, the value is NaN.
+        together: The sum of PSS over main and the workers, without files, because any other process
+            that runs torch here shares torch's files. If the system has no PSS, it's NaN.
     """
 
     samples: int
@@ -66,7 +66,7 @@ class Memory:
 
     @property
     def first(self) -> Reading:
-        """The reading at the batch by which each worker has delivered one."""
+        """The first reading after each worker has delivered a batch."""
         return self.columns["first batch"]
 
     @property
@@ -75,7 +75,10 @@ class Memory:
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
-        """Return in words what part of `listed` bytes a worker (or main) grew by, on average."""
+        """Return what part of `listed` bytes a worker grew by on average, such as "about half".
+
+        Without workers, it's what main grew by.
+        """
         share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
         limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))
         return next((words for limit, words in limits if share < limit), "nearly all")
@@ -114,7 +117,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
 
     def train(loader: DataLoader[Any]) -> None:
         others, samples = set(active_children()), 0
-        started = max(loader.num_workers - 1, 0)  # by this batch, each worker has delivered one
+        started = max(loader.num_workers - 1, 0)  # after this batch, each worker has sent one
         end = len(loader) - 10  # before the sampler frees its shuffled order
         for epoch in range(1, epochs + 1):
             for number, batch in enumerate(loader):
@@ -135,7 +138,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                 if stop:
                     return
 
-    gc.collect()  # otherwise the next collection might run in the workers
+    gc.collect()  # otherwise the workers might collect first, and copy pages
     ended = observe(loader, consume=train)
     if ended.end != "finished":
         raise RuntimeError(f"the run didn't finish:\n{ended}")
@@ -193,7 +196,10 @@ def size_of(listed: Any) -> int:
 
 
 def count_in(thing: object) -> int:
-    """Return an object's reference count from the object's memory, without adding a reference."""
+    """Return the reference count in an object's memory.
+
+    The count includes references that the call itself adds, so compare two calls.
+    """
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
@@ -212,7 +218,7 @@ KEPT: Final = {
 
 
 def growth_of_each() -> Table:
-    """Show how much a forked worker grows with each of `KEPT`, and what a spawned one receives."""
+    """Show how much a forked worker grows with each of `KEPT`, and how much a spawned one gets."""
     path = captions.shared_captions(100_000)
     listed = size_of(captions.Captions(path).captions)
     rows = []
@@ -227,9 +233,14 @@ def growth_of_each() -> Table:
 
 
 def write_captions(path: Path, number: int) -> captions.PackedCaptions:
-    """Write captions with letters beyond ASCII, a few with spaces at an edge, and some empty ones.
+    """Write 50,000 captions to a file, one on each line.
 
-    If `number` isn't 0, the first and the last caption are empty, and one has 300 characters.
+    Some have letters beyond ASCII, a few have spaces at an edge, and at least one is empty. If
+    `number` isn't 0, the first and the last caption are empty, and one has 300 characters.
+
+    Args:
+        path: The file to write.
+        number: A number that shifts the images' numbers in the captions.
 
     Returns:
         The captions, stored without Python objects.

@@ -50,7 +50,10 @@ class Kept:
 
 @cache
 def shared_boxes() -> Path:
-    """Write boxes for the lesson to a file that Python removes at exit, and return its path."""
+    """Return the path of a file with boxes for the lesson.
+
+    The first call writes the file, and Python removes it at exit.
+    """
     path = own_folder() / "boxes.json"
     write_boxes(path, images=40_000, seed=1)
     return path

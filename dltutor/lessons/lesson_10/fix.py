@@ -34,10 +34,10 @@ _RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # each run's workers, rec
 _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB that a recording takes up in memory
 _SECOND: Final = 8  # recordings in a second archive
-_WITHIN: Final = 40  # time limit in seconds. A right class takes 2 s, or 15 s on a busy machine.
+_WITHIN: Final = 40  # time limit in seconds for each run, and for each other call
 _READ_EVERY: Final = 4  # batches between two readings of memory
 _MOST: Final = 24  # the most MB of growth beyond an empty run (about 20 recordings)
-_GREW: Final = {  # what grew -> the code
+_GREW: Final = {  # what grew -> the result's code
     "main": "grew-main",
     "shared": "grew-shared",
     "worker": "grew-worker",
@@ -55,9 +55,9 @@ class Run:
         asked: How many samples the loader asked for, in all epochs.
         expected: The right samples for an epoch, by index.
         epochs: The samples that arrived in each epoch, by index.
-        odd: The form of a batch that the starter wouldn't return, or "".
-        grew: How many MB main, the average worker, other processes, and shared memory grew by,
-            beyond a run with an empty dataset.
+        odd: What arrived instead of a batch of float32 numbers in one dimension, or "".
+        grew: What grew (a key of `_GREW`) -> the most MB that it grew by, beyond a run with an
+            empty dataset. For "worker", it's the average worker.
     """
 
     workers: int
@@ -72,8 +72,12 @@ class Run:
 def run(answer: Any) -> Iterator[Run]:
     """Run three epochs with 2 workers, then one with 0 and one with 4 over a larger archive.
 
-    The larger archive reveals a cache whose limit grows with the archive. Reading
+    The larger archive reveals a cache whose limit grows with the archive. At the end, reading
     alternately from two datasets whose files have the same names reveals a cache that both share.
+
+    Raises:
+        Rejected: A dataset can't be made, or two datasets mix up their samples. Or a run with an
+            empty dataset didn't finish.
     """
     folder = Path(tempfile.mkdtemp())
     loudness = np.random.default_rng().permutation(_RUNS[-1][1] + _SECOND) + 1
@@ -197,7 +201,7 @@ def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless all samples are right and nothing grew by more than `_MOST` MB."""
+    """Raise `Rejected` unless all samples arrive and are right, and nothing grows too much."""
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)

@@ -49,7 +49,7 @@ _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each samp
 
 
 class JobD(heap_growth.Recordings):
-    """Job D's dataset of recordings, cut into overlapping frames of the same loudness."""
+    """Job D's dataset of recordings, cut into overlapping frames with the same peak."""
 
     step = 224  # numbers from one frame to the next, so a sample is 0.9 MB
 
@@ -83,7 +83,7 @@ class Job:
         epochs: The number of epochs.
         step: Seconds that a training step takes.
         batch_size: The number of samples in a batch.
-        method: The workers' start method.
+        method: The workers' start method, "fork" or "forkserver".
     """
 
     dataset: Dataset[Any]
@@ -114,7 +114,7 @@ class Job:
         return DataLoader(dataset or self.dataset, self.batch_size, **usual | options)
 
     def train(self, loader: DataLoader[Any]) -> None:
-        """Run the training loop over all epochs."""
+        """Run the training loop over all epochs, and keep what `keep` returns until the end."""
         kept = []
         try:
             for _ in range(self.epochs):
@@ -224,7 +224,7 @@ def what_stopped(
     Args:
         runs: The letter of each job -> its first run.
         others: The letter of each job -> its second run.
-        how: What was different in the second runs.
+        how: What was different in the second runs, such as "the same eight samples".
     """
     rows = []
     for job, other in others.items():

@@ -46,7 +46,7 @@ class Scans(Dataset[tuple[torch.Tensor, int]]):
 
 
 def make_model() -> nn.Module:
-    """Return a small classifier, the same one each time."""
+    """Return a new small classifier, with the same weights each time. Set torch's seed to 0."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 8, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 10))
 
@@ -93,7 +93,8 @@ class _Saved:
 class Watch:
     """A record of what's alive each time a batch goes through a model, and after a validation.
 
-    Tensors that exist before the record starts don't count.
+    Tensors that exist before the record starts don't count. The record adds a hook to the model,
+    and freezes the garbage collector.
 
     Args:
         model: The model that the validation runs.
@@ -134,7 +135,10 @@ class Watch:
 def wrong_result(
     result: Any, right_mean: float, right_scans: Sequence[torch.Tensor]
 ) -> Fault | None:
-    """Return what's wrong with a validation's result, or None."""
+    """Return what's wrong with a validation's result, or None.
+
+    A right result is a pair: the mean loss, to within 0.001, and the right scans in order.
+    """
     try:
         mean, scans = result
         mean, scans = float(torch.as_tensor(mean).detach()), list(scans)
@@ -207,7 +211,7 @@ class Validated:
 
 
 def gather(answer: Any) -> Validated:
-    """Run one validation of 16 batches with 2 workers."""
+    """Run one validation of 16 batches with 2 workers, and record what it kept and changed."""
     model = make_model()
     kept, watch = Kept.of(model), Watch(model, _BYTES)
     seen = observe(
@@ -224,9 +228,9 @@ def gather(answer: Any) -> Validated:
 
 
 def judge(seen: Validated) -> Result:
-    """Return "Correct" if batches were freed, the result is right, and the model is as it was.
+    """Return "Correct" if all batches were used and freed, and the result is right.
 
-    Otherwise, raise `Rejected`.
+    Otherwise, or if the run didn't finish or changed the model, raise `Rejected`.
     """
     ended_well(seen.end)
     if len(seen.notes) != _BATCHES + 1:

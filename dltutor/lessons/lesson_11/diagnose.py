@@ -15,7 +15,7 @@ _FREES: Final = frozenset("bdf")
 
 
 def judge(chosen: frozenset[str]) -> Result:
-    """Return "Correct" for the letters of ways that keep the descriptor, or raise `Rejected`."""
+    """Return "Correct" for all ways that keep the descriptor and no other, or raise `Rejected`."""
     wrong, missing = sorted(chosen & _FREES), _KEEPS - chosen
     if not chosen:
         not_yet("none-named")

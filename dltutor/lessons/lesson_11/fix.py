@@ -31,7 +31,7 @@ from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.system import processes
 
-_SPARE: Final = 128  # the most descriptors that a process may open
+_SPARE: Final = 128  # the most descriptors that the answer may have open in each process
 _RUNS: Final = {  # call -> number of workers
     "with 2 workers": 2,
     "without workers": 0,
@@ -39,7 +39,7 @@ _RUNS: Final = {  # call -> number of workers
     "without workers, the second time": 0,
 }
 _LENGTH: Final = 3_000  # sentences, which are 30 batches of 100
-_WITHIN: Final = 60  # time limit in seconds. A right answer takes 1 s, or a few seconds with spawn.
+_WITHIN: Final = 60  # time limit in seconds for each call
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Called:
 
 
 def run(answer: Any) -> Iterator[Called]:
-    """Call the function with 2, 0, and 4 workers, and again with 0."""
+    """Limit descriptors, and yield a record of each call, with 2, 0, 4, and 0 workers."""
     send_cells()
     gc.freeze()  # makes the answer's own collections quick
     leave_few_descriptors(_SPARE + 3)  # the check itself uses three
@@ -139,7 +139,11 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 
 def judge(call: Called) -> None:
-    """Raise `Rejected` if the call failed, is wrong, used other workers, or left a file open."""
+    """Raise `Rejected` unless the call returned all pairs, and kept to the exercise's rules.
+
+    It must read all samples with the workers that the check asked for, leave no descriptor open,
+    and not set another sharing strategy.
+    """
     where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)

@@ -60,7 +60,10 @@ def held() -> Held:
 
 
 def confined(target: Callable[..., Any], **how: Any) -> Observation | Note:
-    """Run `confine`, or return a note if this machine doesn't permit the limit."""
+    """Return what `confine` observes, or a note if this machine doesn't permit the limit.
+
+    The arguments are those of `confine`.
+    """
     try:
         return confine(target, **how)
     except CannotConfine as reason:
@@ -68,7 +71,10 @@ def confined(target: Callable[..., Any], **how: Any) -> Observation | Note:
 
 
 def last_words(seen: Observation | Note) -> Note:
-    """Show how a run ended, with main's error or the last error that a worker wrote."""
+    """Show how a run ended, with main's error or the last error that a worker wrote.
+
+    A note from `confined` comes back as it is.
+    """
     if isinstance(seen, Note):
         return seen
     lines = seen.stderr.splitlines()
@@ -133,7 +139,14 @@ class Rows(Dataset[torch.Tensor]):
 
 
 def read_after_close(table: Callable[[Any], Any]) -> Note:
-    """In a new process, take a row of a small table, close the table, and then read the row."""
+    """In a new process, take a row of a small table, close the table, and then read the row.
+
+    Args:
+        table: A class such as `Rows`, which makes a table in shared memory from an array.
+
+    Returns:
+        A note that says how the process ended, and how many files the closed table left.
+    """
     hear, say = os.pipe()
     process = get_context("fork").Process(target=_read_after_close, args=(table, say))
     process.start()

@@ -38,7 +38,7 @@ class Epochs:
     """A record of two epochs of a table.
 
     Args:
-        where: The run's settings, in words.
+        where: The run's settings, such as "with 2 workers under fork".
         run: How the epochs ended.
         came: How many rows arrived.
         wrong: How many of the rows that arrived differ from the table's.
@@ -53,7 +53,13 @@ class Epochs:
 
 
 def run(answer: Any) -> Iterator[Epochs]:
-    """Use two tables in main and one of them in loaders, close both, and look for leftovers."""
+    """Use two tables in main and one of them in loaders, close both, and look for leftovers.
+
+    Yield a record of the loader's epochs in each of `_RUNS`.
+
+    Raises:
+        Rejected: A table is wrong in main, can't be made or closed, or leaves something behind.
+    """
     send_cells()
     said = f"{tempfile.mkdtemp()}/stderr"  # the resource tracker also writes there
     with errors_to(said):
@@ -136,7 +142,7 @@ def _close(table: Any, call: str) -> None:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` unless every process saw the table as main wrote it."""
+    """Raise `Rejected` unless the epochs finished, and all rows arrived as main wrote them."""
     ended_well(epochs.run, epochs.where)
     if epochs.came != 2 * LENGTH:
         not_yet("missing", where=epochs.where, came=epochs.came, rows=2 * LENGTH)

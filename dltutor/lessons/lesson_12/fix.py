@@ -1,9 +1,9 @@
 """Grade "12.fix", which asks for noise that depends only on seed, epoch, and index.
 
 Three datasets exist at the same time. Two of them have the same seed, but different signals and
-lengths. The third has the next seed. All three run in random orders, with 0, 2, or 4 workers. The
-check compares each noise with all others. Some indices are far apart, because a packed key such as
-epoch * 1000 + index repeats for such indices.
+lengths. The other one has the next seed. All three run in random orders, with 0, 2, or 4 workers.
+The check compares each noise with all others. Some indices are far apart, because a packed key such
+as epoch * 1000 + index repeats for such indices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dltutor.observation import errors
 
 _LENGTHS: Final = (1200, 1200, 1300)  # signals in each dataset
 _READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 indices
-_LONG: Final = 8  # time limit in seconds for each step of the answer
+_LONG: Final = 8  # time limit in seconds for making each dataset, and for each run
 _SEEDS: Final = (3, 4, 3)
 Plan = tuple[int, int, tuple[int, ...]]  # number of workers, dataset number, and epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
@@ -53,7 +53,7 @@ class Run:
         epochs: Each epoch's number, and what arrived in it.
         moved: The global generators that moved during the run.
         changed: Whether the signals changed, in main or in a worker.
-        hashed: Whether the answer called `hash` on a string, or on a tuple with a string.
+        hashed: Whether the answer called `hash` on a string or bytes, or on a tuple with one.
     """
 
     workers: int
@@ -67,7 +67,12 @@ class Run:
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Make three datasets and run them, up to the first wrong run."""
+    """Make three datasets and run them, up to the first wrong run.
+
+    Raises:
+        Rejected: A dataset can't be made, has the wrong length, or moves a global generator while
+            the class makes it.
+    """
     base = torch.arange(4.0 * max(_LENGTHS), dtype=torch.float64).reshape(-1, 4) % 17 - 8
     signals = [each[:n] for each, n in zip((base, base, base.flip(0)), _LENGTHS, strict=True)]
     before, given = _states(), [each.clone() for each in signals]
@@ -139,7 +144,7 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 
 
 class _Hash:
-    """A `hash` that records whether a learner's line hashes a string or a tuple with a string.
+    """A `hash` that records whether a learner's line hashes text, or a tuple with text.
 
     The record is in shared memory, so main also sees calls in workers.
 
@@ -190,7 +195,8 @@ def _listed(generators: Iterable[str]) -> str:
 def judge(runs: Sequence[Run]) -> Result:
     """Return "Correct" if each seed, epoch, and index always has the same, unique noise.
 
-    Otherwise, raise `Rejected`.
+    Otherwise, raise `Rejected`. Also reject noise that isn't standard normal, and an answer that
+    failed, changed the signals, moved a global generator, or hashed a string.
     """
     # Each noise, with the run where it first arrived, and how many signals that run had.
     known: dict[Key, tuple[Noise, str, int]] = {}

@@ -1,4 +1,4 @@
-"""Measure generators, start a distributed job, and provide the starter, for notebook 12."""
+"""Compare random generators, start a distributed job, and provide the starter of lesson 12."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.tables import Table
 
-#: What the table calls the generators, in the order in which `_Draws` draws from them.
+#: The generators' names for a table, in the order in which `_Draws` draws from them.
 GENERATORS: Final = (
     "np.random.normal()",
     "random.random()",
@@ -30,7 +30,7 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-# `GLOO_SOCKET_IFNAME` lets the ranks find each other, whatever the machine's name and network.
+# With `GLOO_SOCKET_IFNAME`, the ranks connect even if the machine can't look up its own name.
 _ENVIRONMENT: Final = ("/usr/bin/env", f"GLOO_SOCKET_IFNAME={_LOOPBACK}", "OMP_NUM_THREADS=1")
 _COMMAND: Final = (
     *(sys.executable, "-m", "torch.distributed.run"),
@@ -90,7 +90,11 @@ class _Draws(Dataset[torch.Tensor]):
 
 
 def generators() -> Table:
-    """Show which generators draw the same numbers in two workers, and in two epochs."""
+    """Show which generators draw the same numbers in two workers, and in two epochs.
+
+    Raises:
+        AssertionError: The result isn't what the notebook says.
+    """
     columns: list[list[str]] = []
     for persistent in (False, True):
         loader = load(_Draws(), 2, "fork", batch_size=_BATCH, persistent_workers=persistent)
@@ -111,8 +115,9 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
     """Start the job on two ranks, and print the lines that are the same in every run.
 
     Args:
-        stream: The class of the stream that the job runs, with `set_epoch`. By default, the job
-            runs `ByWorker` and `ByRankAndWorker`, without `set_epoch`.
+        stream: The class of the stream that the job runs. The job then also calls `set_epoch` on
+            its sampler. By default, the job runs `ByWorker` and `ByRankAndWorker`, and doesn't call
+            `set_epoch`.
         deadline: Seconds after which we kill all of the job's processes.
     """
     with workspace() as (folder, interrupts):

@@ -1,7 +1,7 @@
 """Run a job on two ranks, with the command `torchrun --nproc-per-node 2 job.py`.
 
-`job.py --set-epoch FILE` runs the job with `set_epoch`, and with the stream whose class is pickled
-in FILE.
+With `--set-epoch FILE`, the job calls `set_epoch` on its sampler, and runs the stream whose class
+is pickled in FILE.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def read() -> Iterable[int]:
 
 
 def shuffled(told: bool) -> None:
-    """Run two epochs with a DistributedSampler, and print how their orders compare.
+    """Print whether a DistributedSampler changes the order in epoch 1, and another epoch's census.
 
     Args:
-        told: Whether to call the sampler's `set_epoch` before each epoch.
+        told: Whether to call the sampler's `set_epoch` before epochs 0 and 1.
     """
     records: Any = range(RECORDS)
     sampler = DistributedSampler[int](records)

@@ -20,7 +20,7 @@ from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
-_LONG: Final = 6  # time limit in seconds for each step of the answer
+_LONG: Final = 6  # time limit in seconds for making each dataset, and for running it
 _BATCH: Final = 4
 _ENOUGH: Final = 30  # a rank with this many records should get some from each worker
 
@@ -75,7 +75,11 @@ def records_of(plan: Plan) -> list[int]:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Run the class as each plan says."""
+    """Yield what the class delivers with each of `PLANS`.
+
+    Raises:
+        Rejected: A dataset can't be made.
+    """
     for plan in PLANS:
         yield _run(answer, plan)
 
@@ -121,7 +125,10 @@ def _collate(records: list[Any]) -> Came:  # called in a worker, or in main with
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` if a record repeats, the ranks get unequal shares, or a worker is idle."""
+    """Raise `Rejected` unless the ranks get equal shares of the records, in equally many batches.
+
+    Also reject a run that failed, a record that repeats or isn't in the plan, and an idle worker.
+    """
     for number, rank in enumerate(run.ranks):
         ended_well(rank.end, f"with {run.plan}, on rank {number}")
     for epoch, ranks in enumerate(zip(*(rank.epochs for rank in run.ranks), strict=True)):
@@ -173,7 +180,10 @@ def _listed(counts: Sequence[int]) -> str:
 
 
 def look(answer: Any) -> type:
-    """Return the answer, if it's an IterableDataset class and no longer the starter."""
+    """Return the answer if it's an IterableDataset class and no longer the starter.
+
+    Otherwise, raise `Rejected`.
+    """
     fixed = a_fixed_class(answer, ByWorker, methods=("__iter__",))
     if not issubclass(fixed, IterableDataset):
         error_in_your_code("not-iterable", name=fixed.__name__)

@@ -29,7 +29,7 @@ _END: Final = 0.3  # seconds to end each worker
 
 
 def processes_started(run: Callable[[], object]) -> int:
-    """Return how many processes a function starts."""
+    """Return how many processes a function starts with `multiprocessing`."""
     with starts() as started:
         run()
     return len(started)
@@ -65,7 +65,7 @@ class Record:
     """A record of one run of a loader."""
 
     workers: int
-    taken: int = 0
+    taken: int = 0  # batches that the answer has taken
     right: float = 0.0  # the seconds per batch that the answer should measure
 
 
@@ -88,7 +88,7 @@ class Rehearsal:
         self._last: Callable[[], _Batches | None] = lambda: None
 
     def clock(self) -> float:
-        """Return the time in seconds."""
+        """Return the time in seconds, and count that the answer has read the clock."""
         self.looked += 1
         return self.now
 
@@ -101,7 +101,7 @@ class Rehearsal:
         return loader
 
     def begin(self, workers: int) -> _Batches:
-        """Begin an epoch of a loader that pretends to have workers."""
+        """Record a new run of a loader that pretends to have workers, and return its iterator."""
         if self._crowd():
             gc.collect()  # frees reference cycles, because the exercise isn't about them
         self.crowded += self._crowd()

@@ -32,7 +32,8 @@ _MOST: Final = 3  # the most tensors that may arrive in main with a batch
 _LOOKED_AT: Final = 2  # the most samples that main may make by itself, to see what they look like
 _AHEAD: Final = 32  # the most batches that workers may make before the first one arrives
 _LONG: Final = 12  # time limit in seconds for each run
-#: Each run's workers, reviews, and steps for over two epochs. The check breaks off the last run.
+#: Each run's workers, reviews, and steps, which make more than two epochs. The check breaks off the
+#: last run.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps before the check breaks off the last run
 
@@ -191,7 +192,7 @@ def _order(batches: list[list[int]], size: int) -> Fault | None:
 
 
 def run(answer: Callable[..., Any]) -> Iterator[Run]:
-    """Run the answer with 2, 0, and 4 workers, then break off a run."""
+    """Yield a record of runs with 2, 0, and 4 workers, then of a run that the check breaks off."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
     for workers, reviews, steps in _RUNS:
@@ -200,7 +201,7 @@ def run(answer: Callable[..., Any]) -> Iterator[Run]:
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless the batches are right and cost no more than the limits allow."""
+    """Raise `Rejected` unless the batches are right, cost little enough, and leave no process."""
     wrong = partial(not_yet, workers=run.workers)
     if run.odd:
         reject(run.odd, workers=run.workers)
@@ -225,7 +226,11 @@ def judge(run: Run) -> None:
 
 
 def counted(answer: Callable[..., Any]) -> Table:
-    """Show what 8 batches from a function with 2 workers cost."""
+    """Show what 8 batches from a function with 2 workers cost.
+
+    Raises:
+        Rejected: The function raised an exception, or took more than 60 s.
+    """
     run = _one_run(answer, *_RUNS[0], within=60)
     once = "no" if run.order else "yes"
     rows = (

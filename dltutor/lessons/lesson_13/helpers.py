@@ -35,7 +35,7 @@ _COUNTS: Final = (0, 2, 8)
 
 @cache
 def photo() -> bytes:
-    """Return a JPEG file, the same one each time."""
+    """Return the bytes of a JPEG file of 320 x 240 pixels, the same ones each time."""
     noise = np.random.default_rng(0).integers(0, 255, (150, 200, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(noise).resize((320, 240)).save(file, "JPEG")
@@ -108,7 +108,7 @@ def eight_against_none(found: Mapping[str, Throughput]) -> Table:
 
     Args:
         found: A loader's name -> what we measured with 0 and 8 workers, for a loader that waits,
-            one that computes, and one whose samples are in memory.
+            one that computes, and one whose samples are in memory, in this order.
     """
     times = {}
     for name, each in found.items():
@@ -185,7 +185,8 @@ def step_costs() -> Table:
             began = time.perf_counter()
             next(iter(loader))
         took.append((time.perf_counter() - began) / _BATCH)
-    # A busy main notices the first batch late, so the second step looks shorter.
+    # Round up from three quarters, because a busy main notices the first batch late, so that the
+    # second step looks shorter.
     counts = [int(each + 0.25) for each in took]
     promised(counts == [2, 3], took)
     rows = zip(("without persistent workers", "with persistent workers"), counts, strict=True)

@@ -70,7 +70,7 @@ class Measured:
 
 
 def run(answer: Callable[..., Any]) -> Iterator[Measured]:
-    """Call the function with loaders of known speed."""
+    """Yield a record of each call of the function, which gets loaders of known speed."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
     for counts in _CALLS:
@@ -101,7 +101,11 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(seen: Measured) -> None:
-    """Raise `Rejected` unless the function ran the loaders as it should and measured correctly."""
+    """Raise `Rejected` unless the function measured correctly, and ran the loaders as it should.
+
+    It should run each number of workers once before it runs any of them again, `RUNS` times in all,
+    take as many batches as the exercise says, and end a run's workers before the next run.
+    """
     answer, numbers, size = seen.answer, set(seen.counts), len(seen.counts)
     wrong = partial(not_yet, counts=list(seen.counts))
     if answer is None:

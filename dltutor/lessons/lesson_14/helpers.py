@@ -42,7 +42,10 @@ class Room:
         return iter(self.scenes)
 
     def debrief(self) -> Table:
-        """Show how many hints each incident took and, if you solved it, the shortest way there."""
+        """Show how many hints each incident took, and what would have shown its causes first.
+
+        If you haven't solved an incident, the table says so instead.
+        """
         outcomes = saved_outcomes.load()
 
         def way(scene: Scene) -> str:
@@ -83,9 +86,9 @@ def enter(seed: int, folder: str | Path | None = None) -> Room:
 
     Args:
         seed: Any whole number. The same number draws the same four incidents in the same order.
-        folder: The folder that holds the incidents' folders. The default is `DLTUTOR_INCIDENTS`,
-            or `incidents` in the current folder. The incidents' folders keep your changes. To start
-            over, delete an incident's folder.
+        folder: The folder that holds the incidents' folders. The default is the environment
+            variable `DLTUTOR_INCIDENTS`, or `incidents` in the current folder. The incidents'
+            folders keep your changes. To start over, delete an incident's folder.
     """
     above = Path(folder or os.environ.get("DLTUTOR_INCIDENTS", "incidents")).absolute()
     drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))

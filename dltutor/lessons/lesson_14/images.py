@@ -2,7 +2,8 @@
 
 The loader has a `worker_init_fn` that should give each worker its own random numbers. That function
 looks for the transform in the dataset, but the dataset is a `Subset`, because some photos are held
-out. The strength should rise with the epoch, but persistent workers keep main's first epoch.
+out. The strength should rise with the epoch, but persistent workers keep the epoch that main had
+when they started.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ INCIDENT: Final = Incident("images", make_data)
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that augmentation doesn't repeat, and that it gets stronger over the first epochs."""
+    """Check that augmentation doesn't repeat, and that it gets stronger over the first epochs.
+
+    Also check photos and labels, and that the loader starts each worker once.
+    """
     for workers in _WORKERS:
         with starts() as started:
             got = made(

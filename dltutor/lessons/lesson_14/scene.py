@@ -56,7 +56,11 @@ class Incident:
         return tuple(Cause(**each) for each in words.lesson("14")[self.name]["causes"])
 
     def lay_out(self, folder: Path) -> None:
-        """Make the incident's folder, with the data behind its train.log and monitor.txt."""
+        """Make the incident's folder, with the data behind its train.log and monitor.txt.
+
+        Raises:
+            FileExistsError: The folder already exists.
+        """
         shutil.copytree(REPOS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
         ticket = folder / "TICKET.md"
         ticket.write_text(f"### {self.title}\n\n{ticket.read_text()}")
@@ -94,7 +98,7 @@ class Scene:
         return Markdown(f"```{kind}\n{path.read_text().rstrip()}\n```")
 
     def modules(self) -> list[ModuleType]:
-        """Import `data` and `train` from the folder as the files are now."""
+        """Import `data` and `train` from the folder as the files are now, and return both."""
         return imported(self.folder, "data", "train")
 
     def __repr__(self) -> str:

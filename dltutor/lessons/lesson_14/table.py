@@ -43,7 +43,10 @@ INCIDENT: Final = Incident("table", make_data, not_yours=("database.py",))
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check the rows that main and workers read from two running databases."""
+    """Check the rows that main and workers read from two running databases.
+
+    Also count the connections, and run the training script.
+    """
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []

@@ -54,7 +54,10 @@ INCIDENT: Final = Incident("text", make_data)
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that each block arrives once in each of two epochs, with and without workers."""
+    """Check that each block arrives once in each of two epochs, with and without workers.
+
+    With 0 and 2 workers, the order of the shards must also change. No worker may be idle.
+    """
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)

@@ -31,7 +31,7 @@ _WITHIN: Final = 20  # time limit in seconds for one validation
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write scans of noise. A scan's first number gives its kind."""
+    """Write scans of noise. A scan's first number determines its kind."""
     random = np.random.default_rng(seed)
     scans = random.integers(256, size=(_SCANS, 3, _SIDE, _SIDE), dtype=np.uint8)
     scans += (scans[:, :1, :1, :1] // 64 * 8).astype(np.uint8)
@@ -47,7 +47,10 @@ def _model() -> nn.Module:
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that a validation is right and keeps nothing, with and without workers."""
+    """Check that a validation is right and keeps nothing, with and without workers.
+
+    It must also start each worker once, and leave the model as it was.
+    """
     for workers in _WORKERS:
         model = _model().train(workers > 0)
         for each in model.parameters():

@@ -53,7 +53,7 @@ INCIDENT: Final = Incident("video", make_data, not_yours=("codec.py",))
 
 
 def run(folder: Path, data: Any, train: Any) -> Result:
-    """Check that all clips that can be decoded arrive, with and without workers."""
+    """Check that all clips that can be decoded arrive, and that the dataset names the others."""
     clips, bad = _clips(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
