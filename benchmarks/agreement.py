@@ -55,7 +55,6 @@ class Tape:
         self._recorder.start()
 
     def end(self) -> None:
-        """Stop recording."""
         self._recorder.stop()
 
     def of(self, role: str) -> tuple[list[float], list[Reading]]:

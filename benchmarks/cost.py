@@ -21,7 +21,8 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
-_STRING = 464  # bytes that each string in the list takes up, including the allocator's rounding
+# The bytes that each string in the list takes up on Python 3.11, with the allocator's rounding.
+_STRING = 464
 _CHEAP, _FULL = 40, 9  # how many samples of each kind we time
 _AT_ONCE = 2  # rows of the table to measure at once, because each measurement mostly sleeps
 

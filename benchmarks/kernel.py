@@ -34,6 +34,7 @@ class Kernel:
 
         Raises:
             RuntimeError: The cell raised an exception.
+            TimeoutError: The cell took longer than `timeout`.
         """
         self.value(f"{code}\nNone", timeout)
 
@@ -46,6 +47,7 @@ class Kernel:
 
         Raises:
             RuntimeError: The cell raised an exception.
+            TimeoutError: The cell took longer than `timeout`.
         """
         *lines, last = code.strip().splitlines()
         cell = "\n".join([*lines, f"print('VALUE ' + __import__('json').dumps({last}))"])

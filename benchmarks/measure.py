@@ -94,7 +94,10 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds that a process has used, to the nanosecond if Linux reports them."""
+    """Return how many seconds of CPU time a process with a single thread has used.
+
+    The result is exact to the nanosecond if Linux has `schedstat`, and to a clock tick otherwise.
+    """
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except OSError:

@@ -1,7 +1,8 @@
 """Define the work that the benchmarks measure: three loaders, and a loop that times itself.
 
 As a script, this module is a program for other tools to watch. `python work.py KIND WORKERS SECONDS
-FILE` writes the batches per second to the file.
+FILE HOW` writes the batches per second to the file. HOW is "plain" (the default), or "observe" or
+"psutil" for a program that watches itself.
 """
 
 from __future__ import annotations

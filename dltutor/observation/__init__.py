@@ -1,4 +1,4 @@
-"""Run a loader, watch its processes, and record what happened."""
+"""Run a loader or a script, watch its processes, and record what happened."""
 
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.observation.memory.timeline import Timeline

@@ -23,9 +23,10 @@ _UNREAD: Final = b"?"
 class CutConnections:
     """A context manager with replacements for the connections that are open when the block begins.
 
-    In a fork, `cut` replaces each connection with a socket that leads nowhere. The socket accepts
-    writes, has one byte to read, and is then at its end, so no reader waits for more. Connections
-    to torch's shared-memory managers stay.
+    A connection is a connected TCP or Unix stream socket. In a fork, `cut` replaces each connection
+    with a socket that leads nowhere. The new socket accepts writes, has one byte to read, and is
+    then at its end, so no reader waits for more. Connections to torch's shared-memory managers
+    stay.
 
     Args:
         wanted: Whether to replace connections. If False, forks keep them.
@@ -51,7 +52,7 @@ class CutConnections:
             far.close()
 
     def cut(self) -> None:
-        """Replace the connections that this fork inherited. Call it in a fork, never in main."""
+        """Replace the connections that this fork inherited. Call this in a fork, never in main."""
         for descriptor, (near, _) in self._ends.items():
             os.dup2(near.fileno(), descriptor, inheritable=os.get_inheritable(descriptor))
         self.__exit__()

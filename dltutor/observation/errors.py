@@ -1,4 +1,4 @@
-"""Read an exception: its chain, the learner's lines in it, and the worker that raised it."""
+"""Read an exception's chain, notes, and traceback, and find out which worker raised it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from dltutor.observation.foreign import attribute, elements, is_a, message_of, s
 from dltutor.observation.record import Frame
 from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
-# The broken datasets in dltutor/failures count as the learner's code. Libraries and the rest of
-# dltutor don't.
+# Code in dltutor/failures, such as a broken dataset, counts as the learner's. Code in libraries and
+# in the rest of dltutor doesn't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# Match a frame of dltutor's own code in a printed traceback, so that we can remove the frame. A run
-# without `observe` wouldn't have it. In an exception group, each line begins with bars.
+# Match a frame of dltutor's own code, outside failures and lessons, in a printed traceback. We
+# remove such a frame, because a run without `observe` wouldn't have the frame. In an exception
+# group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
     r"(?:(?P=bars)    .*\n)*",
@@ -68,7 +69,7 @@ class Failed:
         return ""
 
 
-#: The result if nothing failed.
+#: A Failed without an exception, for a run in which nothing failed.
 NOTHING: Final = Failed((), (), None, None, "", False)
 
 
@@ -93,8 +94,8 @@ def forget(error: BaseException) -> None:
     """Drop the tracebacks of an exception and its causes, and free what their frames hold.
 
     The frames hold the iterator and its workers, for example. torch re-raises a worker's exception
-    from a frame that refers to the exception, so without this function, both would stay until the
-    garbage collector runs (measured on torch 2.13).
+    from a frame that refers to the exception, so without this function, the exception and the frame
+    would stay until the garbage collector runs (measured on torch 2.13).
     """
     for each in chain(error):
         traceback.clear_frames(traceback_of(each))
@@ -102,7 +103,7 @@ def forget(error: BaseException) -> None:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and its causes, outermost first."""
+    """Yield an exception and its causes (or contexts, as tracebacks show them), outermost first."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
@@ -175,7 +176,8 @@ def _frames_of(error: BaseException) -> list[Frame]:
 
 
 def _frames_in_text(text: str) -> list[Frame]:
-    # A chained exception prints several tracebacks. The last is for the exception that arrived.
+    # Python prints several tracebacks for a chained exception. The last one belongs to the
+    # exception that arrived.
     last = text.rpartition("Traceback (most recent call last)")[2]
     return [
         frame(m["file"], int(m["line"]), m["function"], m["code"] or "")

@@ -1,7 +1,8 @@
 """Hold back signals that would do harm right now, and deliver them a moment later.
 
-When you press Stop, the signal interrupts the loader, but not our clean-up. If a worker dies during
-a transfer, torch's signal handler runs only after the transfer, or after 3 s.
+When you press Stop, the signal interrupts the loader, but not our clean-up. If a worker dies while
+main exchanges data with a process, torch's signal handler waits until main is done, but at most
+3 s.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Interrupts:
     may deliver the signal to any of them.
 
     Args:
-        handler: The handler that gets the signal in the end.
-        by_user: Whether you send the signal, by pressing Stop. Then a second one gets through even
-            while main passes batches, and none gets through twice.
+        handler: The handler to call when nothing holds the signal back.
+        by_user: Whether you send the signal, by pressing Stop. If so, a second signal gets through
+            even while main passes batches, and no signal gets through twice.
     """
 
     def __init__(self, handler: Any, *, by_user: bool = True) -> None:
@@ -88,7 +89,7 @@ class Interrupts:
 
     def settle(self) -> None:
         """Wait up to 1 s until no thread may still send an interrupt to the next handler."""
-        until = time.monotonic() + 1  # a fork has the set, but not the threads
+        until = time.monotonic() + 1  # a fork has the set, but no threads that empty the set
         while self._senders and time.monotonic() < until:
             time.sleep(_SOON / 5)
 
@@ -109,7 +110,8 @@ class Interrupts:
     def hold(self) -> Iterator[None]:
         """Hold interrupts back in the block, and longer if an outer block holds them.
 
-        If an interrupt arrived and no outer block holds it, raise KeyboardInterrupt afterward.
+        When the block ends without an exception, raise KeyboardInterrupt if an interrupt has
+        arrived and no outer block holds it.
         """
         holding, self._holding = self._holding, True
         try:
@@ -137,14 +139,14 @@ def in_plumbing(frame: FrameType | None) -> bool:
         return False
     innermost = frame.f_code
     if innermost.co_filename == selectors.__file__ and innermost.co_name == "select":
-        return False  # main waits for a batch
+        return False  # main waits for a batch, so nothing can be lost
     files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
     if popen_fork.__file__ in files or innermost.co_filename in _CALLBACKS:
         return True
     for file in files:
         if is_yours(file):
             return False
-        if "/multiprocessing/" in file or file in _TORCH:  # code of multiprocessing or torch
+        if "/multiprocessing/" in file or file in _TORCH:
             return True
     return False
 
@@ -179,10 +181,10 @@ def interrupts_held() -> Iterator[Interrupts]:
 
 
 def delay_in_plumbing() -> None:
-    """Make torch's SIGCHLD handler, if there is one, wait up to 3 s for the end of a transfer.
+    """Make the SIGCHLD handler, such as torch's, wait up to 3 s while main passes batches.
 
-    When a worker dies, the handler raises an error wherever main happens to be. In the middle of a
-    transfer, the error can lose a descriptor or leave a lock held forever. In torch's
+    When a worker dies, torch's handler raises an error wherever main happens to be. In the middle
+    of a transfer, the error can lose a descriptor or leave a lock held forever. In torch's
     `StorageWeakRef.__del__`, Python would only print the error and go on.
     """
     handler = signal.getsignal(signal.SIGCHLD)

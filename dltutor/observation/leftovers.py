@@ -106,8 +106,8 @@ def nothing_left() -> Iterator[Started]:
         yield started
     finally:
         # Python frees queues and semaphores together with the iterators that hold them. A garbage
-        # collection takes a quarter of a second in a process with many objects, so run it only if
-        # an iterator is still alive.
+        # collection is slow in a process with many objects, so run it only if an iterator is still
+        # alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(_STAYS,))

@@ -40,8 +40,8 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
         thing: A DataLoader, or a wrapper that has DataLoaders in its attributes, lists, or dicts.
 
     Returns:
-        Name -> DataLoader. The name is "" if there is only one loader, or else the loader's key in
-        a dict, or a name such as "loader 2".
+        Name -> DataLoader, or {} if the wrapper has none. The name is "" if there is only one
+        loader. Otherwise it's the loader's key in a dict, or a name such as "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -57,8 +57,9 @@ def length(loader: DataLoader[Any]) -> int | None:
     """Return how many samples an epoch must have, which is `len(dataset)`.
 
     Returns:
-        The number, or None if the dataset has no length, the sampler has a different length, the
-        batch sampler isn't a plain `BatchSampler`, or `drop_last` is True.
+        The number, or None if the dataset has no length, a map-style dataset's sampler has no
+        length or a different one, the batch sampler isn't a plain `BatchSampler`, or `drop_last` is
+        True.
     """
     batches = loader.batch_sampler
     if type(batches) not in (BatchSampler, type(None)) or getattr(batches, "drop_last", False):
@@ -109,8 +110,8 @@ def _can_be_iterated_again(thing: Any) -> bool:
     if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
-        # Most Datasets and Iterators aren't loaders. But webdataset's and Lightning's loaders are,
-        # and they have inner loaders.
+        # Most Datasets and Iterators aren't loaders. But webdataset's and Lightning's loaders are
+        # Datasets or Iterators, too, and we recognize them by their inner loaders.
         return bool(inner_loaders(thing))
     return not is_a(thing, Collection)
 

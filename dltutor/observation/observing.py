@@ -1,4 +1,4 @@
-"""Define `observe()`, which runs a loader, survives whatever it does, and records what happened."""
+"""Define `observe()`, which runs a loader, stops it at a deadline, and records what happened."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ def observe(
     memory: Literal["often", "seldom"] = "seldom",
     listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
-    """Iterate a loader, as `dltutor.observe` does, without drawing anything.
+    """Run a loader and record what happened, as `dltutor.observe` does, without drawing anything.
 
     Args:
         loader: A DataLoader or a wrapper. `dltutor.observe` says which wrappers it takes.
-        deadline: Seconds after which `observe` stops the run. It reports the run as "hung", or as
-            "worker died" if a dead worker is the reason.
+        deadline: Seconds after which `observe` stops the run. `observe` then reports the run as
+            "hung", or as "worker died" if a dead worker is the reason.
         consume: The training loop, as a function that takes the loader. If None, only iterate.
         epochs: How many times the loop runs.
         memory: How often to read USS and PSS, which takes time from the workers. "seldom" means
-            when workers have started, at most every 10 s, and at the end. "often" means twice a
-            second at first (see `Recorder`).
+            after workers have started, otherwise at most every 10 s, and at the end. "often" means
+            up to twice a second at first (see `Recorder`).
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
 
     Returns:
-        The Observation.
+        The Observation, even if the run raised an exception or hung.
 
     Raises:
         TypeError: The loader or `consume` has the wrong type.
-        ValueError: `deadline` or `epochs` is out of range.
+        ValueError: `deadline` isn't a positive number of seconds, or `epochs` isn't a whole number
+            of 1 or more.
         RuntimeError: This isn't the main thread.
         KeyboardInterrupt: You interrupted the run.
     """
@@ -149,7 +150,14 @@ def _write_down(
 
 
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
-    """Raise the errors that `observe` raises for wrong arguments or outside the main thread."""
+    """Check the arguments for `observe`, and check that this is the main thread.
+
+    Raises:
+        TypeError: The loader or `consume` has the wrong type.
+        ValueError: `deadline` isn't a positive number of seconds, or `epochs` isn't a whole number
+            of 1 or more.
+        RuntimeError: This isn't the main thread.
+    """
     check_loader(loader)
     check_run(deadline, consume, epochs)
     check_main_thread("observe()", "its deadline interrupt a loader that hangs")

@@ -1,7 +1,8 @@
 """Give a fork its own open files, so that it doesn't move the positions in its parent's files.
 
 A fork and its parent share one read position for each open file. This module opens regular files
-again, at the same position and in the same mode (see `positions` for the exceptions).
+again, at the same position and in the same mode. `positions` and `open_again` say which files are
+exceptions.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def open_again() -> list[int]:
     Descriptors that shared a position with each other still share one.
 
     Returns:
-        The descriptors that couldn't be opened again, so the parent still shares their positions.
+        The descriptors whose positions the parent still shares, because their files are locked or
+        couldn't be opened again.
     """
     shared = []
     with ExitStack() as opened:
@@ -90,7 +92,8 @@ def _by_file(descriptors: Iterable[int]) -> list[list[int]]:
 
 
 def _opened_again(descriptor: int) -> int:
-    # A lock belongs to the open file, and a file that we open again would be without the lock.
+    # A lock belongs to the open file, and a file that we open again would be without the lock. So
+    # refuse to open a locked file again.
     with open(f"{_FDINFO}/{descriptor}") as info:
         if "\nlock:" in info.read():
             raise OSError

@@ -25,7 +25,8 @@ def make_private() -> None:
     """Replace this fork's shared writable mappings of files with private mappings.
 
     The addresses stay the same, so arrays stay valid. From now on, what this process and its
-    children write stays in their own memory.
+    children write there stays in their own memory. A file that can't be opened and mapped again
+    keeps its shared mapping.
     """
     mappings = _mappings()
     if not mappings:
@@ -79,8 +80,8 @@ def _is_older(descriptor: int, since: float) -> bool:
 
 
 def _mappings() -> list[tuple[int, int, int, str]]:
-    # Return [address, bytes, offset in the file, path] of each shared and writable mapping of a
-    # file that has a name.
+    # Return the address, the size in bytes, the offset in the file, and the path of each shared and
+    # writable mapping of a file that has a name.
     found = []
     with suppress(OSError), open("/proc/self/maps", errors="replace") as maps:
         for line in maps:

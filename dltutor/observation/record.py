@@ -1,4 +1,4 @@
-"""Define the record of an observed run, without the words that describe it."""
+"""Define the record of an observed run, which `story` describes and `signs` judges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class Frame:
     """One line in a traceback or a stack.
 
     Args:
-        file: The file, shortened to the part that is the same on every machine, or "your cell" for
-            code in a notebook.
+        file: The file, with a shortened path, or "your cell" for code in a notebook.
         line: The line number.
         function: The function's name.
         code: The source line, or "" if it couldn't be read.
@@ -43,7 +42,8 @@ class Worker:
     Args:
         number: The worker's id in torch, such as 0 for W0.
         exitcode: The worker's exit code, negative for a signal, or None if it was still running.
-        stack: The worker's stack, innermost call first, or None if we didn't ask or got no answer.
+        stack: The learner's lines in the worker's stack, innermost call first, or the line in
+            torch's worker loop if there are none. It's None if we didn't ask or got no answer.
         loader: If a wrapper has several loaders, the loader's key in a dict, or a name such as
             "loader 2". Otherwise "".
     """
@@ -65,7 +65,7 @@ class Worker:
 
     @property
     def fate(self) -> str:
-        """How the worker ended, in words."""
+        """How the worker ended, such as "ended with exit code 1", or "still running"."""
         return texts.fate(self.exitcode)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Define the Observation: the record of a run, and what it says about the run."""
+"""Define the Observation: the record of a run, with methods that judge and describe the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Observation(Record, Told):
             standard output.
         raw: The error as a terminal would show it without `observe`, with shortened paths.
         timeline: Memory, descriptors, and shared memory over time.
-        result: What the training loop returned, or None if it didn't finish.
+        result: What the training loop returned in the last epoch, or None if it didn't finish.
         confinement: The limits that `confine` set, or None if `observe` ran the loader.
         failed_loader: The name of the loader whose iterator raised the exception (see Worker), or
             "" if there is only one loader or it's unknown.
@@ -66,17 +66,18 @@ class Observation(Record, Told):
     def to_dict(self) -> dict[str, Any]:
         """Return the observation as lists, strings, and numbers that JSON can hold.
 
-        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`, `waited`), `raw`,
+        The measurements (`seconds`, `first_batch_seconds`, `last_batch_seconds`, `waited`), `raw`,
         `timeline`, and the numbers in `signs` differ from run to run. If a worker died, so do
         `batches`, `samples`, and the exception. The rest is usually the same.
 
         Returns:
             The fields of Observation by name, plus `ok`, `title`, and `signs`, which is a list of
-            `promise` and `evidence`. `chain` is a list of `type` and `message`, and `notes` a list
-            of strings, both without pids and addresses. `traceback` and a worker's `stack` are
-            lists of `file`, `line`, `function`, and `code`. A worker also has `name` (such as W0),
-            `signal`, and `fate`. `timeline` is what `Timeline.to_dict` returns. `confinement` is a
-            dict of its rows, or None. `result` isn't there, because it can have any type.
+            dicts with `promise` and `evidence`. `chain` is a list of dicts with `type` and
+            `message`. The messages, `notes`, and `stderr` are without pids and addresses.
+            `traceback` and a worker's `stack` are sequences of dicts with `file`, `line`,
+            `function`, and `code`. A worker also has `name` (such as W0), `signal`, and `fate`.
+            `timeline` is what `Timeline.to_dict` returns. `confinement` is a dict of its rows, or
+            None. `result` isn't there, because it can have any type.
         """
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["result"]

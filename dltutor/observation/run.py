@@ -29,8 +29,8 @@ from dltutor.observation.worker_setup import (
     temporary_folder_shown,
 )
 
-_GRACE: Final = 1.0  # seconds to wait until a worker exits, or until we can reap a dead worker
-_LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after it has closed its socket
+_GRACE: Final = 1.0  # seconds to wait for an iterator's workers to exit, or to reap a dead worker
+_LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after main has lost contact with it
 
 
 class Run:
@@ -39,7 +39,7 @@ class Run:
     Args:
         loader: The loader, or a wrapper around several loaders.
         folder: A folder for the workers' stderr and stacks.
-        recorder: The Recorder, which learns the workers' names and fates and counts batches.
+        recorder: The Recorder, which gets the workers' names and fates and the number of batches.
         started: The Started, which gets the workers, and also the iterators of other loaders that
             the loop uses.
         interrupts: Interrupts to deliver after workers have started, and with each batch.
@@ -80,7 +80,11 @@ class Run:
 
     @contextmanager
     def instrumented(self) -> Iterator[None]:
-        """Count the loader's batches and register the workers that it starts, in the block."""
+        """In the block, count the loader's batches and register the workers that it starts.
+
+        Register the workers that a loader has kept from an earlier epoch, too. After the block, no
+        loader reuses an iterator, because `end` ends the workers.
+        """
         for name, loader in self._inner.items():
             if kept := torch_internals.kept_iterator(loader):
                 self._register(name, kept)
@@ -122,7 +126,7 @@ class Run:
         return self._iterators.get(id(raised), ("", None))[0]
 
     def wait_for_dead_worker(self) -> bool:
-        """Return whether a worker has died or dies within 5 s."""
+        """Return whether a worker has ended, or ends within 5 s."""
         processes = [process for _, _, process in self._last_workers()]
         if not processes:
             return False
@@ -139,7 +143,10 @@ class Run:
         return any(_exit_code(process) is not None for process in expected)
 
     def fates(self, *, where: bool) -> tuple[Worker, ...]:
-        """Return the last epoch's workers. If `where`, ask running workers for their stacks."""
+        """Return the last epoch's workers, and record in the timeline how any of them died.
+
+        If `where` is True, also ask the running workers for their stacks.
+        """
         found = []
         for loader, number, process in self._last_workers():
             code, pid = _exit_code(process), process.pid
@@ -158,7 +165,7 @@ class Run:
             torch_internals.forget_workers(iterator)
 
     def end(self, *, gracefully: bool) -> None:
-        """End all workers and drop all iterators.
+        """End all workers, drop all iterators, and remove the workers' temporary folders.
 
         If `gracefully`, give each iterator's workers up to 1 s to exit by themselves first.
         """
@@ -256,8 +263,8 @@ class Run:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    # A process that ends closes its descriptors, including its sentinel, a moment before we can
-    # reap the process. join() waits for that moment, but `exitcode` alone doesn't.
+    # When a process ends, its sentinel becomes ready a moment before we can reap the process. The
+    # join() waits for that moment, but `exitcode` alone doesn't.
     if wait([process.sentinel], timeout=0):
         process.join(_GRACE)
     return process.exitcode

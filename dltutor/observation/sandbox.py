@@ -65,7 +65,7 @@ class Ended:
         stopped: Why the sandbox ended the code: "limit" (for time), "memory", "processes",
             "handlers" (a function that was registered to run at a fork didn't return), or "" if the
             code ended by itself.
-        stood: Where the code was at the time limit, as a sentence.
+        stood: Where the code was at the time limit, as a sentence after a space, or "" if unknown.
         printed: The end of what the code and its workers wrote to stdout and stderr.
         used: The descriptors of the connections that the code used even though they were cut.
     """
@@ -93,7 +93,7 @@ def run(
     before_fork: Callable[[], object] = lambda: None,
     cut: bool = False,
 ) -> Ended:
-    """Call a function in a separate process.
+    """Call a function in a separate process, under limits on time, memory, and processes.
 
     Args:
         work: The function, which takes a function to call when its timed part begins, and returns
@@ -265,7 +265,10 @@ class _Run:
             self.ended.stood = f" It was at {frames[0]}." if frames else ""
 
     def close(self) -> None:
-        """End all processes in the run, and read the rest of their output."""
+        """End all processes in the run, and read the rest of their output.
+
+        Also restore the positions in the files whose positions the fork shared.
+        """
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
         output = self.ends[2]

@@ -46,7 +46,7 @@ def sandboxed_process(
     messages: int,
     output: int,
 ) -> NoReturn:
-    """Call `work` as a main process does, report what it returned, and exit.
+    """Set this fork up as a main process of its own, call `work`, send the result, and exit.
 
     Args:
         work: The function that the caller passed to `sandbox.run`.

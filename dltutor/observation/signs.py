@@ -58,7 +58,8 @@ def _waits(seen: Record) -> bool:
 
 
 def _growth(seen: Record, curve: Floats) -> float:
-    # Return the growth since the first batch, or 0 if the curve levels off or has too few samples.
+    # Return the growth since the first batch, or 0 if the curve doesn't grow, has leveled off, or
+    # has too few samples.
     batches = seen.timeline.batches
     usable = (batches > 0) & ~np.isnan(curve)
     values, along = curve[usable], batches[usable]

@@ -1,4 +1,4 @@
-"""Hold a loader's throughput by number of workers, and choose a number of workers."""
+"""Define the Throughput, which compares a loader's rates and chooses a number of workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from dltutor.tables import Table, Told
 
-_WORTH: Final = 0.10  # take fewer workers if they're at most this much slower than the best
+_WORTH: Final = 0.10  # take fewer workers if they're slower than the best by at most this fraction
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Throughput(Told):
     def take(self) -> int:
         """The smallest number of workers that the best number doesn't clearly beat.
 
-        Its rate is at most 10 percent lower than the best rate, or no lower than the middle half of
-        the best number's runs.
+        With this number, the rate is at most 10 percent lower than the best rate, or no lower than
+        the middle half of the best number's runs.
         """
         enough = min(self.best.spread[0], (1 - _WORTH) * self.best.rate)
         return next(speed.workers for speed in self.speeds if speed.rate >= enough)

@@ -15,7 +15,10 @@ _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
 def signal_name(exitcode: int | None) -> str | None:
-    """Return the name of the signal behind an exit code, such as SIGKILL, or None without one."""
+    """Return the name of the signal behind an exit code, such as "SIGKILL" or "signal 40".
+
+    Return None if no signal ended the process, so the exit code is None or isn't negative.
+    """
     if exitcode is None or exitcode >= 0:
         return None
     try:
@@ -25,7 +28,10 @@ def signal_name(exitcode: int | None) -> str | None:
 
 
 def fate(exitcode: int | None) -> str:
-    """Return in words how a process ended, or "still running" if the exit code is None."""
+    """Return how a process ended, such as "killed by SIGKILL (exit code -9)".
+
+    Return "still running" if the exit code is None.
+    """
     if exitcode is None:
         return "still running"
     if name := signal_name(exitcode):
@@ -46,7 +52,7 @@ def said(kind: str, message: str) -> str:
 
 
 def notes_in(message: str) -> tuple[str, ...]:
-    """Return pickle's notes on where pickling failed, from a worker's error message."""
+    """Return pickle's notes on where pickling failed, if the message is from a worker's error."""
     return tuple(note.strip() for note in _NOTE.findall(_raised_in_worker(message) or ""))
 
 
@@ -54,14 +60,15 @@ def _raised_in_worker(message: str) -> str | None:
     _, wrapped, original = message.partition("\nOriginal Traceback")
     if not wrapped:
         return None
-    # The message follows the indented lines of the last traceback, and may be indented itself.
+    # The message begins at the first line that isn't indented, after the last traceback's frames.
+    # The message's later lines may be indented.
     lines = original.rpartition("(most recent call last):\n")[2].rstrip().splitlines()
     start = next((i for i, line in enumerate(lines) if not line.startswith(" ")), -1)
     return "\n".join(lines[start:]).strip()
 
 
 def without_colors(text: str) -> str:
-    """Return text without the escape sequences that color it.
+    """Return text without escape sequences, such as those that color it.
 
     Python 3.13 and later color tracebacks on a terminal, and under FORCE_COLOR, which a notebook
     sets for the processes that it starts.
@@ -89,7 +96,11 @@ def tidy(text: str) -> str:
 
 
 def shorten_paths(text: str) -> str:
-    """Return text with each absolute path cut to the part that doesn't depend on the machine."""
+    """Return text with long absolute paths cut to a part that's usually the same on every machine.
+
+    The path of a notebook cell becomes "your cell", and a library's file keeps its path in the
+    library's folder. Any other path keeps its last two parts.
+    """
     # Match only at the start of a word, so that a megabyte of text without blanks isn't slow.
     text = re.sub(r"(?<![^\s\"'(])[^\s\"'(]*/ipykernel_\d+/\d+\.py", "your cell", text)
     text = re.sub(r"/[^\s\"'(]*/(?:site|dist)-packages/", "", text)

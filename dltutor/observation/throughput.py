@@ -30,7 +30,7 @@ from dltutor.system.this_machine import machine
 
 RUNS: Final = 5
 _BATCHES: Final = 32
-_ROUNDS: Final = 4  # the fewest batches from each worker in a run
+_ROUNDS: Final = 4  # the fewest batches to time from each worker, unless the loader is slow
 _FIRST_ROUND: Final = 0.4  # the fraction of the deadline for all timed batches in one round
 _MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
@@ -217,7 +217,9 @@ class _Endless:
 
 
 def with_workers(loader: Loader, workers: int, *, endless: bool = False) -> Loader:
-    """Copy a loader with another number of workers. The copy is always a plain DataLoader.
+    """Copy a loader with another number of workers.
+
+    The copy is always a plain DataLoader, without persistent workers.
 
     Args:
         loader: The loader to copy.

@@ -47,10 +47,10 @@ def check_main_thread(call: str, why: str) -> None:
 class deadline:  # lowercase because it's a context manager, like contextlib.suppress
     """A context manager that raises DeadlinePassed in its block after `seconds`.
 
-    The deadline interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C.
-    While main passes batches, the exception waits for up to 3 s. An outer user of SIGALRM, such as
-    another deadline, gets back its handler and the rest of its time. `passed` is True after
-    DeadlinePassed was raised.
+    Use a deadline only in the main thread. The deadline interrupts Python code, locks, sleeps, and
+    waits, but not a call stuck inside C. While main passes batches, the exception waits for up to
+    3 s. An outer user of SIGALRM, such as another deadline, gets back its handler and the rest of
+    its time. `passed` is True after DeadlinePassed was raised.
     """
 
     def __init__(self, seconds: float) -> None:

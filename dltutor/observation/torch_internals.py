@@ -1,9 +1,9 @@
 """Use the private attributes of torch's objects (checked on torch 2.13).
 
-torch has no public way to ask an iterator for its workers or to end them at once. In this package,
-only `diagnosis` and lesson 08 use other private names. Other modules depend on torch's strings,
-such as its messages (`errors`), the name of a worker's function (`stacks`), and the name of a
-worker's process (`memory.worker_names`).
+torch has no public way to ask an iterator for its workers or to end them right away. In this
+package, only `diagnosis` and lesson 08 use other private names. Other modules depend on torch's
+strings, such as its messages (`errors`), the name of a worker's function (`stacks`), and the name
+of a worker's process (`memory.worker_names`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
             index = own(self)
             dealt = _dealt.setdefault(self, _Dealt())
             task = getattr(self, "_send_idx", 0)
-            if task == 0:  # the same iterator begins a new epoch
+            if task == 0:  # a new epoch begins, or the iterator has no workers
                 dealt.ahead.clear()
             dealt.ahead[task] = _samples_of(self, index)
             return index
@@ -138,7 +138,8 @@ def samples(iterator: Any) -> int | None:
 
     Returns:
         How many samples the sampler dealt out for the batch, or None if the batch arrived outside
-        `arrivals`, the iterator isn't torch's, or a stream's batch doesn't show the number.
+        `arrivals`, the iterator isn't torch's, the sampler's indices have no length, or a stream's
+        batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -211,12 +212,13 @@ def kept_iterator(loader: DataLoader[Any]) -> Any:
 def drop_kept_iterator(loader: DataLoader[Any]) -> None:
     """Have a loader make a new iterator for its next epoch."""
     loader._iterator = None
-    if hasattr(loader, "_initial_iter_for_state_dict"):  # or torchdata reuses its first iterator
+    # Otherwise, torchdata would reuse its first iterator.
+    if hasattr(loader, "_initial_iter_for_state_dict"):
         loader._initial_iter_for_state_dict = False
 
 
 def workers_of(iterator: Any) -> list[BaseProcess]:
-    """Return an iterator's worker processes by number, or an empty list with `num_workers=0`."""
+    """Return a list of an iterator's worker processes, in the order of their numbers."""
     return list(getattr(iterator, "_workers", ()))
 
 
@@ -259,7 +261,7 @@ def _leave_alone() -> None:
 
 
 def abandon(iterator: Any) -> None:
-    """Kill an iterator's workers and free its queues.
+    """Kill an iterator's workers, free its queues, and make the iterator unusable.
 
     A worker that was killed may hold a queue's lock, and `shut_down` would wait for that lock. An
     iterator without workers stays as it is.
@@ -291,8 +293,8 @@ def abandon(iterator: Any) -> None:
 
 def _free(condition: threading.Condition) -> None:
     # Threads hold the lock only for moments. If the lock stays held, torch's SIGCHLD handler has
-    # raised in a put() right after put() took the lock. Nothing releases the lock then, and close()
-    # would wait forever.
+    # raised an exception in a put() right after put() took the lock. Nothing else releases the lock
+    # then, and close() would wait forever.
     condition.acquire(timeout=0.5)
     condition.release()
 

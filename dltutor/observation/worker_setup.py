@@ -26,7 +26,8 @@ class WorkerSetup:
     """A function that prepares the worker, for `WorkerInit` to call.
 
     Args:
-        folder: The folder for the worker's stacks and the file `stderr`.
+        folder: The folder for the worker's stacks, the file `stderr`, and a link to the worker's
+            temporary folder.
         mark: The mark for the worker and everything that it starts, or 0 for no mark.
     """
 
@@ -72,6 +73,9 @@ def remove_temporary_folders(folder: str) -> None:
 
     multiprocessing makes a folder there for the sockets over which a worker passes shared memory.
     The worker removes the folder when it ends, unless it's killed.
+
+    Args:
+        folder: The folder for which the workers ran a WorkerSetup, which has linked their folders.
     """
     for link in Path(folder).glob("sockets-*"):
         shutil.rmtree(link.resolve(), ignore_errors=True)

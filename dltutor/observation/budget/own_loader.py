@@ -31,7 +31,7 @@ class Batch:
 
     Args:
         samples: How many samples are in the batch. If unknown, this is the loader's batch size, or
-            1 if the loader doesn't batch.
+            1 if the loader has none.
         bytes: The size of the batch's tensors in shared memory, each in whole pages.
         worker: The worker's highest USS, which includes the samples, or 0 if we couldn't read it.
     """
@@ -42,10 +42,10 @@ class Batch:
 
 
 def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
-    """Have one worker make a batch, with the loader's start method, and measure the batch.
+    """Have one worker make a batch, and measure the batch and the worker.
 
-    The worker makes at most two batches, so the run is safe even if the loader itself would use too
-    much memory.
+    The worker starts with the loader's start method and makes at most two batches, so this works
+    even if the loader itself would use too much memory.
 
     Args:
         loader: The learner's loader, with any number of workers.

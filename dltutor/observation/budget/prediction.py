@@ -32,7 +32,8 @@ class Settings:
         start_method: "fork", "spawn", or "forkserver", if the system has it.
 
     Raises:
-        ValueError: A setting is out of range.
+        ValueError: A number isn't a whole number of 1 or more, or the system has no such start
+            method.
     """
 
     num_workers: int = 2
@@ -77,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory of a loader's processes, apart from batches, in bytes of PSS (or else USS).
+    """The memory of a loader's processes, apart from batches, in bytes.
 
     Args:
         start_method: The workers' start method.

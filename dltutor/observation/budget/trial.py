@@ -27,8 +27,8 @@ from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import check_deadline
 
 _START: Final = 60.0  # the most seconds for the child to import torch and clean up
-_FOOTPRINT: Final = 60.0  # the most seconds for the run that measures an idle worker
-_KEPT: Final = 2000  # the most characters to keep from the end of the output
+_FOOTPRINT: Final = 60.0  # the most seconds for the run that measures a worker with tiny samples
+_KEPT: Final = 2000  # the most characters to keep from the end of the child's output
 _TAKEN: Final = 3  # batches that the loop takes, each followed by a wait for full queues
 _PAUSE: Final = 3  # pause between two looks, as a multiple of the time that a look takes
 
@@ -77,6 +77,10 @@ def footprint(start_method: str) -> Footprint:
     Args:
         start_method: "fork", "spawn", or "forkserver".
 
+    Returns:
+        The Footprint, measured as PSS without its part in shared memory, or as USS if there is no
+        PSS.
+
     Raises:
         ValueError: This system has no such start method.
         RuntimeError: The run didn't finish.
@@ -100,7 +104,8 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
         deadline: Seconds for the run, without the child's start.
 
     Raises:
-        ValueError: The run would use more memory than is safe now, or the deadline isn't positive.
+        ValueError: The run would use more memory or more of `/dev/shm` than is safe now, or the
+            deadline isn't a positive number of seconds.
         RuntimeError: The run didn't finish.
         KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
@@ -147,7 +152,7 @@ class Synthetic(Dataset[torch.Tensor]):
         return torch.full((self.sample_bytes,), index % 256, dtype=torch.uint8)
 
     def collate(self, samples: list[torch.Tensor]) -> Any:
-        """Collate as torch does by default, and count the batch even if that fails."""
+        """Collate as torch does by default, and in a worker, count the batch even if that fails."""
         try:
             return default_collate(samples)
         finally:

@@ -66,7 +66,10 @@ class Usage:
 
 
 class Lookout:
-    """A meter for the memory of this process and of the processes that a loader starts."""
+    """A meter for the memory of this process and of the processes that a loader starts.
+
+    Batches that this process held when the Lookout was made don't count.
+    """
 
     def __init__(self) -> None:
         self._reader = reader()

@@ -49,8 +49,8 @@ def confine(
 
     The OOM killer kills the process that it considers the largest, which is often main, because
     torch's pages count for every process that has touched them. So `confine` adds the whole limit
-    to each worker's score (`oom_score_adj`), and the Observation says so next to the limit. Python,
-    torch, and two forked workers need about 180 MB of the limit.
+    to each worker's score (`oom_score_adj`), and the Observation says so next to the limit. On our
+    machine, Python, torch, and two forked workers need about 180 MB of the limit.
 
     Afterward, no new process, cgroup, mount, temporary file, or `/dev/shm` segment is left, even
     if you press Stop or this process is killed.
@@ -74,7 +74,8 @@ def confine(
     Raises:
         TypeError: `target` isn't a function or a path, returns neither a DataLoader nor a Case, or
             doesn't take these options. Or the options can't be pickled.
-        ValueError: A limit or the deadline is out of range, or the child can't import `target`.
+        ValueError: A limit or the deadline is out of range, the child couldn't import `target`, or
+            the script's name doesn't end in ".py".
         FileNotFoundError: There is no such script.
         CannotConfine: The system doesn't permit `shm` or `open_files`, or the child couldn't start.
         RuntimeError: This isn't the main thread, so Stop wouldn't reach `confine`. Or the process

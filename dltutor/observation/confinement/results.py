@@ -38,6 +38,9 @@ def observation_of(
 ) -> Observation:
     """Return the child's Observation, or one made from outside if the child left none.
 
+    Add the Confinement. If the watchdog or the OOM killer killed a worker that the child still
+    reported as running, correct that worker's exit code.
+
     Args:
         task: The task, whose folder holds everything that the child wrote.
         report: The supervisor's report.
@@ -45,7 +48,8 @@ def observation_of(
         recorded: The timeline for a script, recorded from outside.
 
     Raises:
-        TypeError: The target didn't return a loader.
+        TypeError: The target returned neither a loader nor a Case.
+        RuntimeError: The child's call to `observe` raised this error.
     """
     try:
         seen, from_outside = answer(Path(task.folder)), False

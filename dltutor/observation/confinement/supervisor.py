@@ -35,7 +35,8 @@ sys.path += path
 from dltutor.observation.confinement.supervisor_main import main
 main(task)
 """
-# Collecting garbage while torch is imported would find nothing, and would take a fifth of the time.
+# Turn off garbage collection while the child imports torch, because it would find nothing and take
+# about a fifth of the import's time.
 _CHILD: Final = """
 import gc, sys
 from importlib import import_module

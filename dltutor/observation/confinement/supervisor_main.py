@@ -1,7 +1,7 @@
 """Run the supervisor, a small process that starts a child under limits, waits, and cleans up.
 
-The supervisor is a process between the caller of `confine` and the child, so it can clean up no
-matter how either of them ends. The supervisor ends the processes, and removes the cgroup, what the
+The supervisor is a process between the caller's process and the child, so it can clean up no matter
+how either of them ends. The supervisor ends the processes, and removes the cgroup, what the
 processes left in `/dev/shm`, and, if the caller is gone, the task's folder. Outside dltutor, this
 module imports only the standard library.
 """

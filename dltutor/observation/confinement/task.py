@@ -9,7 +9,8 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: How much to add to each worker's oom_score_adj. 1000 counts like the whole memory limit.
+#: How much to add to each worker's oom_score_adj. With 1000, the OOM killer adds the whole memory
+#: limit to the worker's size.
 FIRST_CHOICE: Final = 1000
 
 
@@ -53,7 +54,8 @@ class Report:
             or the supervisor stopped it.
         stopped: Whether the supervisor stopped the child because its time was up.
         seconds: How many seconds the child ran.
-        refused: If the child never started, the limit that the system doesn't permit, and why.
+        refused: If the child never started, the limit that the system doesn't permit ("python" if
+            the program itself couldn't start), and the error message. Otherwise None.
         cgroup: The version of the child's cgroup, or None without a cgroup.
         no_cgroup: Why there was no cgroup despite a memory limit.
         oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None if

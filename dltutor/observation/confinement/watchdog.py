@@ -28,6 +28,9 @@ class Watchdog:
         reader: The reader for the processes' figures.
         folder: The folder with the file `workers`, which has the workers' pids. If no worker is
             alive, the watchdog kills the largest process.
+
+    Attributes:
+        killed: The pids of the processes that the watchdog has killed.
     """
 
     def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:

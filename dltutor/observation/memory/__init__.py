@@ -1,1 +1,1 @@
-"""Record memory over time with a helper process, and hold the record in a Timeline."""
+"""Record memory over time with a helper process, and turn the record into a Timeline."""

@@ -37,7 +37,8 @@ class Collector:
 
     Args:
         main: The pid of the observed process.
-        memory_period: The fewest seconds between two readings of USS and PSS.
+        memory_period: The Recorder's `memory_period`, in seconds. If two readings of USS and PSS
+            are more than 5 times as far apart, a note says so.
         roles: A function that takes the pid of a process without a role and returns its role
             or None.
     """

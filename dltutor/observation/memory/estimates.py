@@ -29,7 +29,9 @@ class Estimate:
 
     In samples with USS or PSS, the estimate is the reading itself. After such a reading, each minor
     fault counts as a page, or a part of a page, that has become private, and the share stays as it
-    was. This estimate follows USS within 3 percent while Linux copies copy-on-write pages.
+    was. While Linux copies copy-on-write pages, this estimate follows USS within 3 percent (see
+    `benchmarks/agreement.py`).
+
     The next reading corrects the samples in between. Then private memory follows the faults from
     one reading to the other, because a process that frees memory and takes it again also has faults
     but doesn't grow. The share follows a straight line. When a process starts or ends, all other

@@ -22,7 +22,7 @@ _ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # t
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits on memory, in bytes, where None means no limit.
+    """The limits on memory, in bytes, where None means that there is no limit or it's unknown.
 
     Args:
         machine: The machine's memory.

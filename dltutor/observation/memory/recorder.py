@@ -37,14 +37,15 @@ class Recorder:
         pid: The process to observe. If None, it's this process.
         period: Seconds between two samples of the figures that are cheap to read: RSS, minor
             faults, threads, descriptors, `/dev/shm`.
-        memory_period: The fewest seconds between two samples of USS and PSS.
+        memory_period: The fewest seconds between two samples of USS and PSS, unless processes have
+            started in between. Without `often`, it's at least 10 s.
         memory_budget: The fraction of a core that the helper may use. The larger the processes are,
             the less often the helper reads USS and PSS, except for the last sample, which always
             has both.
         often: Whether to read USS and PSS as often as the budget allows. If so, the first sample
             has both, and in the first 10 s the helper may use 15 percent of a core, so that short
-            runs get readings. Otherwise the helper reads both when workers have started, and at
-            most every 10 s.
+            runs get readings. Otherwise the helper reads both after workers have started, and apart
+            from that at most every `memory_period`.
         listeners: Functions to call, in the thread, with every Moment. After a function has raised
             an exception, the thread doesn't call it anymore, and the timeline's notes say so.
         roles: A function to call, in the thread, with the pid of each process that has no role. The

@@ -44,7 +44,8 @@ class Sampler:
     Args:
         reader: The reader for the processes' figures.
         pid: The process to observe.
-        memory_period: The fewest seconds between two full samples.
+        memory_period: The fewest seconds between two full samples, unless processes have started in
+            between.
         memory_budget: The fraction of a core that all samples together may use.
         often: Whether to take many full samples even in a short run. If so, the first sample is
             full, and the budget is larger for the first 10 s. Otherwise the sampler takes the first
@@ -150,10 +151,10 @@ class Parent:
         return os.getppid() == self._pid
 
     def was_killed(self) -> bool:
-        """Return whether the parent is gone. If it hasn't told us to end, it was killed.
+        """Return whether the parent is gone, so it was killed if it hasn't told us to end.
 
-        Wait up to 5 s for it to go, because a killed parent's pipes close a moment before the
-        parent is gone. If the parent has told us to end, don't wait.
+        Wait up to 5 s for the parent to go, because a killed parent's pipes close a moment before
+        the parent is gone. If the parent has told us to end, don't wait.
         """
         until = time.monotonic() + _DYING
         while self.alive() and not self.done and time.monotonic() < until:
@@ -198,7 +199,11 @@ class Parent:
 
 
 def main(options: dict[str, Any]) -> None:
-    """Sample, with options from the Recorder, until the parent ends or tells us to end."""
+    """Sample, with options from the Recorder, until the parent ends or tells us to end.
+
+    If the options have a mark and the parent was killed, end the processes that carry the mark, and
+    remove the parent's files.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = Parent(options["parent"])
     try:

@@ -36,8 +36,9 @@ _COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 class Timeline:
     """The record that a Recorder makes. Sizes are in bytes, times in seconds since the start.
 
-    All arrays have one entry for each sample, usually four per second. NaN means that the sample
-    doesn't have the value (most samples have no USS and PSS), or that the system doesn't report it.
+    The arrays `seconds` to `cgroup` have one entry for each sample, usually four per second. NaN
+    means that the sample doesn't have the value (most samples have no USS and PSS), or that the
+    system doesn't report the value.
 
     Args:
         seconds: When each sample was taken.
@@ -130,7 +131,7 @@ class Timeline:
         return self._sum(self._of(role), self._private)
 
     def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return how a curve grew after each worker had delivered a batch, up to the last batch.
+        """Return how a curve grew from the first batches, one for each worker, to the last batch.
 
         If no batches were counted, return how the curve grew in the whole run.
 
@@ -154,7 +155,7 @@ class Timeline:
         Args:
             field: One of the fields in `series`, or "shm" for `/dev/shm`.
             role: The role. If None, the result is the highest sum over all processes. A sum of RSS
-                counts a shared page once for each process.
+                counts a shared page once for each process. For "shm", the role makes no difference.
 
         Returns:
             The value, or NaN if there is no value.
