@@ -55,7 +55,19 @@ def test_a_whole_number_is_taken_from_wherever_it_comes(typed: Any) -> None:
 
 @pytest.mark.parametrize(
     "typed",
-    [9.5, float("nan"), float("inf"), True, np.True_, torch.tensor(True), "nine", "--9", None, [9], torch.ones(2)],
+    [
+        9.5,
+        float("nan"),
+        float("inf"),
+        True,
+        np.True_,
+        torch.tensor(True),
+        "nine",
+        "--9",
+        None,
+        [9],
+        torch.ones(2),
+    ],
 )
 def test_what_is_not_a_whole_number_is_none(typed: Any) -> None:
     assert whole_number(typed) is None
