@@ -828,6 +828,10 @@ def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -
     assert (first.ended, first.at, first.before) == ("hung", 7, 0)
     assert (third.ended, third.at, third.before) == ("hung", 3, 2)
     assert cut("", -9).ended == "died"
+    assert [str(each).partition(" didn't")[0] for each in (third, cut("limit", None, 7, -1))] == [
+        "Drawing sample 3",
+        "Examining samples",
+    ]
 
 
 def test_only_a_first_sample_that_hangs_may_hang_because_of_the_fork() -> None:

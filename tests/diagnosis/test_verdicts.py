@@ -259,6 +259,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(Measures("hung"), alone=None, samples=hung_after(3)),
             ill(Measures("hung"), alone=None, samples=hung_after(0)),
         ),
+        "a sample that never comes, and a hang when no sample is being drawn": (
+            ill(Measures("hung"), alone=None, samples=hung_after(3)),
+            ill(Measures("hung"), alone=None, samples=replace(hung_after(3), at=-1)),
+        ),
     },
     "complete": {
         "some are missing": (

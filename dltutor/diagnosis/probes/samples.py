@@ -124,7 +124,8 @@ class Samples:
             return "The sampler didn't finish."
         if self.ended in ("died", "hung"):
             how = "ended the process" if self.ended == "died" else "didn't finish"
-            return f"Drawing sample {self.at} {how}."
+            what = {DEALING: "Dealing out indices", -1: "Examining samples"}
+            return f"{what.get(self.at, f'Drawing sample {self.at}')} {how}."
         drawn = (
             f"{count_of(self.looked, 'sample')}, about {tables.size(self.bytes)} and "
             f"{duration(self.typical)} each"
