@@ -28,7 +28,7 @@ def observe(
     epochs: int = 1,
     live: bool = False,
 ) -> Observation:
-    """Iterate a loader in this process, survive whatever it does, and report what happened.
+    """Iterate a loader in this process, stop it at a deadline, and report what happened.
 
     If an exception ends the run, `observe` reports the exception as text instead of raising it.
     Afterward, the workers are gone, even persistent ones, with everything that they started and

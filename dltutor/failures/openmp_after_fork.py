@@ -76,12 +76,18 @@ def _measured() -> Standardized:
         torch.set_num_threads(before)
 
 
+_MAPS = Path("/proc/self/maps")
+
+
 def absent() -> str | None:
     """Return why torch doesn't compute with GNU's OpenMP here, or None if torch does."""
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return "torch computes without OpenMP here"
     # Look at the files that are mapped, because conda's libgomp.so.1 is a link to LLVM's library.
-    loaded = openmp_libraries(Path("/proc/self/maps").read_text())
+    try:
+        loaded = openmp_libraries(_MAPS.read_text())
+    except OSError:
+        return "this system doesn't tell which OpenMP torch computes with"
     if not any(name.startswith("libgomp") for name in loaded):
         return f"torch computes with {', '.join(loaded) or 'its own OpenMP'} here, not with GNU's"
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -42,3 +44,8 @@ def test_main_has_as_many_threads_afterwards_as_before(make: MakeCase) -> None:
     before = torch.get_num_threads()
     make()
     assert torch.get_num_threads() == before
+
+
+def test_a_system_that_lists_no_libraries_gets_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openmp_after_fork, "_MAPS", Path("/nowhere"))
+    assert absent() is not None
