@@ -94,7 +94,8 @@ def _seconds_by_thread() -> dict[int, dict[int, float]]:
 
 def _computing(before: dict[int, float], after: dict[int, float]) -> int:
     spent = [seconds - before.get(thread, 0) for thread, seconds in after.items()]
-    # Leave out the threads that only send a worker's batches, because they use almost no CPU.
+    # Count the threads that used at least a quarter as much CPU time as the busiest one. A thread
+    # that only sends a worker's batches uses far less.
     return sum(seconds >= 0.25 * max(spent) for seconds in spent)
 
 

@@ -17,7 +17,7 @@ _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 def signal_name(exitcode: int | None) -> str | None:
     """Return the name of the signal behind an exit code, such as "SIGKILL" or "signal 40".
 
-    Return None if no signal ended the process, so the exit code is None or isn't negative.
+    Return None if the exit code is None or not negative, because then no signal ended the process.
     """
     if exitcode is None or exitcode >= 0:
         return None

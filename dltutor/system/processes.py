@@ -96,7 +96,7 @@ def known(pid: int) -> Process:
     return Process(pid, birth[0] if birth else _NEVER)
 
 
-@cache  # because making a new reader for each of thousands of processes would take long
+@cache  # making a new reader for each of thousands of processes would be slow
 def _figures() -> Proc | Psutil:
     return reader()
 
@@ -219,7 +219,7 @@ def _send(process: Process, number: int) -> None:
 
 
 def _may_clean(command: bytes) -> bool:
-    # A process that has just started has no command line yet, and may be a resource tracker.
+    # A process that has just started may have no command line yet, so it may be a cleaner, too.
     return not command or any(name in command for name in _CLEANERS)
 
 

@@ -234,8 +234,9 @@ def swap() -> Facts:
 
 
 def _kept(limit: int) -> tuple[str, int]:
-    # Return how a loader without workers ends if its dataset keeps all samples, and how many
-    # batches the loop took.
+    # Run a loader without workers in a cgroup of `limit` MB, with a dataset that keeps all samples.
+    # Return how the process ends, and how many batches the loop took. For each batch, the loop
+    # writes one byte to the file.
     with tempfile.NamedTemporaryFile() as taken:
         end, _ = _limited(_KEEPS, taken.name, limit)
         return end, os.path.getsize(taken.name)

@@ -1,4 +1,4 @@
-"""Find the containers that objects reach, their lengths, and the memory pages of elements."""
+"""Find the containers that objects reach, their lengths, and the memory pages of their elements."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop that changes batches in place, and with them what the dataset keeps."""
+    """Find a loop that changes batches in place, and thereby the data that the dataset keeps."""
     run, copied = evidence.run, evidence.copied
     if copied is None or not copied.well:
         return

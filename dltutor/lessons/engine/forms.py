@@ -82,7 +82,10 @@ def letters(answer: Any, known: str) -> frozenset[str]:
 
 
 def whole_number(answer: Any) -> int | None:
-    """Return the answer as an `int`, or None if it isn't a whole number."""
+    """Return the answer as an `int`, or None if it isn't a whole number.
+
+    A float such as 3.0, a string such as "3", and a 0-d array or tensor count. A bool doesn't.
+    """
     if isinstance(answer, (np.ndarray, torch.Tensor)) and answer.ndim == 0:
         answer = answer.item()
     if isinstance(answer, (bool, np.bool_)):

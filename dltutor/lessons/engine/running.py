@@ -174,7 +174,7 @@ def imported(folder: Path, *names: str) -> list[ModuleType]:
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no type hints
     # Replace a lock or Value in a global or a class with a new one, because a worker that imports
-    # the code from a file also gets a new one. A new Value is 0, whatever its first value was.
+    # the code from a file also gets a new one. The new Value is 0, whatever value the old one had.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()

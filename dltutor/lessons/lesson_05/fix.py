@@ -82,7 +82,7 @@ class Positions:
         sys.setprofile(self._look)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Make a batch, and record how many descriptors are open if there are too many.
+        """Make a batch. If one file is open more than `_MOST` times, record how many times it is.
 
         This is a `collate_fn`.
         """

@@ -117,9 +117,15 @@ def told(seen: Observation) -> str:
 
 
 def costs() -> Table:
-    """Measure what one worker costs under each start method, in seconds and in memory."""
+    """Measure the time to a worker's first batch, and the memory that the worker adds.
+
+    Do that for each start method. Stop a fork server that's already running, so that the time and
+    the memory include the start of one.
+
+    Raises:
+        AssertionError: Spawn or forkserver wasn't slower than fork.
+    """
     found: dict[str, tuple[float, float]] = {}
-    # Stop a fork server that's already running, so that the costs include the start of a server.
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()

@@ -72,7 +72,7 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        # A caller that ends closes our input a moment before it stops being our parent. Check both.
+        # When the caller ends, our input closes a moment before our parent changes. Check both.
         if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))

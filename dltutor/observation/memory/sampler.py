@@ -39,14 +39,17 @@ _FLUSH = 2.0  # seconds to wait for the parent to read the last line
 
 
 class Sampler:
-    """A sampler for one process and all its descendants. A full sample has USS and PSS.
+    """Sample the memory and other figures of one process and all its descendants.
+
+    A full sample also has each process's USS and PSS.
 
     Args:
         reader: The reader for the processes' figures.
         pid: The process to observe.
-        memory_period: The fewest seconds between two full samples, unless processes have started in
-            between.
-        memory_budget: The fraction of a core that all samples together may use.
+        memory_period: The minimum number of seconds between two full samples, unless processes have
+            started in between.
+        memory_budget: The fraction of a core to spend on sampling. Cheap samples count against it
+            but are never skipped, and at least half of it is for full samples.
         often: Whether to take many full samples even in a short run. If so, the first sample is
             full, and the budget is larger for the first 10 s. Otherwise the sampler takes the first
             full sample when there are workers, or after `memory_period`, and the time that observed

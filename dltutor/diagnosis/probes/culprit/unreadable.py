@@ -146,7 +146,7 @@ def mode_of(paths: list[str]) -> str:
 
 @contextmanager
 def opened_as(mode: str) -> Iterator[None]:
-    """Make Pillow convert whatever it opens in the block to this mode."""
+    """Within the block, make Pillow convert every image that it opens to this mode."""
     own = Image.open
 
     def converted(*args: Any, **options: Any) -> Any:

@@ -50,9 +50,10 @@ class Given:
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
-    """Pickle the values in those of your modules and classes that the loader uses.
+    """Pickle the variables of your modules and classes that the loader uses.
 
-    Leave out values that can't be pickled, and stop before the pickles take up more than 16 MB.
+    Leave out functions, classes, and values that can't be pickled, and stop before the pickles take
+    up more than 16 MB.
 
     Returns:
         Each value's pickle, by module, class (or ""), and name.
@@ -118,7 +119,9 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
     if not missing and digest(vars(target)[name]) == digest(value):
         return False
     setattr(target, name, value)
-    if not cls:  # multiprocessing ran the script again, so its functions have other globals
+    # When multiprocessing runs the script again in a new interpreter, the script's functions keep a
+    # dict of globals that isn't the module's own. So set the value there, too.
+    if not cls:
         for each in attributes_of(held).values():
             inside = attributes_of(each).values() if is_a(each, type) else ()
             for function in (each, *inside):
