@@ -185,7 +185,7 @@ def print_row(each: dict[str, Any], *, short: bool) -> None:
 
     If `short`, print the report only if the interpreter ended without printing any findings.
     """
-    right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
+    right = _right(each)
     sign = "ok " if right else "---"
     took = f"{each.get('took', each['seconds']):.1f} s"
     print(f"{sign} {each['name']} {each['kind']} {each['method']}, {took}: {each['found']}")
@@ -222,10 +222,10 @@ def figures(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _right(each: dict[str, Any]) -> bool:
-    if each["kind"] == "fixed" or each["absent"]:
-        return not each["found"] or (bool(each["absent"]) and each["found"][:1] == [each["name"]])
-    first: bool = each["found"][:1] == [each["name"]]
-    return first
+    named: bool = each["found"][:1] == [each["name"]]
+    if each["kind"] == "fixed":
+        return not each["found"]
+    return named or (bool(each["absent"]) and not each["found"])
 
 
 if __name__ == "__main__":
