@@ -28,6 +28,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
+from dltutor.diagnosis.probes.travel.packing import HEAVY
 from dltutor.diagnosis.running.limits import Limited, in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered, inner_loader
@@ -40,7 +41,6 @@ from dltutor.tables import MB
 
 _DRAWN: Final = 16
 _FOR: Final = 0.5  # the most seconds to draw samples in each process
-_HEAVY: Final = 64 * MB  # bytes; don't send a larger pickle
 _MADE: Final = 1.0  # seconds; don't call a slower function again
 _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
@@ -153,8 +153,8 @@ def _unlike(ours: _Drawn, theirs: _Drawn) -> int:
 
 
 def _pickled(parts: tuple[Any, Any]) -> bytes:
-    too_large = Unanswered(f"the dataset's pickle is larger than {_HEAVY / MB:.0f} MB")
-    file = Limited(too_large, size=_HEAVY)
+    too_large = Unanswered(f"the dataset's pickle is larger than {HEAVY / MB:.0f} MB")
+    file = Limited(too_large, size=HEAVY)
     try:
         cloudpickle.dump(parts, file)
     except Unanswered:

@@ -78,8 +78,9 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     if run.batches and samples is not None and samples.ended == "sampler":
         yield _endless_sampler(evidence)
         return
-    hung = samples is not None and samples.ended == "hung" and samples.at >= 0
-    before = samples.before if samples is not None and hung else 0
+    before = 0
+    if samples is not None and samples.ended == "hung" and samples.at >= 0:
+        before = samples.before
     if not run.batches and drawn is None and not before:
         return  # main didn't get a sample either, so samples may only be slow
     said = f"{_arrived(evidence)}, then no more." if run.batches else "No batch arrived."
