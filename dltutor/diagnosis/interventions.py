@@ -55,14 +55,15 @@ def _depends_on_seed(evidence: Evidence) -> bool:
     return all(each.end == "finished" for each in (run, alone, reseeded))
 
 
-def _decided_by_seed(evidence: Evidence) -> bool:
-    if evidence.skips:
-        return True
-    # If the same seed gives the same result again, the result isn't a time or an amount of memory.
-    reseeded, repeated = evidence.reseeded, evidence.repeated
-    if reseeded is None or repeated is None or repeated.end != "finished":
+def _same_result_again(evidence: Evidence) -> bool:
+    # Return whether the loop's result is the same in two runs without workers, whatever the seed
+    # is, or with one seed. If not, the result may be a time or an amount of memory.
+    alone, reseeded, repeated = evidence.alone, evidence.reseeded, evidence.repeated
+    if alone is None or reseeded is None or not evidence.parts.loop:
         return False
-    return close(reseeded.numbers, repeated.numbers, EXACT)
+    if repeated is not None:
+        return repeated.end == "finished" and close(reseeded.numbers, repeated.numbers, EXACT)
+    return results_differ(evidence.run, alone) and close(alone.numbers, reseeded.numbers, EXACT)
 
 
 def _meant_to_repeat(evidence: Evidence) -> bool:
@@ -263,7 +264,9 @@ INTERVENTIONS: Final = (
         "seeded",
         "What arrives with workers and the same seed?",
         10.0,
-        lambda evidence: _decided_by_seed(evidence) or _repeats_without_workers(evidence),
+        lambda evidence: (
+            evidence.skips or _same_result_again(evidence) or _repeats_without_workers(evidence)
+        ),
         {},
         **_ONE_SEED,
     ),

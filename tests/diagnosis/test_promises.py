@@ -323,6 +323,19 @@ def train(loader: Any) -> None:
             pass
 
 
+MISSING: list[Any] = []
+"""What stands for a label that's missing. It's compared with `is`."""
+
+
+def unlabeled(rows: list[torch.Tensor]) -> Any:
+    return torch.stack(rows), MISSING
+
+
+def without_label(loader: Any) -> int:
+    """Return how many batches have no label, plus one."""
+    return 1 + sum(label is MISSING for _, label in loader)
+
+
 def named(diagnosis: Diagnosis) -> list[str]:
     return [each.name for each in diagnosis.findings]
 
@@ -447,6 +460,12 @@ def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:
     loader = Endless(Rows(), batch_size=4, sampler=Epochs(64), num_workers=2)
     diagnosis = diagnose(loader, consume=train)
     assert named(diagnosis) == ["independent"], diagnosis
+
+
+def test_a_result_that_differs_with_workers_is_found() -> None:
+    found = diagnose(load(Rows(), collate_fn=unlabeled), consume=without_label).findings
+    assert [each.name for each in found] == ["same"]
+    assert found[0].where == "your training loop"
 
 
 class Waits(Rows):

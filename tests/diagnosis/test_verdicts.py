@@ -79,12 +79,13 @@ def changed(**changes: Any) -> Evidence:
 
 
 def returned(*numbers: float) -> Evidence:
-    """Make evidence from what the loop returns in three runs.
+    """Make evidence from what the loop returns in four runs.
 
-    The runs use the loader as it is, no workers, and no workers with another seed.
+    The runs are `run`, `alone`, `reseeded`, and, with workers and the same seed as `reseeded`,
+    `seeded`. If there are only three numbers, the last run returns the same as the first.
     """
-    told = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
-    return ill(told[0], alone=told[1], reseeded=told[2])
+    runs = [replace(RUN, numbers=(each,), returned=f"{each}") for each in (*numbers, numbers[0])]
+    return ill(runs[0], alone=runs[1], reseeded=runs[2], seeded=runs[3])
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
@@ -366,8 +367,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "the loop returns something else": (
             returned(0.46, 23.2, 23.2),
             returned(23.3, 23.2, 23.2),
-            returned(0.46, 23.2, 23.5),  # the result is random
+            returned(0.46, 23.2, 23.5, 23.4),  # the result is random
             returned(0.46, 0.0, 0.0),  # the loop measures its workers
+            returned(0.26, 0.02, 0.02, 0.21),  # the loop measures memory
+            replace(returned(0.46, 23.2, 23.2), seeded=None),
             in_another_order(returned(0.46, 23.2, 23.2), "321", "123", "123"),
             in_another_order(returned(0.46, 23.2, 23.2), "124", "123", "321"),
         ),
