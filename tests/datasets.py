@@ -106,7 +106,7 @@ def all_is_sent() -> None:
     While the worker sends a tensor, the tensor has a name in /dev/shm for a moment. If the worker
     ended right then, the name would stay.
     """
-    until(lambda: not any(map(_sends, sys._current_frames().values())), 30)
+    until(lambda: not any(map(_sends, sys._current_frames().values())))
 
 
 def _sends(frame: FrameType) -> bool:

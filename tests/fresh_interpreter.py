@@ -9,6 +9,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from own_process import DEADLINE
+
 TESTS = Path(__file__).parent
 # scripts/ and the tests' folders aren't packages, so they have to be on sys.path for imports.
 FOLDERS = sorted(path.parent for path in TESTS.glob("*/test_*.py"))
@@ -16,7 +18,7 @@ PATHS = tuple(dict.fromkeys(map(str, (TESTS, *FOLDERS, TESTS.parent / "scripts")
 
 
 def run_fresh(
-    script: str, *, seconds: float = 100, before: Sequence[str] = (), **options: Any
+    script: str, *, seconds: float = DEADLINE, before: Sequence[str] = (), **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a script that may import from tests/ and scripts/, and check that it exits with code 0.
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from own_process import DEADLINE
+
 
 @contextlib.contextmanager
 def server(
@@ -50,7 +52,7 @@ def server(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=20)
+        process.wait(timeout=DEADLINE)
 
 
 def _free_port() -> int:
@@ -88,5 +90,5 @@ def fetch(
         data=None if body is None else json.dumps(body).encode(),
         method=method,
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
         return answer.url, answer.read().decode()

@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
+
+DEADLINE: Final = 200.0  # the most seconds for a step of a test, even on a very busy machine
 
 Found = TypeVar("Found")
 
@@ -20,7 +22,7 @@ def descriptors() -> dict[int, str]:
     return found
 
 
-def until(condition: Callable[[], Found], seconds: float = 20) -> Found:
+def until(condition: Callable[[], Found], seconds: float = DEADLINE) -> Found:
     """Call `condition` until its value is true, and return the value. Fail after `seconds`."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -16,7 +16,6 @@ EACH_TIME = "repeated_stream"
 interpreters and two diagnoses."""
 
 
-@pytest.mark.timeout(170)
 @pytest.mark.parametrize(
     "failure",
     [

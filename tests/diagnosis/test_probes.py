@@ -61,7 +61,7 @@ from dltutor.observation import torch_internals
 from dltutor.observation.record import Frame, Worker
 from dltutor.observation.sandbox import Ended
 
-pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 PATIENCE = 100.0  # the most seconds for a probe, even on a busy machine
 FORK: dict[str, Any] = {"multiprocessing_context": "fork"}

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_
 
 from dltutor import Diagnosis, diagnose
 
-pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def load(dataset: Any, **options: Any) -> DataLoader[Any]:

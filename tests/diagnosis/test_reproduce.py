@@ -11,8 +11,6 @@ from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures.held_lock import FAILURE as HELD_LOCK
 from dltutor.failures.none_in_batch import FAILURE as NONE_IN_BATCH
 
-pytestmark = pytest.mark.timeout(100, method="thread")
-
 
 def test_workers_that_have_not_started_by_the_deadline_get_longer(
     monkeypatch: pytest.MonkeyPatch,

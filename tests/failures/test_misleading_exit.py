@@ -7,6 +7,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
+from own_process import DEADLINE
 from torch.utils.data import DataLoader
 
 from dltutor.failures import misleading_exit
@@ -28,7 +29,7 @@ def busy_until_a_worker_is_gone(loader: DataLoader[Any]) -> None:
     others = set(active_children())
     for step, _batch in enumerate(loader):
         if step == 0:
-            wait([worker.sentinel for worker in set(active_children()) - others], timeout=15)
+            wait([worker.sentinel for worker in set(active_children()) - others], timeout=DEADLINE)
 
 
 def test_a_batch_that_was_on_its_way_is_a_missing_file() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from own_process import DEADLINE
 
 from dltutor.failures.missing_main_guard import GUARDED, UNGUARDED, script, started_as
 
@@ -23,7 +24,7 @@ def test_the_script_itself_fails_without_a_guard_where_workers_are_new_interpret
     text: str, start_method: str, works: bool
 ) -> None:
     command = [sys.executable, str(script(text, start_method))]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert (ran.returncode, ran.stdout.count("tensor")) == ((0, 4) if works else (1, 0))
     told = "An attempt has been made to start a new process before"
     assert (told in " ".join(ran.stderr.split())) == (not works)

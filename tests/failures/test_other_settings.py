@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import MeasuredStream, Numbers, load
+from own_process import DEADLINE
 from torch.utils.data import DataLoader, Subset
 
 from dltutor.failures import (
@@ -108,7 +109,7 @@ def key_error() -> None:
 
 def executor() -> None:
     with ProcessPoolExecutor(1) as pool:
-        pool.submit(abs, -1).result(timeout=20)
+        pool.submit(abs, -1).result(timeout=DEADLINE)
 
 
 def loader_in_worker() -> None:
@@ -183,12 +184,12 @@ def test_a_setting_in_which_this_arrives_in_main(setting: str) -> None:
 
 
 def program() -> None:
-    subprocess.run([sys.executable, "-S", "-c", ""], check=True, timeout=20)
+    subprocess.run([sys.executable, "-S", "-c", ""], check=True, timeout=DEADLINE)
 
 
 def thread() -> None:
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(abs, -1).result(timeout=20)
+        pool.submit(abs, -1).result(timeout=DEADLINE)
 
 
 def a_lock_that_nobody_holds() -> Case:

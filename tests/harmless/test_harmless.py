@@ -21,7 +21,7 @@ import psutil
 import pytest
 import torch
 from own_exercise import own_exercise
-from own_process import until
+from own_process import DEADLINE, until
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import confine, diagnose, observe, watch
@@ -39,12 +39,11 @@ METHODS = (
     pytest.param("spawn", marks=pytest.mark.thorough),  # spawned workers have to import torch
     pytest.param("forkserver", marks=pytest.mark.thorough),
 )
-UP = 150  # the most seconds to wait for a step, which may be slow on a busy machine
 SAMPLES = 8
 
 
 def wait_for(path: Path) -> None:
-    until(path.exists, UP)
+    until(path.exists)
 
 
 class Waits(Dataset[int]):
@@ -127,9 +126,9 @@ class Neighbors:
 
     def assert_unharmed(self) -> None:
         (self.folder / "over").touch()
-        assert self.three.wait(UP) == 3
+        assert self.three.wait(DEADLINE) == 3
         for thread in self.threads:
-            thread.join(UP)
+            thread.join(DEADLINE)
             assert not thread.is_alive()
         assert not self.trouble and sorted(self.arrived) == [*range(SAMPLES)]
         assert self.helper.poll() is None and self.server.poll() is None
@@ -139,7 +138,7 @@ class Neighbors:
         for name in ("begun", "started", "helped", "loading", "up", "over"):
             (self.folder / name).touch()
         for thread in self.threads:
-            thread.join(UP)
+            thread.join(DEADLINE)
         with suppress(OSError, ValueError):
             os.kill(int((self.folder / "child").read_text()), signal.SIGKILL)
         for process in (self.helper, getattr(self, "server", None), getattr(self, "three", None)):
@@ -149,7 +148,7 @@ class Neighbors:
 
 
 def observed(folder: Path, method: str) -> None:
-    assert observe(make_loader(folder, method), deadline=UP).end == "finished"
+    assert observe(make_loader(folder, method), deadline=DEADLINE).end == "finished"
 
 
 def diagnosed(folder: Path, method: str) -> None:
@@ -162,7 +161,7 @@ def checked(folder: Path, method: str) -> None:
 
 
 def confined(folder: Path, method: str) -> None:
-    seen = confine(make_loader, open_files=200, deadline=UP, folder=folder, method=method)
+    seen = confine(make_loader, open_files=200, deadline=DEADLINE, folder=folder, method=method)
     assert seen.end == "finished"
 
 
@@ -177,10 +176,9 @@ def calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
         with theirs():
             return len(answer())  # type: ignore[arg-type]
 
-    own_exercise(monkeypatch, Grader(gather, lambda _: correct(), at_most=UP))
+    own_exercise(monkeypatch, Grader(gather, lambda _: correct(), at_most=DEADLINE))
 
 
-@pytest.mark.timeout(2 * UP)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("run", [observed, diagnosed, checked, confined, watched])
 def test_whatever_somebody_else_started_meanwhile_lives_on(
@@ -247,7 +245,6 @@ def interrupted(how: str, method: str, folder: Path) -> None:
         sandbox.run(lambda begin: (begin(), [*hold(folder, method)])[0], at_most=600)
 
 
-@pytest.mark.timeout(2 * UP)
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), signal.SIGKILL]
 )

@@ -367,7 +367,6 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes_and_makes_no_fork_de
     )
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "start_method",
     [
@@ -750,7 +749,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.thorough  # it starts four interpreters that import torch
-@pytest.mark.timeout(300)
 def test_spawned_workers_of_a_new_interpreter_find_what_the_script_defines(tmp_path: Path) -> None:
     script = tmp_path / "cards.py"
     script.write_text(SCRIPT)

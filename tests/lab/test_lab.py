@@ -20,6 +20,7 @@ import nbformat
 import notebook_rules as rules
 import pytest
 import unprivileged
+from own_process import DEADLINE
 
 import dltutor
 from dltutor.__main__ import main
@@ -43,7 +44,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def built(target: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=DEADLINE)
     (file,) = folder.iterdir()
     return file
 
@@ -85,7 +86,7 @@ def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert run.stdout.splitlines()[-1] == f"{installed}/dltutor/__main__.py False"
     lay_out(tmp_path / "from the clone")
@@ -407,7 +408,7 @@ def test_where_the_disk_is_full_nothing_is_left(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert run.returncode == 1
     assert f"{tmp_path}/course: {os.strerror(errno.EFBIG)}" in run.stderr
@@ -419,7 +420,7 @@ def test_a_folder_that_cannot_be_written_is_refused(folder: str) -> None:
     before = os.listdir("/"), os.listdir("/usr")
     code = "import sys; from dltutor.__main__ import main;"
     code += f"sys.exit(main(['lab', {folder!r}]))"
-    run = unprivileged.run(code, timeout=60)
+    run = unprivileged.run(code, timeout=DEADLINE)
     assert run.returncode == 1, run.stderr
     assert re.fullmatch(rf"[^\n]* {folder}: [^\n:]+\.\n", run.stderr)
     assert (os.listdir("/"), os.listdir("/usr")) == before

@@ -178,7 +178,6 @@ for batch in DataLoader(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("workers", "prefetch"), [(2, 2), (4, 1)])
 def test_the_rule_for_dev_shm_is_exact(workers: int, prefetch: int, tmp_path: Path) -> None:
     script = tmp_path / "job.py"

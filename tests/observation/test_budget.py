@@ -28,7 +28,6 @@ from dltutor.tables import size
 
 pytestmark = [
     pytest.mark.xdist_group("budget"),  # so that one process measures each footprint once
-    pytest.mark.timeout(180, method="thread"),
     pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no /dev/shm here"),
 ]
 
@@ -84,7 +83,7 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
     batches = iter(loader)
     # Stretch the moment when the loop has its next batch, but hasn't let go of the last one.
     last, following = next(batches), next(batches)
-    until(lambda: dataset.made >= settings.waiting + 2, 60)
+    until(lambda: dataset.made >= settings.waiting + 2)
     assert gauge.shared() == settings.peak_shared / MB == 6 * 4
     del last, following
     assert gauge.shared() == settings.waiting * 4

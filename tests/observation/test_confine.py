@@ -22,7 +22,7 @@ import psutil
 import pytest
 import unprivileged
 from confined_cases import MB
-from own_process import until
+from own_process import DEADLINE, until
 
 from dltutor.observation.confinement import child, confining, supervisor
 from dltutor.observation.confinement.asked import read_size
@@ -202,7 +202,7 @@ print(json.dumps(facts))
 
 
 def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it_is() -> None:
-    done = unprivileged.run(AS_NOBODY, timeout=50)
+    done = unprivileged.run(AS_NOBODY, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["user"] != 0
@@ -229,7 +229,7 @@ except CannotConfine as refused:
 
 
 def test_where_nothing_can_be_mounted_a_dev_shm_is_refused() -> None:
-    done = unprivileged.run_without_namespaces(NOT_PERMITTED, timeout=50)
+    done = unprivileged.run_without_namespaces(NOT_PERMITTED, timeout=DEADLINE)
     assert re.match(r"shm: .*32 MB.*\(unshare: ", done.stdout), done.stderr
 
 
@@ -468,7 +468,7 @@ def test_a_supervisor_that_is_lost_takes_all_with_it(
     violence: signal.Signals, own_home: Path, write: Callable[[str], Path]
 ) -> None:
     def kill() -> None:
-        until(lambda: stuck_pair(own_home), 40)
+        until(lambda: stuck_pair(own_home))
         supervisor_of(own_home).send_signal(violence)
 
     thread = threading.Thread(target=kill)
@@ -497,7 +497,7 @@ def test_nothing_outlives_a_killed_caller(
     with_supervisor: bool, own_home: Path, write: Callable[[str], Path], folder: Path
 ) -> None:
     with killed_caller(write(STUCK), "100M"):
-        pair = until(lambda: stuck_pair(own_home), 40)
+        pair = until(lambda: stuck_pair(own_home))
         between = supervisor_of(own_home)
         (main,) = [process for process in pair if process.ppid() == between.pid]
         if with_supervisor:
@@ -514,4 +514,4 @@ def test_nothing_outlives_a_killed_caller(
 @pytest.mark.thorough  # starts an interpreter that imports torch
 def test_workers_of_a_fork_server_do_not_outlive_a_killed_caller(own_home: Path) -> None:
     with killed_caller(confined_cases.served, "1G"):
-        until(lambda: len(processes(own_home, "pt_data_worker")) == 2, 40)
+        until(lambda: len(processes(own_home, "pt_data_worker")) == 2)

@@ -30,7 +30,6 @@ from dltutor.system.processes import is_alive
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("runs", [12, pytest.param(200, marks=pytest.mark.thorough)])
 def test_many_runs_of_mixed_endings_leave_nothing(runs: int) -> None:
     script = """
@@ -198,13 +197,13 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
     assert len(kept()[2]) == 8, kept()
     assert batches[0].tolist() == [[0.0], [1.0]]
     batches.clear()  # torch would abort here if a segment were gone
-    until(lambda: not kept()[2], 30)
+    until(lambda: not kept()[2])
     first = kept()
     assert {*first[0]} == {"torch_shm_manager"} and not first[2], first
     for trouble in (datasets.killed, datasets.leave):
         assert observe(load(Numbers(trouble))).end == "worker died"
     assert len(list(load(Numbers()))) == 8
-    until(lambda: kept() == first, 30)
+    until(lambda: kept() == first)
 
 
 IN_TURN = (
@@ -214,7 +213,6 @@ IN_TURN = (
 )
 
 
-@pytest.mark.timeout(300)
 def test_what_a_process_has_once_and_for_all() -> None:
     with tempfile.TemporaryDirectory() as folder:  # a killed worker leaves its folder of sockets
         run = "import test_leftovers\nfor each in test_leftovers.IN_TURN: each()"

@@ -262,7 +262,7 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
         """
     # Use a fresh interpreter, because a fork server from an earlier test would write to its own
     # stderr.
-    done = run_fresh(script.replace("START_METHOD", repr(start_method)), seconds=110)
+    done = run_fresh(script.replace("START_METHOD", repr(start_method)))
     assert done.stderr == ""
 
 

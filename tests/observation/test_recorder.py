@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_process import descriptors, until
+from own_process import DEADLINE, descriptors, until
 
 from dltutor.observation.memory import recorder as module
 from dltutor.observation.memory.moments import Moment
@@ -267,7 +267,7 @@ def test_with_proc_really_hidden_the_run_goes_on_and_the_notes_say_so() -> None:
     )
     if not allowed:
         pytest.skip("this machine does not let us hide /proc in a mount namespace")
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE)
     assert result.returncode == 0, result.stderr
     assert "hidden, before the first sample" in result.stdout
 

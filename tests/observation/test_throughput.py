@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Numbers, Stream, raise_error, sleep_on
+from own_process import DEADLINE
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import how_many_workers
@@ -329,6 +330,6 @@ def test_spawned_workers_find_the_file(own: Path, nothing_left_behind: Callable[
         "workers",
         "spawned.py:loader",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=own)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, cwd=own)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Take 0" in done.stdout

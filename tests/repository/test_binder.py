@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from own_process import DEADLINE
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +22,7 @@ def plan() -> str:
     """Return repo2docker's log and Dockerfile, made for the user jovyan, as on mybinder.org."""
     command = [sys.executable, "-m", "repo2docker", "--no-build", "--debug"]
     command += ["--user-id", "1000", "--user-name", "jovyan", "."]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE)
     assert run.returncode == 0, run.stderr
     return run.stderr + run.stdout
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fresh_interpreter import run_fresh
+from own_process import DEADLINE
 
 import dltutor
 from dltutor.__main__ import main
@@ -90,7 +91,7 @@ def test_who_reads_only_its_first_lines_sees_no_traceback() -> None:
     os.close(read)  # as `| head` does when it has seen enough
     command = [sys.executable, "-m", "dltutor", "list"]
     try:
-        done: Any = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60)
+        done: Any = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=DEADLINE)
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -98,7 +99,7 @@ def test_who_reads_only_its_first_lines_sees_no_traceback() -> None:
 
 def test_it_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "dltutor", "list"]
-    done: Any = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done: Any = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0 and done.stdout.startswith("01  corrupt_images")
     assert done.stderr == ""
 

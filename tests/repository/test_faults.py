@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 def printed(script: str, mounts: str = "") -> str:
     """Run a script, after mounts that only the script sees, and return what it prints."""
     alone = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"'] if mounts else []
-    done = run_fresh(script, before=alone, seconds=100)
+    done = run_fresh(script, before=alone)
     assert done.stderr == ""
     return done.stdout
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from own_process import DEADLINE
 
 LEFT = pytest.fail.Exception
 
@@ -96,7 +97,7 @@ def test_a_segment_of_another_process_is_none_of_ours(
     ) as run:
         assert run.stdout is not None
         name = run.stdout.readline().strip()
-        run.wait(timeout=10)
+        run.wait(timeout=DEADLINE)
         assert os.path.exists(f"/dev/shm/{name}")
         # The fixture reports only our two pipes to the process.
         with pytest.raises(LEFT) as left:

@@ -16,6 +16,7 @@ from typing import Any
 
 import jupyter_server
 import pytest
+from own_process import DEADLINE
 
 ROOT = Path(__file__).parents[2]
 LESSON = "notebooks/00-start-here.ipynb"
@@ -32,7 +33,7 @@ def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[st
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=DEADLINE,
     )
 
 

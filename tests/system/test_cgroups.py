@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from own_process import DEADLINE
 
 from dltutor.system import cgroup_files, cgroups
 
@@ -43,7 +44,7 @@ def command(folder: Path, code: str) -> list[str]:
 def test_a_process_that_takes_more_than_its_group_may_is_killed_and_counted(
     takes: int, ends: int, kills: int, group: cgroups.Group
 ) -> None:
-    done = subprocess.run(command(group.folder, f"bytearray(b'x') * {takes}"), timeout=30)
+    done = subprocess.run(command(group.folder, f"bytearray(b'x') * {takes}"), timeout=DEADLINE)
     assert (done.returncode, group.kills) == (ends, kills)
     assert min(takes, 60 * MB) < group.peak <= 64 * MB
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from own_process import until
+from own_process import DEADLINE, until
 
 from dltutor.system import marks
 from dltutor.system.process_memory import Proc, pss
@@ -133,7 +133,7 @@ time.sleep(600)
 
 def test_a_process_whose_parent_is_dead_already_ends_at_once() -> None:
     code = f"from dltutor.system.processes import die_with_parent; die_with_parent({NO_PROCESS})"
-    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 1
+    assert subprocess.run([sys.executable, "-c", code], timeout=DEADLINE).returncode == 1
 
 
 # --- ending processes
