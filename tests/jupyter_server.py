@@ -63,7 +63,7 @@ def _free_port() -> int:
 
 
 def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         assert process.poll() is None, f"no server:\n{log.read_text()}"
         for file in runtime.glob("jpserver-*.json"):
@@ -74,7 +74,7 @@ def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict
                 continue  # the file is half written, or the server isn't listening yet
             return found
         time.sleep(0.1)
-    raise AssertionError(f"no answer within 60 s:\n{log.read_text()}")
+    raise AssertionError(f"no answer within {DEADLINE} s:\n{log.read_text()}")
 
 
 def fetch(

@@ -52,7 +52,7 @@ from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
-from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running import limits, runner
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
@@ -69,9 +69,11 @@ FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
 
 @pytest.fixture(autouse=True)
 def probes_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise the time limits of two probes, which could reach them on a busy machine."""
-    monkeypatch.setattr(recomputed, "_SECONDS", PATIENCE / 4)
+    """Lift the time limits that probes could reach on a busy machine."""
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: 0.0))
     monkeypatch.setattr(twice, "_FORK", PATIENCE / 4)
+    monkeypatch.setattr(new_interpreter, "_FOR", PATIENCE / 4)
+    monkeypatch.setattr(new_interpreter, "_MADE", PATIENCE / 4)
 
 
 class Rows(Dataset[Any]):

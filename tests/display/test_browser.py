@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser import CONTRAST, find_browser, jupyter, write_notebook
+from own_process import DEADLINE
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from dltutor.display.chart import Chart
@@ -27,7 +28,7 @@ MB = 1024  # rows give sizes in kB
 READABLE = 4.5  # the contrast that WCAG AA requires for small text
 
 # JupyterLab takes seconds to load on a busy machine, and a slow page isn't a broken one.
-WAIT = 20_000  # ms, less than the tests' own timeouts
+WAIT = 1000 * DEADLINE  # ms
 expect.set_options(timeout=WAIT)
 
 

@@ -164,17 +164,17 @@ def _pickled(parts: tuple[Any, Any]) -> bytes:
     return file.getvalue()
 
 
-def _drawn(dataset: Any, collate: Any, keys: list[Any] | None) -> _Drawn:
+def _drawn(dataset: Any, collate: Any, keys: list[Any] | None, seconds: float) -> _Drawn:
     # Return a digest of each of the first samples and of the batch that the collate function makes
     # of it, both with the same random numbers.
-    samples = in_time(_samples(dataset, keys), _FOR)
+    samples = in_time(_samples(dataset, keys), seconds)
     return [(digest(sample), digest(_alone(collate, sample))) for sample in samples]
 
 
 def _drawn_from_copy(sent: bytes, keys: list[Any] | None) -> _Drawn:
     try:
         dataset, collate = pickle.loads(sent)
-        return _drawn(dataset, collate, keys)
+        return _drawn(dataset, collate, keys, _FOR)
     except Exception as error:
         raise Unanswered(f"in a copy of the dataset, a sample raised {first_line(error)}") from None
 
@@ -195,10 +195,10 @@ def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:
         yield dataset[key]
 
 
-def _made(make: Callable[[], Any], keys: list[Any] | None) -> _Drawn:
+def _made(make: Callable[[], Any], keys: list[Any] | None, seconds: float) -> _Drawn:
     seed_all()
     loader = inner_loader(make())
-    return _drawn(loader.dataset, loader.collate_fn, keys)
+    return _drawn(loader.dataset, loader.collate_fn, keys, seconds)
 
 
 def _made_here(
@@ -211,8 +211,8 @@ def _made_here(
         return [], None
     with suppress(Exception):
         began = time.monotonic()
-        made = _made(make, keys)
-        if time.monotonic() - began < _MADE and not _unlike(made, _made(make, keys)):
+        made = _made(make, keys, _FOR)
+        if time.monotonic() - began < _MADE and not _unlike(made, _made(make, keys, _FOR)):
             return made, bytes(cloudpickle.dumps(make))
     return [], None
 
@@ -229,7 +229,7 @@ def _there(
 ) -> _There:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        task = (sent, keys, make, given, torch.get_num_threads())
+        task = (sent, keys, _FOR, make, given, torch.get_num_threads())
         (folder / "task").write_bytes(cloudpickle.dumps(task))
         os.environ["PYTHONHASHSEED"] = salt
         argv, output = argv_of(__name__, folder), str(folder / "output")
@@ -251,7 +251,7 @@ def main(name: str) -> None:
         name: The path of the folder. Its file `task` has the task, and `found` gets the answer.
     """
     folder = Path(name)
-    sent, keys, make, given, threads = cloudpickle.loads((folder / "task").read_bytes())
+    sent, keys, seconds, make, given, threads = cloudpickle.loads((folder / "task").read_bytes())
     torch.set_num_threads(threads)
     found = _There([], [])
     try:
@@ -264,11 +264,11 @@ def main(name: str) -> None:
             Given(cloudpickle.loads(given), str(folder))(0)
             names = (folder / str(os.getpid())).read_text().splitlines()
         try:
-            drawn = _drawn(dataset, collate, keys)
+            drawn = _drawn(dataset, collate, keys, seconds)
         except Exception as error:
             found = _There([], [], raised=first_line(error))
         else:
-            made = [] if maker is None else _made(maker, keys)
+            made = [] if maker is None else _made(maker, keys, seconds)
             found = _There(drawn, made, tuple(sorted(names)))
     except Exception as error:
         found = _There([], [], unread=first_line(error))
