@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, get_worker_info
 
 from dltutor import diagnose
 from dltutor.diagnosis import examination as examination_module
@@ -655,6 +655,51 @@ def test_a_batch_may_be_made_as_a_whole() -> None:
     found = ask(fetched, Whole(), collate_fn=as_it_is)
     assert found.looked and not found.differ
     assert ask(fetched, Whole(shift=1), collate_fn=as_it_is).differ
+
+
+class Fetches(Rows):
+    """A dataset whose `__getitems__` makes rows with `make`, which takes all indices at once."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(torch.tensor([index]))[0]
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return list(self.make(torch.tensor(indices)))
+
+
+class Doubled(Fetches):
+    """A dataset that doubles rows, but not in a whole batch."""
+
+    def __getitem__(self, index: int) -> Any:
+        return 2 * super().__getitem__(index)
+
+
+def plain(indices: Any) -> Any:
+    return indices[:, None] + torch.arange(8.0)
+
+
+def test_samples_that_are_fetched_past_a_getitem() -> None:
+    for dataset in (Doubled(plain), Subset(Doubled(plain), range(32))):
+        found = ask(fetched, dataset)
+        assert found.looked == found.differ == 16
+        assert (found.by, found.past) == ("Fetches", "Doubled")
+    assert not ask(fetched, Fetches(plain)).differ
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda indices: plain(indices) + torch.randn(len(indices), 8),
+        lambda indices: plain(indices.sort().values),
+        lambda indices: plain(indices) * (1 + 1e-7 * (len(indices) > 1)),
+    ],
+    ids=["noise that is drawn at once", "sorted indices", "the last digit"],
+)
+def test_a_batch_that_is_fetched_at_once_may_differ_a_little(make: Callable[[Any], Any]) -> None:
+    assert not ask(fetched, Fetches(make), shuffle=True).differ
 
 
 def test_a_field_is_compared_by_itself_if_batches_can_be_taken_apart() -> None:

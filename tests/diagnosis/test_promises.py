@@ -21,6 +21,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import Diagnosis, diagnose
+from dltutor.failures import FACTS, NAMES
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
@@ -344,11 +345,14 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
 
 
+# For each failure mode, loaders that are unlike the catalog's, in the same way as below
+NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
+    "batched_fetch": {"a batch is fetched past the wrapper": lambda _: load(Scaled(own=False))},
+}
 # For each promise, functions that make a loader which breaks it, by what's wrong with the loader. A
 # function takes a temporary folder, and may return a function that makes the loader.
 BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
     "same": {
-        "a batch is fetched past the wrapper": lambda _: load(Scaled(own=False)),
         "the first sample decides on the fields": (
             lambda _: load(Pairs(always=False), collate_fn=by_the_first)
         ),
@@ -427,8 +431,24 @@ def unless_again(what: str) -> Any:
 def test_a_broken_promise_is_found_without_a_name_for_its_cause(
     promise: str, what: str, tmp_path: Path
 ) -> None:
-    diagnosis = diagnose(BROKEN[promise][what](tmp_path))
-    assert named(diagnosis)[:1] == [promise], diagnosis
+    check(diagnose(BROKEN[promise][what](tmp_path)), promise, promise, what)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        pytest.param(name, what, marks=unless_again(what))
+        for name, loaders in NAMED.items()
+        for what in loaders
+    ],
+)
+def test_another_loader_with_a_known_failure_is_named(name: str, what: str, tmp_path: Path) -> None:
+    promise = FACTS[NAMES.index(name)].promise
+    check(diagnose(NAMED[name][what](tmp_path)), name, promise, what)
+
+
+def check(diagnosis: Diagnosis, name: str, promise: str, what: str) -> None:
+    assert named(diagnosis)[:1] == [name], diagnosis
     assert WHERE.get(what, "test_promises.py") in diagnosis.findings[0].where
     assert diagnosis.findings[0].certainty == "shown"
     assert not diagnosis.ok and states(diagnosis)[promise] == "broken"

@@ -25,6 +25,7 @@ from dltutor.diagnosis.probes.culprit import Culprit
 from dltutor.diagnosis.probes.culprit.uncollatable import blame
 from dltutor.diagnosis.probes.ending import Ending
 from dltutor.diagnosis.probes.epochs import Epochs
+from dltutor.diagnosis.probes.fetched import Fetched
 from dltutor.diagnosis.probes.handles import Handles
 from dltutor.diagnosis.probes.imported import Imported
 from dltutor.diagnosis.probes.in_workers import InWorkers
@@ -150,6 +151,7 @@ DEALT = replace(STREAM, shares=(32, 32), same=0)
 ONCE = replace(WELL, drawn=(("a", "b"),), counted=(2,), finished=(True,), passes=(("a", "b"),))
 COUNTED = Twice(looked=4, counter="dataset.step")
 COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
+FETCHED = Fetched(looked=16, differ=16, by="Scans", past="Normalized")
 ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
 
 DROPS = replace(PARTS, stream=True, drop_last=True)
@@ -239,6 +241,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("wrong_length", of(ending=Ending(60, 58, said="IndexError: list index out of range"))),
     ("global_state", of(state=COUNT)),
     ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
+    ("batched_fetch", of(fetched=FETCHED)),
+    ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
     ("ranks", of(order=ORDER)),
     ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
     # Speed
@@ -291,6 +295,8 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a count decides, and is the same for all": of(twice=COUNTED),
         "a count is in shared memory": of(state=replace(COUNT, same=True)),
         "the loop says how long it took": of(state=replace(COUNT, steady=False)),
+        "a batch is fetched, and the same": of(fetched=replace(FETCHED, differ=0)),
+        "a batch is made otherwise by no method": of(fetched=replace(FETCHED, by="")),
         "the epoch is told": of(order=replace(ORDER, told=3, repeated=0)),
         "one epoch has no other to repeat": of(order=replace(ORDER, epochs=1, repeated=0)),
     },

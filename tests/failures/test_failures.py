@@ -156,6 +156,7 @@ SHOWN_ALONE = (
     "mutated_in_place",
     "wrong_length",
     "ranks",
+    "batched_fetch",
 )
 #: Failure modes whose broken case ends the process that loads samples. Without workers, that would
 #: end the tests.

@@ -12,9 +12,10 @@ import copy
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import FrameType
 from typing import Any, Final
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.difference import EXACT
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
@@ -31,7 +33,7 @@ from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.errors import is_yours
-from dltutor.observation.foreign import attribute, attributes_of, elements, is_a, kind_of
+from dltutor.observation.foreign import attribute, attributes_of, elements, is_a
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # the most seconds to spend on comparing batches
@@ -53,7 +55,10 @@ class Fetched:
     Args:
         looked: How many samples were compared, with the same random numbers.
         differ: How many samples belong to batches that the fetcher made differently.
-        by: The class whose `__getitems__` made the batches, or "" if there's no such method.
+        by: The class whose `__getitems__` made the batches that differ, or "" if there's no such
+            method.
+        past: The class whose `__getitem__` makes `dataset[i]`, but didn't run for these batches, or
+            "" if there's none.
         ragged: Fields with fewer rows than their batch has samples, because some samples don't have
             the field, each as (field, rows, samples).
         dropped: Fields that some samples of a batch have, but the batch doesn't, each as (field,
@@ -77,6 +82,7 @@ class Fetched:
     looked: int = 0
     differ: int = 0
     by: str = ""
+    past: str = ""
     ragged: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
@@ -109,6 +115,7 @@ def ask(subject: Subject) -> Fetched:
     once = batches != again
     seeds, stuck = _reseeded(subject) if subject.inner.batch_sampler is not None else (False, "")
     looked = differ = 0
+    whose = ("", "")
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
     crossed: dict[str, str] = {}
@@ -131,12 +138,15 @@ def ask(subject: Subject) -> Fetched:
                     crossed |= _crossed(alone, batch)
                     together = together or _together(alone, batch)
             if digest(batch) == first:
-                looked += len(keys)
-                differ += len(keys) * (not _alike(_fetched(subject, pins, keys), batch, samples))
+                alike, called = _fetched(subject, pins, keys, batch, samples)
+                looked += len(keys) * (alike is not None)
+                if alike is False:
+                    differ, whose = differ + len(keys), called
     return Fetched(
         looked=looked,
         differ=differ,
-        by=_maker(subject.dataset),
+        by=whose[0],
+        past=whose[1],
         ragged=tuple((name, *found) for name, found in ragged.items()),
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
@@ -198,30 +208,82 @@ def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], 
         return samples, subject.inner.collate_fn(list(samples))
 
 
-def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:
-    # Also compare row by row, because `__getitems__` may return a finished batch of many samples
-    # where `__getitem__` returns a batch of one.
-    if digest(fetched) == digest(batch):
-        return True
-    return split(fetched, len(samples)) == _split_alone(samples)
+def _fetched(
+    subject: Subject, pins: Pins, keys: list[Any], batch: Any, samples: list[Any]
+) -> tuple[bool | None, tuple[str, str]]:
+    # Return whether the loader's batch is alike, or None if that can't be told, and two classes:
+    # whose `__getitems__` made the batch, and whose `__getitem__` makes only `dataset[i]`.
+    with pins.held():
+        fetched, called = _calls(partial(_fetch, subject, keys))
+    if _alike(fetched, batch, samples):
+        return True, ("", "")
+    # `__getitems__` may draw its random numbers in another order than `__getitem__` does.
+    if digest(_fetch(subject, keys)) != digest(_fetch(subject, keys)):
+        return None, ("", "")
+    ran = {each for each, _ in called}
+    _, by_hand = _calls(lambda: [subject.dataset[key] for key in keys])
+    by = [each for each, name in called if name == "__getitems__"]
+    past = [each for each, _ in by_hand if each not in ran]
+    return False, (by[-1] if by else "", past[0] if by and past else "")
 
 
-def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> Any:
+def _fetch(subject: Subject, keys: list[Any]) -> Any:
     loader: DataLoader[Any] = DataLoader(
         subject.dataset,
         batch_sampler=[keys],
         collate_fn=subject.inner.collate_fn,
         generator=torch.Generator(),  # so that the iterator doesn't use the global generator
     )
-    with pins.held():
-        return next(iter(loader))
+    return next(iter(loader))
 
 
-def _maker(dataset: Any) -> str:
-    method = attribute(dataset, "__getitems__")
-    if not callable(method):
-        return ""
-    return kind_of(attribute(method, "__self__", dataset))
+def _calls(make: Callable[[], Any]) -> tuple[Any, list[tuple[str, str]]]:
+    # Return what `make` returns, and which methods ran that draw samples from something that has
+    # `__getitems__`, each as (class that defines the method, method).
+    called: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, given: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name in ("__getitem__", "__getitems__"):
+            drawn_from = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+            if callable(attribute(drawn_from, "__getitems__")):
+                *_, cls, name = ("", *code.co_qualname.split("."))
+                called.append((cls, name))
+
+    sys.setprofile(note)
+    try:
+        return make(), called
+    finally:
+        sys.setprofile(None)
+
+
+def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:
+    if digest(fetched) == digest(batch) or _close(fetched, batch):
+        return True
+    # Also compare row by row, in any order, because `__getitems__` may sort the indices, or return
+    # a finished batch of many samples where `__getitem__` returns a batch of one.
+    rows = sorted(split(fetched, len(samples)) or ())
+    others = split(batch, len(samples)) or (), _split_alone(samples)
+    return bool(rows) and any(rows == sorted(each) for each in others)
+
+
+def _close(fetched: Any, batch: Any) -> bool:
+    # Numbers that are computed for a whole batch may differ in their last digits.
+    ours, theirs = (list(leaves(each)) for each in (fetched, batch))
+    pairs = zip(ours, theirs, strict=False)
+    return len(ours) == len(theirs) and all(
+        path == other and (digest(one) == digest(two) or _close_numbers(one, two))
+        for (path, one), (other, two) in pairs
+    )
+
+
+def _close_numbers(one: Any, two: Any) -> bool:
+    with suppress(Exception):  # not every tensor can become a numpy array
+        ours, theirs = (np.asarray(each) for each in (one, two))
+        if ours.dtype == theirs.dtype and ours.dtype.kind in "fc" and ours.shape == theirs.shape:
+            most = EXACT * np.abs(theirs).max(initial=0.0)
+            return bool(np.allclose(ours, theirs, rtol=0.0, atol=most))
+    return False
 
 
 def _fields(

@@ -26,25 +26,6 @@ from dltutor.failures import Promise
 _finding: Final = partial(Finding, promise="same")
 
 
-def fetched(evidence: Evidence) -> Iterator[Finding]:
-    """Find a `__getitems__` that returns different samples than the dataset's `__getitem__`."""
-    fetched, parts = evidence.fetched, evidence.parts
-    if fetched is None or not fetched.differ or not fetched.by:
-        return
-    whose = f"Here, {fetched.by}, inside {parts.dataset}, has the `__getitems__` that's called."
-    if fetched.by == parts.dataset:
-        whose = "The two return different samples."
-    yield _finding(
-        f"{fetched.differ} of the first {fetched.looked} samples differ from what "
-        f"`{parts.dataset}.__getitem__` returns for their indices.",
-        f"{fetched.by}.__getitems__",
-        f"Define `__getitems__` in {parts.dataset}: "
-        "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
-        cause="A loader that finds `__getitems__` calls it for whole batches, and never calls "
-        f"`__getitem__`. {whose}",
-    )
-
-
 def fields(evidence: Evidence) -> Iterator[Finding]:
     """Find fields of a batch that only some of its samples have."""
     fetched, parts = evidence.fetched, evidence.parts

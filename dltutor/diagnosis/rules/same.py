@@ -143,3 +143,29 @@ def lazy_but_touched(evidence: Evidence) -> Finding | None:
         "and leave it out in `__getstate__`.",
         ends=not evidence.run.well,
     )
+
+
+def batched_fetch(evidence: Evidence) -> Finding | None:
+    """A `__getitems__` that torch calls makes other samples than the dataset's `__getitem__`."""
+    fetched = evidence.fetched
+    if fetched is None or not fetched.differ or not fetched.by:
+        return None
+    said = (
+        f"{fetched.differ} of the first {fetched.looked} samples differ from what `dataset[i]` "
+        f"returns for their indices. `{fetched.by}.__getitems__` makes them, "
+    )
+    if not fetched.past:
+        return Finding(
+            f"{said}and doesn't do the same as `__getitem__`.",
+            f"{fetched.by}.__getitems__",
+            f"Have one of `{fetched.by}`'s two methods call the other. If they differ on purpose, "
+            "nothing is wrong.",
+            certainty="likely",
+        )
+    return Finding(
+        f"{said}and `{fetched.past}.__getitem__` never runs.",
+        f"{fetched.by}.__getitems__",
+        f"Define `__getitems__` in {fetched.past}, too: "
+        "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
+        ends=not evidence.run.well,
+    )
