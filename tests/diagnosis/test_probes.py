@@ -126,6 +126,83 @@ def _padded(letters: Any) -> torch.Tensor:
     return torch.nn.utils.rnn.pad_sequence(list(letters), batch_first=True)
 
 
+class Optional(Rows):
+    """A dataset of rows. Every third one has no text. If `listed`, samples are lists of parts."""
+
+    def __init__(self, listed: bool = False) -> None:
+        self.listed = listed
+
+    def __getitem__(self, index: int) -> Any:
+        row = super().__getitem__(index)
+        if self.listed:
+            return [row] * (2 + bool(index % 3))
+        return {"row": row, "id": index} | ({"text": row[:3]} if index % 3 else {})
+
+
+def of_the_first(drawn: list[Any]) -> Any:
+    return {name: torch.stack([each[name] for each in drawn]) for name in drawn[0] if name != "id"}
+
+
+def stacked(drawn: list[Any], *names: str) -> Any:
+    return {
+        name: torch.stack([torch.as_tensor(each[name]) for each in drawn if name in each])
+        for name in names
+    }
+
+
+def with_mask(drawn: list[Any]) -> Any:
+    mask = torch.tensor(["text" in each for each in drawn])
+    return stacked(drawn, "row", "text") | {"mask": mask}
+
+
+def with_positions(drawn: list[Any]) -> Any:
+    at = [position for position, each in enumerate(drawn) if "text" in each]
+    return stacked(drawn, "row", "text") | {"at": at}
+
+
+def with_ids(drawn: list[Any]) -> Any:
+    whose = torch.tensor([each["id"] for each in drawn if "text" in each])
+    return stacked(drawn, "row", "text", "id") | {"text_id": whose}
+
+
+def in_all(drawn: list[Any]) -> Any:
+    return stacked(drawn, *(name for name in drawn[0] if all(name in each for each in drawn)))
+
+
+def test_fields_that_only_some_samples_have() -> None:
+    found = ask(fetched, Optional(), collate_fn=of_the_first)
+    assert (found.ragged, found.dropped) == ((), (("text", 2, 4),))
+    found = ask(fetched, Optional(), collate_fn=lambda drawn: stacked(drawn, "row", "text"))
+    assert (found.ragged, found.dropped) == ((("text", 2, 4),), ())
+    found = ask(fetched, Optional(True), collate_fn=lambda drawn: [*zip(*drawn, strict=False)])
+    assert found.dropped == (("[2]", 2, 4),)
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [with_mask, with_positions, with_ids, in_all, lambda drawn: stacked(drawn, "row", "id"), list],
+)
+def test_a_batch_may_lack_a_field_on_purpose_or_say_whose_rows_are_whose(collate: Any) -> None:
+    found = ask(fetched, Optional(), collate_fn=collate)
+    assert (found.ragged, found.dropped, found.crossed) == ((), (), ())
+
+
+def rolled(drawn: list[Any]) -> Any:
+    rows, labels, _ = zip(*drawn, strict=True)
+    return torch.stack(rows), torch.stack(labels), torch.stack(labels).roll(1)
+
+
+def reversed_labels(drawn: list[Any]) -> Any:
+    rows, labels, _ = zip(*drawn, strict=True)
+    order = torch.arange(len(drawn)).flip(0)
+    return torch.stack(rows), torch.stack(labels)[order], order
+
+
+@pytest.mark.parametrize("collate", [rolled, reversed_labels], ids=["negatives", "an order"])
+def test_a_field_may_be_in_another_order_on_purpose(collate: Any) -> None:
+    assert ask(fetched, Lines(), collate_fn=collate).crossed == ()
+
+
 class Shuffles(Sampler[int]):
     """A sampler that shuffles each epoch differently or, if `anew`, always the same way.
 

@@ -348,14 +348,16 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
 # For each failure mode, loaders that are unlike the catalog's, in the same way as below
 NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
     "batched_fetch": {"a batch is fetched past the wrapper": lambda _: load(Scaled(own=False))},
+    "lost_column": {
+        "the first sample decides on the fields": (
+            lambda _: load(Pairs(always=False), collate_fn=by_the_first)
+        ),
+    },
 }
 # For each promise, functions that make a loader which breaks it, by what's wrong with the loader. A
 # function takes a temporary folder, and may return a function that makes the loader.
 BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
     "same": {
-        "the first sample decides on the fields": (
-            lambda _: load(Pairs(always=False), collate_fn=by_the_first)
-        ),
         "a worker has another scale": lambda _: load(ByWorker()),
         # Return a function, because all experiments on one loader would share the counter.
         "a race for random numbers": lambda _: lambda: seeded(Noisier(shared=True)),

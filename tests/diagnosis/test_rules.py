@@ -243,6 +243,9 @@ FITS: list[tuple[str, Evidence]] = [
     ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
     ("batched_fetch", of(fetched=FETCHED)),
     ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
+    ("lost_column", of(fetched=Fetched(ragged=(("caption", 5, 8),)))),
+    ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
+    ("lost_column", of(fetched=Fetched(crossed=(("[1]", "[0]"),)))),
     ("ranks", of(order=ORDER)),
     ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
     # Speed

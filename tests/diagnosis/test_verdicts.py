@@ -360,10 +360,6 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             Evidence(STAYS, run("abcd", "abcd"), alone=run("abcd", "abcd")),
         ),
         "another order": (ill(reordered=Reordered(32, 4, "3", "23")), ill(reordered=Reordered(32))),
-        "rows of different samples": (
-            ill(fetched=Fetched(crossed=(("[1]", "[0]"),))),
-            ill(fetched=Fetched()),
-        ),
         "the loop returns something else": (
             returned(0.46, 23.2, 23.2),
             returned(23.3, 23.2, 23.2),

@@ -157,6 +157,7 @@ SHOWN_ALONE = (
     "wrong_length",
     "ranks",
     "batched_fetch",
+    "lost_column",
 )
 #: Failure modes whose broken case ends the process that loads samples. Without workers, that would
 #: end the tests.

@@ -11,8 +11,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,13 +26,14 @@ from torch.utils.data import DataLoader
 from dltutor.diagnosis.difference import EXACT
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
+from dltutor.diagnosis.objects import columns
+from dltutor.diagnosis.objects.digests import digest, leaves, split
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.errors import is_yours
-from dltutor.observation.foreign import attribute, attributes_of, elements, is_a
+from dltutor.observation.foreign import attribute, attributes_of, is_a
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # the most seconds to spend on comparing batches
@@ -59,12 +59,11 @@ class Fetched:
             method.
         past: The class whose `__getitem__` makes `dataset[i]`, but didn't run for these batches, or
             "" if there's none.
-        ragged: Fields with fewer rows than their batch has samples, because some samples don't have
-            the field, each as (field, rows, samples).
-        dropped: Fields that some samples of a batch have, but the batch doesn't, each as (field,
-            samples that have the field, samples).
-        crossed: Fields whose rows are in a different order than the first field's rows, each as
-            (field, first field).
+        ragged: What `columns.ragged` finds: fields with fewer rows than their batch has samples.
+        dropped: What `columns.dropped` finds: fields that some samples of a batch have, but the
+            batch doesn't.
+        crossed: What `columns.crossed` finds: fields whose rows are in a different order than the
+            first field's rows, each as (field, first field).
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
             value when a worker sends the batch, each as (path of the array, attribute).
         overwritten: Whether a batch changes when the collate function makes another one.
@@ -116,8 +115,8 @@ def ask(subject: Subject) -> Fetched:
     seeds, stuck = _reseeded(subject) if subject.inner.batch_sampler is not None else (False, "")
     looked = differ = 0
     whose = ("", "")
-    ragged: dict[str, tuple[int, int]] = {}
-    dropped: dict[str, tuple[int, int]] = {}
+    ragged: dict[str, list[int]] = {}
+    dropped: dict[str, list[int]] = {}
     crossed: dict[str, str] = {}
     lost: dict[tuple[str, str], None] = {}
     together = overwritten = False
@@ -126,7 +125,10 @@ def ask(subject: Subject) -> Fetched:
             first = digest(_by_hand(subject, pins, keys)[1])
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
-            _fields(samples, batch, ragged, dropped)
+            for name, *counts in columns.ragged(samples, batch):
+                ragged.setdefault(name, counts)
+            for name, *counts in columns.dropped(samples, batch, subject.inner.collate_fn):
+                dropped.setdefault(name, counts)
             lost |= dict.fromkeys(_lost(held))
             # Make another batch, to see whether `held` changes. Use as many samples as before,
             # because a buffer may depend on the batch size.
@@ -135,7 +137,7 @@ def ask(subject: Subject) -> Fetched:
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
                     alone = [copy.deepcopy(subject.inner.collate_fn([each])) for each in samples]
-                    crossed |= _crossed(alone, batch)
+                    crossed |= columns.crossed(alone, batch)
                     together = together or _together(alone, batch)
             if digest(batch) == first:
                 alike, called = _fetched(subject, pins, keys, batch, samples)
@@ -147,8 +149,8 @@ def ask(subject: Subject) -> Fetched:
         differ=differ,
         by=whose[0],
         past=whose[1],
-        ragged=tuple((name, *found) for name, found in ragged.items()),
-        dropped=tuple((name, *found) for name, found in dropped.items()),
+        ragged=tuple((name, rows, samples) for name, (rows, samples) in ragged.items()),
+        dropped=tuple((name, have, samples) for name, (have, samples) in dropped.items()),
         crossed=tuple(crossed.items()),
         lost=tuple(lost)[:_FEW],
         overwritten=overwritten,
@@ -286,26 +288,6 @@ def _close_numbers(one: Any, two: Any) -> bool:
     return False
 
 
-def _fields(
-    samples: list[Any],
-    batch: Any,
-    ragged: dict[str, tuple[int, int]],
-    dropped: dict[str, tuple[int, int]],
-) -> None:
-    # Record what happened to the fields that only some of the samples have.
-    if not is_a(batch, Mapping) or not all(is_a(each, Mapping) for each in samples):
-        return
-    have = Counter(str(name) for sample in samples for name, _ in elements(sample))
-    came = {str(name): each for name, each in elements(batch)}
-    for name, count in have.items():
-        if count == len(samples):
-            continue
-        if name not in came:
-            dropped.setdefault(name, (count, len(samples)))
-        elif rows(came[name]) == count:
-            ragged.setdefault(name, (count, len(samples)))
-
-
 def _lost(batch: Any) -> Iterator[tuple[str, str]]:
     # torch sends tensors without their attributes. numpy pickles an array of a subclass without its
     # attributes, unless the subclass takes care of that.
@@ -328,38 +310,6 @@ def _together(alone: list[Any], batch: Any) -> bool:
 
 def _split_alone(batches: list[Any]) -> list[str]:
     return [part for each in batches for part in split(each, 1) or ()]
-
-
-def _crossed(batches: list[Any], batch: Any) -> dict[str, str]:
-    # A collate function may sort the samples, but then it has to sort all their fields.
-    alone = [dict(leaves(each)) for each in batches]
-    order: list[int] = []
-    named, crossed = "", {}
-    for name, leaf in leaves(batch):
-        if rows(leaf) != len(alone) or any(rows(each.get(name)) != 1 for each in alone):
-            continue
-        given = [each[name][0] for each in alone]
-        whose = [
-            [at for at, one in enumerate(given) if _begins(leaf[row], one)]
-            for row in range(len(alone))
-        ]
-        if not named and all(len(each) == 1 for each in whose):
-            named, order = name, [each[0] for each in whose]
-        elif (
-            named
-            and all(whose)
-            and any(at not in each for at, each in zip(order, whose, strict=True))
-        ):
-            crossed[name] = named
-    return crossed
-
-
-def _begins(row: Any, alone: Any) -> bool:
-    # Compare only the beginning of a row, because the collate function may have padded it.
-    one, other = (np.asarray(each) for each in (row, alone))
-    if one.ndim != other.ndim or any(a < b for a, b in zip(one.shape, other.shape, strict=True)):
-        return False
-    return bool(np.array_equal(one[tuple(slice(each) for each in other.shape)], other))
 
 
 EXPERIMENT: Final = probe("fetched", 9.0, needed, ask)

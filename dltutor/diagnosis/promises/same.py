@@ -26,29 +26,6 @@ from dltutor.failures import Promise
 _finding: Final = partial(Finding, promise="same")
 
 
-def fields(evidence: Evidence) -> Iterator[Finding]:
-    """Find fields of a batch that only some of its samples have."""
-    fetched, parts = evidence.fetched, evidence.parts
-    if fetched is None or not (fetched.ragged or fetched.dropped):
-        return
-    said = [
-        f"`{name}` has {rows} rows in a batch of {samples}, so row k doesn't belong to sample k"
-        for name, rows, samples in fetched.ragged
-    ]
-    said += [
-        f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
-        for name, have, samples in fetched.dropped
-    ]
-    yield _finding(
-        f"{'. '.join(said[:3])}.",
-        parts.collate or "default_collate",
-        "Give each sample every field, with a placeholder where it has no value and a mask that "
-        "marks the placeholder.",
-        cause="The samples don't all have the same fields, and nothing fills in the missing ones.",
-        certainty="shown" if fetched.ragged else "likely",
-    )
-
-
 def lost(evidence: Evidence) -> Iterator[Finding]:
     """Find attributes of arrays and tensors that don't get through to main."""
     fetched, parts = evidence.fetched, evidence.parts
@@ -86,21 +63,6 @@ def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
             "change with it.",
         )
         return
-
-
-def crossed(evidence: Evidence) -> Iterator[Finding]:
-    """Find fields of a batch whose rows belong to different samples."""
-    fetched, parts = evidence.fetched, evidence.parts
-    if fetched is None or not fetched.crossed:
-        return
-    name, other = (each or "the batch" for each in fetched.crossed[0])
-    yield _finding(
-        f"Row k of `{name}` and row k of `{other}` don't belong to the same sample. In batches of "
-        "one sample, different rows go together.",
-        parts.collate or "default_collate",
-        "Sort or shuffle the samples before you split them into fields.",
-        cause="The collate function puts the two fields in different orders.",
-    )
 
 
 def reordered(evidence: Evidence) -> Iterator[Finding]:

@@ -169,3 +169,36 @@ def batched_fetch(evidence: Evidence) -> Finding | None:
         "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
         ends=not evidence.run.well,
     )
+
+
+def lost_column(evidence: Evidence) -> Finding | None:
+    """A batch lacks a field that some samples have, or its rows belong to different samples."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not (fetched.ragged or fetched.dropped or fetched.crossed):
+        return None
+    said = [
+        f"`{name}` has {rows} rows in a batch of {samples}, so row k doesn't belong to sample k"
+        for name, rows, samples in fetched.ragged
+    ]
+    said += [
+        f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
+        for name, have, samples in fetched.dropped
+    ]
+    fix = (
+        "Give each sample every field, with a placeholder where it has no value and a mask that "
+        "marks the placeholder."
+    )
+    if not said:
+        name, other = (each or "the batch" for each in fetched.crossed[0])
+        said = [
+            f"Row k of `{name}` and row k of `{other}` don't belong to the same sample. In batches "
+            "of one sample, different rows go together"
+        ]
+        fix = "Sort or shuffle the samples before you split them into fields."
+    return Finding(
+        f"{'. '.join(said[:3])}.",
+        f"collate_fn={parts.collate or 'default_collate'}",
+        fix,
+        certainty="shown" if fetched.ragged or fetched.crossed else "likely",
+        ends=not evidence.run.well,
+    )
