@@ -479,6 +479,37 @@ class ReadsAhead(IterableDataset[int]):
                     break
 
 
+class Fallback(Rows):
+    """A dataset that calls `otherwise` for every index below 6, after it catches an error."""
+
+    def __init__(self, otherwise: Callable[[int], Any]) -> None:
+        self.otherwise = otherwise
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__({at: at for at in range(6, 32)}[index])
+        except KeyError:
+            return self.otherwise(index)
+
+
+def test_a_sample_that_stands_in_for_others() -> None:
+    found = ask(samples, Fallback(lambda index: torch.full((8,), 9.0))).replaced
+    assert [each[:3] for each in found] == [(index, 9, "KeyError") for index in range(6)]
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        lambda index: torch.full((8,), float(index)),
+        lambda index: torch.full((8,), index // 2 - 9.0),
+        lambda index: torch.zeros(8),
+    ],
+    ids=["made in another way", "pairs that are alike", "a placeholder"],
+)
+def test_a_sample_that_stands_in_for_no_other(otherwise: Callable[[int], Any]) -> None:
+    assert ask(samples, Fallback(otherwise)).replaced == ()
+
+
 def test_a_sampler_may_deal_an_index_again_or_deal_arrays() -> None:
     again = ask(samples, Rows(), sampler=[3, 3, 4, 5])
     assert (again.looked, again.replaced) == (4, ())

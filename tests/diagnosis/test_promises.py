@@ -348,6 +348,7 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
 # For each failure mode, loaders that are unlike the catalog's, in the same way as below
 NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
     "batched_fetch": {"a batch is fetched past the wrapper": lambda _: load(Scaled(own=False))},
+    "swallowed_error": {"a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True)},
     "lost_column": {
         "the first sample decides on the fields": (
             lambda _: load(Pairs(always=False), collate_fn=by_the_first)
@@ -363,7 +364,6 @@ BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
         "a race for random numbers": lambda _: lambda: seeded(Noisier(shared=True)),
     },
     "complete": {
-        "a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True),
         "the sampler is asked twice": (
             lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True))
         ),

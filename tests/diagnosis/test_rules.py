@@ -151,6 +151,7 @@ DEALT = replace(STREAM, shares=(32, 32), same=0)
 ONCE = replace(WELL, drawn=(("a", "b"),), counted=(2,), finished=(True,), passes=(("a", "b"),))
 COUNTED = Twice(looked=4, counter="dataset.step")
 COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
+REPLACED = ((17, 18, "OSError", "truncated", "scans.py, line 9"),)
 FETCHED = Fetched(looked=16, differ=16, by="Scans", past="Normalized")
 ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
 
@@ -243,6 +244,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
     ("batched_fetch", of(fetched=FETCHED)),
     ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
+    ("swallowed_error", of(samples=replace(SAMPLES, replaced=REPLACED))),
     ("lost_column", of(fetched=Fetched(ragged=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(crossed=(("[1]", "[0]"),)))),

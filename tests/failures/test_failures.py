@@ -156,6 +156,7 @@ SHOWN_ALONE = (
     "mutated_in_place",
     "wrong_length",
     "ranks",
+    "swallowed_error",
     "batched_fetch",
     "lost_column",
 )

@@ -13,6 +13,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import median
 from typing import Any, Final
 
@@ -39,8 +40,9 @@ _FEW: Final = 5  # a pool or a cache may leave this many things behind
 _SEEDED: Final = 4  # samples to draw twice, each time with a new seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
 _FAILED: Final = 40  # the most failed samples to record
-_ALIKE: Final = 3  # if more samples than this are equal, assume that it's intended
+_ALIKE: Final = 16  # if more samples than this are equal, assume that it's intended
 _TRACED: Final = 8  # the most groups of equal samples to look at, and the most samples to report
+_TRACED_FOR: Final = 2.0  # the most seconds to look at them
 
 
 #: What the subject's Mark holds while the sampler deals out the indices.
@@ -86,8 +88,9 @@ class Samples:
         left_out: How many of the dataset's indices the sampler leaves out in an epoch and in the
             next one, and the most indices in a batch. Empty if it leaves out the same ones in both,
             or if that isn't known, for example because it deals one out twice.
-        replaced: Samples that equal another index's sample, after your code caught an exception,
-            each as (index, the other index, type, message, line that raised it).
+        replaced: Samples that equal another index's sample, after your code caught an exception
+            that it doesn't catch for the other index, each as (index, the other index, type,
+            message, line that raised it).
     """
 
     looked: int
@@ -357,16 +360,23 @@ def _drawn(dataset: Any, key: Any) -> dict[str, str]:
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
     # Return the samples that equal another index's sample, if your code catches an exception while
-    # it draws them.
-    found = []
+    # it draws them, but not while it draws the other one. If it does that for both, an exception
+    # may be a part of making any sample, or both samples may be a placeholder.
     # Take each number once, because a sampler may deal out an index twice, or keys of other types.
     numbers = ((key for key in keys if is_a(key, int)) for keys in record.contents.values())
     groups = map(list, map(dict.fromkeys, numbers))
-    for same in [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]:
-        for key in same:
-            other = next(each for each in same if each != key)
-            if caught := caught_while(partial(dataset.__getitem__, key)):
-                found.append((key, other, *caught))
+    few = [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]
+    caught = {
+        key: caught_while(partial(dataset.__getitem__, key))
+        for key in in_time(chain.from_iterable(few), _TRACED_FOR)
+    }
+    found = [
+        (key, whose[0], *error)
+        for same in few
+        if (whose := [key for key in same if key in caught and not caught[key]])
+        for key in same
+        if (error := caught.get(key))
+    ]
     return tuple(found[:_TRACED])
 
 

@@ -30,7 +30,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, complete.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
         found += _each(evidence, same.lost, same.persistent_repeats, same.changed_by_loop)
-        found += _each(evidence, complete.replaced, complete.reused)
+        found += _each(evidence, complete.reused)
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.restarted)
         found += _each(evidence, independent.collides, independent.kept, independent.salted)

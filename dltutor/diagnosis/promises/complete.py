@@ -177,24 +177,6 @@ def reused(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def replaced(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that the dataset returns instead of samples that it can't make."""
-    samples, parts = evidence.samples, evidence.parts
-    if samples is None or not samples.replaced:
-        return
-    index, other, kind, text, line = samples.replaced[0]
-    count = len(samples.replaced)
-    yield _finding(
-        f"`dataset[{index}]` returns the sample of `dataset[{other}]` after it catches {kind}"
-        f"{f' ({text})' if text else ''}. In all, that happens to {count} of the "
-        f"{samples.looked} samples drawn here.",
-        line,
-        "Find the bad samples once, before training, then leave them out and report how many "
-        "there are.",
-        cause=f"{parts.dataset} hides that a sample can't be made, and returns another one twice.",
-    )
-
-
 def dealt(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that deals out more or fewer batches than `len(loader)` says."""
     samples, parts = evidence.samples, evidence.parts

@@ -202,3 +202,20 @@ def nested_persistent(evidence: Evidence) -> Finding | None:
         "Give the inner loop its own loader over the same dataset, or set "
         "persistent_workers=False.",
     )
+
+
+def swallowed_error(evidence: Evidence) -> Finding | None:
+    """The dataset catches an exception, and returns the sample of another index."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or not samples.replaced:
+        return None
+    index, other, kind, text, line = samples.replaced[0]
+    count = len(samples.replaced)
+    return Finding(
+        f"`dataset[{index}]` returns the sample of `dataset[{other}]` after it catches {kind}"
+        f"{f' ({text})' if text else ''}. In all, that happens to {count} of the "
+        f"{samples.looked} samples drawn here.",
+        line,
+        f"Try every sample of `{parts.dataset}` once, before training. Leave out the ones that "
+        "fail, and report them.",
+    )
