@@ -166,3 +166,57 @@ def between(
         replayed=ours.keys() == theirs.keys() and len(one) == len(two) and max(theirs.values()) > 1,
         unit="samples" if apart else "batches",
     )
+
+
+@dataclass(frozen=True)
+class FieldDifference:
+    """The difference between a field's values with workers and without, in the first epoch.
+
+    Args:
+        path: The path of the field in a batch, such as "['id']", or "" for whole samples.
+        expected: How many values there are without workers.
+        missing: How many of them don't arrive with workers.
+        twice: How many of them arrive more than once with workers.
+    """
+
+    path: str
+    expected: int
+    missing: int
+    twice: int
+
+
+def between_fields(evidence: Evidence) -> FieldDifference | None:
+    """Return the first field whose values show that samples are missing and others repeat, or None.
+
+    A field counts if it has a different value in each sample, and the same values in two runs
+    without workers. So the rest of a sample may be random. A field whose values all repeat doesn't
+    count, because it may number the samples of each worker.
+    """
+    ours, plain, again = (
+        {}
+        if each is None or not (each.fields and each.finished[:1] == (True,))
+        else dict(each.fields[0])
+        for each in (evidence.run, evidence.alone, evidence.reseeded)
+    )
+    for path, values in ours.items():
+        whole = plain.get(path, ())
+        found = mixed(path, values, whole)
+        if found is not None and Counter(whole) == Counter(again.get(path, ())):
+            return found
+    return None
+
+
+def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDifference | None:
+    """Return how some of the different values in `whole` are missing and others repeat, or None.
+
+    If only one is missing or only one repeats, or if a value arrives that isn't in `whole`, that's
+    None. It's also None if all of `values` repeat, or if they are the first ones of `whole`.
+    """
+    came, there = Counter(values), {*whole}
+    if len(there) < len(whole) or not came.keys() <= there:
+        return None
+    twice = sum(count > 1 for count in came.values())
+    missing = len(there) - len(came)
+    if min(twice, missing) < 2 or twice == len(came) or came.keys() == {*whole[: len(came)]}:
+        return None
+    return FieldDifference(path, len(whole), missing, twice)

@@ -349,6 +349,9 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
 NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
     "batched_fetch": {"a batch is fetched past the wrapper": lambda _: load(Scaled(own=False))},
     "swallowed_error": {"a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True)},
+    "own_order_in_worker": {
+        "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False))
+    },
     "lost_column": {
         "the first sample decides on the fields": (
             lambda _: load(Pairs(always=False), collate_fn=by_the_first)
@@ -368,7 +371,6 @@ BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
             lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True))
         ),
         "dealt out twice": lambda _: load(Shares(times=2)),
-        "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False)),
     },
     "bounded": {"files stay open": lambda _: load(Opens())},
     "quick": {

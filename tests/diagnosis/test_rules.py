@@ -151,6 +151,10 @@ DEALT = replace(STREAM, shares=(32, 32), same=0)
 ONCE = replace(WELL, drawn=(("a", "b"),), counted=(2,), finished=(True,), passes=(("a", "b"),))
 COUNTED = Twice(looked=4, counter="dataset.step")
 COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
+STREAMED = replace(PARTS, stream=True)
+SPAWN_STREAM = replace(STREAMED, method="spawn")
+EACH_ONCE = replace(WELL, drawn=(tuple("abcdefgh"),))
+ONE_TWICE = replace(WELL, drawn=(tuple("acceffha"),))
 REPLACED = ((17, 18, "OSError", "truncated", "scans.py, line 9"),)
 FETCHED = Fetched(looked=16, differ=16, by="Scans", past="Normalized")
 ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
@@ -244,6 +248,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
     ("batched_fetch", of(fetched=FETCHED)),
     ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
+    ("own_order_in_worker", of(ONE_TWICE, parts=STREAMED, alone=EACH_ONCE)),
     ("swallowed_error", of(samples=replace(SAMPLES, replaced=REPLACED))),
     ("lost_column", of(fetched=Fetched(ragged=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
@@ -300,6 +305,17 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a count decides, and is the same for all": of(twice=COUNTED),
         "a count is in shared memory": of(state=replace(COUNT, same=True)),
         "the loop says how long it took": of(state=replace(COUNT, steady=False)),
+        "a map-style dataset": of(ONE_TWICE, alone=EACH_ONCE),
+        "a file is read by all": of(ONE_TWICE, parts=SPAWN_STREAM, alone=EACH_ONCE, handles=FILE),
+        "workers number their own samples": of(
+            replace(WELL, drawn=(tuple("acegaceg"),)), parts=STREAMED, alone=EACH_ONCE
+        ),
+        "samples without workers repeat, too": of(
+            ONE_TWICE, parts=STREAMED, alone=replace(WELL, drawn=(tuple("abcdefga"),))
+        ),
+        "workers draw other samples": of(
+            replace(WELL, drawn=(tuple("accexxhy"),)), parts=STREAMED, alone=EACH_ONCE
+        ),
         "a batch is fetched, and the same": of(fetched=replace(FETCHED, differ=0)),
         "a batch is made otherwise by no method": of(fetched=replace(FETCHED, by="")),
         "the epoch is told": of(order=replace(ORDER, told=3, repeated=0)),

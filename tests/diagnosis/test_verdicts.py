@@ -314,6 +314,8 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             identified("affbdd"),
             identified("fbadce"),
             identified("abcabc"),  # ids that count up within each worker
+            identified("acacac"),  # numbers that do, in steps
+            identified("affbxd"),  # a value that no run without workers has
             identified("affbdd", plain="abcdee"),
             identified("affbdd", again="abcdeg"),
         ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from dltutor.diagnosis.difference import recut
+from dltutor.diagnosis.difference import between_fields, recut
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
@@ -80,34 +80,20 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
 def overlaps(evidence: Evidence) -> Iterator[Finding]:
     """Find a field whose values show that some samples are missing and others repeat.
 
-    This works even if the rest of a sample is random. A field counts if it has a different value in
-    each sample, and the same values in two runs without workers.
+    This works even if the rest of a sample is random.
     """
-    ours, plain, again = (
-        {}
-        if each is None or not (each.fields and each.finished[:1] == (True,))
-        else dict(each.fields[0])
-        for each in (evidence.run, evidence.alone, evidence.reseeded)
-    )
-    for path, values in ours.items():
-        whole, came = plain.get(path, ()), {*values}
-        if len({*whole}) < len(whole) or Counter(whole) != Counter(again.get(path, ())):
-            continue
-        missing, twice = len({*whole} - came), len(values) - len(came)
-        if not missing or not twice or came == {*whole[: len(came)]}:
-            continue  # not both missing and repeated, or the field counts samples in each worker
-        yield _finding(
-            f"Without workers, `batch{path}` has {len(whole)} different values in each epoch. With "
-            f"{evidence.parts.workers} workers, {missing} of them don't arrive, and {twice} "
-            "arrive a second time.",
-            evidence.parts.where,
-            "Let all workers make the same list in the same order, and only then take every "
-            "`num_workers`-th part, starting at `id`. `get_worker_info().seed` differs between "
-            "workers, so don't shuffle with it before that.",
-            cause="The workers' shares overlap. That happens if each worker shuffles the data with "
-            "a seed of its own, and then takes its share.",
-        )
+    found = between_fields(evidence)
+    if found is None:
         return
+    yield _finding(
+        f"Without workers, `batch{found.path}` has {found.expected} different values in each "
+        f"epoch. With {evidence.parts.workers} workers, {found.missing} of them don't arrive, and "
+        f"{found.twice} arrive more than once.",
+        evidence.parts.where,
+        f"In each worker, print the index that `{evidence.parts.dataset}` gets, and the sample "
+        "that it returns.",
+        cause="With workers, an index doesn't always give the same sample.",
+    )
 
 
 def skipped(evidence: Evidence) -> Iterator[Finding]:

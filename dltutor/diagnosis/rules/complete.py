@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
+from dltutor.diagnosis.difference import between_fields, mixed
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.rules.culprits import how_many
@@ -41,8 +41,6 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
     shares = evidence.shares
     if evidence.only_forked:
         return None  # only new interpreters divide the stream in different ways
-    if overlap := _overlap(evidence):
-        return overlap
     if shares is None or not evidence.same_stream:
         return None
     counts = " and ".join(map(str, shares.shares[:4]))
@@ -58,28 +56,6 @@ def repeated_stream(evidence: Evidence) -> Finding | None:
         evidence.parts.where,
         f"In `{evidence.parts.dataset}.__iter__`, call `get_worker_info()` and take every "
         "`num_workers`-th sample or file, starting from `id`.",
-    )
-
-
-def _overlap(evidence: Evidence) -> Finding | None:
-    # Workers overlap in part if each one shuffles on its own before it takes its share.
-    run, alone = evidence.run, evidence.alone
-    if not evidence.parts.stream or alone is None:
-        return None
-    if not (run.finished[:1] == alone.finished[:1] == (True,)) or not (run.drawn and alone.drawn):
-        return None
-    came, there = Counter(run.drawn[0]), Counter(alone.drawn[0])
-    if not there or max(there.values()) > 1 or not came.keys() <= there.keys():
-        return None
-    twice, never = sum(count > 1 for count in came.values()), len(there.keys() - came.keys())
-    if twice < 2 or never < 2:
-        return None
-    return Finding(
-        f"Of {len(there)} samples, {twice} arrive more than once and {never} never arrive with "
-        f"{evidence.parts.workers} workers. Without workers, each arrives once.",
-        evidence.parts.where,
-        f"In `{evidence.parts.dataset}.__iter__`, give all workers the same seed, so that they "
-        "agree on one order before each takes its share of it.",
     )
 
 
@@ -218,4 +194,29 @@ def swallowed_error(evidence: Evidence) -> Finding | None:
         line,
         f"Try every sample of `{parts.dataset}` once, before training. Leave out the ones that "
         "fail, and report them.",
+    )
+
+
+def own_order_in_worker(evidence: Evidence) -> Finding | None:
+    """Samples of a stream arrive more than once, and others never, but only with workers."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if not parts.stream or alone is None or evidence.only_forked:
+        return None
+    if evidence.handles is not None and evidence.handles.disturbed:
+        return None
+    if not run.finished[:1] == alone.finished[:1] == (True,):
+        return None
+    drawn, plain = run.drawn[:1], alone.drawn[:1]
+    found = mixed("", drawn[0], plain[0]) if drawn and plain else None
+    found = found or between_fields(evidence)
+    if found is None:
+        return None
+    what = f"different values of `batch{found.path}`" if found.path else "samples"
+    return Finding(
+        f"Of {found.expected} {what}, {found.twice} arrive more than once and {found.missing} "
+        f"never arrive with {parts.workers} workers. Without workers, each arrives once.",
+        parts.where,
+        f"In `{parts.dataset}.__iter__`, shuffle with the same seed in all workers, such as "
+        "`info.seed - info.id` with `info = get_worker_info()`, and only then take a share. Or "
+        "take the share first, and shuffle that.",
     )
