@@ -954,21 +954,23 @@ def test_samples_in_a_new_interpreter(
 
 
 class Numbered(IterableDataset[int]):
-    """A stream of 40 numbers. If `twice`, each worker delivers all of them."""
+    """A stream of 40 numbers, of which each worker takes its share `times` times in a row."""
 
-    def __init__(self, twice: bool) -> None:
-        self.twice = twice
+    def __init__(self, times: int) -> None:
+        self.times = times
 
     def __iter__(self) -> Iterator[int]:
         info = get_worker_info()
-        share = (0, 1) if info is None or self.twice else (info.id, info.num_workers)
-        yield from range(40)[share[0] :: share[1]]
+        numbers = range(40)
+        for _ in range(self.times if info else 0):
+            numbers = numbers[info.id :: info.num_workers]
+        yield from numbers
 
 
 def test_whether_workers_draw_what_main_draws() -> None:
-    for repeated in (False, True):
-        found = ask(shares, Numbered(repeated), num_workers=2, **FORK)
-        assert found.alike is not repeated
+    for times, alike, totals in [(0, False, ()), (1, True, ()), (2, False, ((1, 40), (3, 13)))]:
+        found = ask(shares, Numbered(times), num_workers=2, **FORK)
+        assert (found.alike, found.totals) == (alike, totals)
 
 
 def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -> None:

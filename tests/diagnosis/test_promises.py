@@ -352,6 +352,7 @@ NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
     "own_order_in_worker": {
         "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False))
     },
+    "sharded_twice": {"dealt out twice": lambda _: load(Shares(times=2))},
     "lost_column": {
         "the first sample decides on the fields": (
             lambda _: load(Pairs(always=False), collate_fn=by_the_first)
@@ -370,7 +371,6 @@ BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
         "the sampler is asked twice": (
             lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True))
         ),
-        "dealt out twice": lambda _: load(Shares(times=2)),
     },
     "bounded": {"files stay open": lambda _: load(Opens())},
     "quick": {

@@ -151,6 +151,7 @@ DEALT = replace(STREAM, shares=(32, 32), same=0)
 ONCE = replace(WELL, drawn=(("a", "b"),), counted=(2,), finished=(True,), passes=(("a", "b"),))
 COUNTED = Twice(looked=4, counter="dataset.step")
 COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
+QUARTERS = replace(DEALT, shares=(16, 16), totals=((1, 64), (3, 21)))
 STREAMED = replace(PARTS, stream=True)
 SPAWN_STREAM = replace(STREAMED, method="spawn")
 EACH_ONCE = replace(WELL, drawn=(tuple("abcdefgh"),))
@@ -248,6 +249,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
     ("batched_fetch", of(fetched=FETCHED)),
     ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
+    ("sharded_twice", of(shares=QUARTERS)),
     ("own_order_in_worker", of(ONE_TWICE, parts=STREAMED, alone=EACH_ONCE)),
     ("swallowed_error", of(samples=replace(SAMPLES, replaced=REPLACED))),
     ("lost_column", of(fetched=Fetched(ragged=(("caption", 5, 8),)))),
@@ -305,6 +307,14 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a count decides, and is the same for all": of(twice=COUNTED),
         "a count is in shared memory": of(state=replace(COUNT, same=True)),
         "the loop says how long it took": of(state=replace(COUNT, steady=False)),
+        "one worker gets half, too": of(shares=replace(QUARTERS, totals=((1, 32), (3, 21)))),
+        "three workers get as much as two": of(shares=replace(QUARTERS, totals=((1, 64), (3, 32)))),
+        "two workers get most": of(
+            shares=replace(QUARTERS, shares=(22, 22), totals=((1, 64), (3, 21)))
+        ),
+        "a short stream": of(
+            shares=replace(QUARTERS, whole=8, shares=(2, 2), totals=((1, 8), (3, 3)))
+        ),
         "a map-style dataset": of(ONE_TWICE, alone=EACH_ONCE),
         "a file is read by all": of(ONE_TWICE, parts=SPAWN_STREAM, alone=EACH_ONCE, handles=FILE),
         "workers number their own samples": of(

@@ -1,7 +1,8 @@
 """How many of the stream's samples does each worker deliver?
 
 Iterate the stream in main and in as many workers as the loader has, without dropping a batch. Then
-do both again with the same random numbers for every sample, so that samples can be compared.
+do both again with the same random numbers for every sample, so that samples can be compared. If the
+workers draw far fewer samples than main, also try other numbers of workers.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dltutor.diagnosis.running.subject import Subject
 
 LOOKED: Final = 48  # the most samples per worker to compare one by one
 _KEPT: Final = 4096  # the most samples of a pass whose digests to keep
+_FEWER: Final = 0.75  # the part of main's samples below which to try other numbers of workers
 PASS: Final = 1.5  # the most seconds for one pass over the stream
 
 
@@ -46,6 +48,9 @@ class Shares:
         random: Whether two passes in one process differ only by random numbers.
         alike: Whether the workers together draw exactly the samples that main draws. False if that
             isn't known.
+        totals: How many samples one worker draws, and one worker more than the loader has, each as
+            (workers, samples together). Empty unless the loader's workers draw far fewer samples
+            than main.
     """
 
     whole: int = 0
@@ -58,6 +63,7 @@ class Shares:
     natural: bool = False
     random: bool = False
     alike: bool = False
+    totals: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         each = ", ".join(f"W{number}: {count}" for number, count in enumerate(self.shares))
@@ -96,7 +102,19 @@ def ask(subject: Subject) -> Shares:
         and complete
         and sum(counts) == whole <= _KEPT
         and Counter(chain.from_iterable(natural)) == Counter(all_of_main),
+        totals=_totals(subject) if ended and complete and sum(counts) < _FEWER * whole else (),
     )
+
+
+def _totals(subject: Subject) -> tuple[tuple[int, int], ...]:
+    # Return nothing if one of these numbers of workers doesn't get to the end in time.
+    totals = []
+    for workers in (1, subject.inner.num_workers + 1):
+        counted = forks.attempt(partial(_delivered, subject, held=False, workers=workers), PASS + 3)
+        if counted is None or not counted[1]:
+            return ()
+        totals.append((workers, sum(counted[0])))
+    return tuple(totals)
 
 
 def _most(subject: Subject) -> int:
@@ -147,8 +165,10 @@ def _pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
     return found, count, True
 
 
-def _delivered(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
-    workers = subject.inner.num_workers
+def _delivered(
+    subject: Subject, *, held: bool, workers: int = 0
+) -> tuple[list[int], bool, list[list[str]]]:
+    workers = workers or subject.inner.num_workers
 
     def prepare(worker: int) -> None:
         if held:

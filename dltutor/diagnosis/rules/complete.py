@@ -220,3 +220,30 @@ def own_order_in_worker(evidence: Evidence) -> Finding | None:
         "`info.seed - info.id` with `info = get_worker_info()`, and only then take a share. Or "
         "take the share first, and shuffle that.",
     )
+
+
+_OFF: Final = (
+    1 / 4
+)  # how far the number of samples may be off, relative to all; files may be uneven
+
+
+def sharded_twice(evidence: Evidence) -> Finding | None:
+    """One worker draws a whole stream, but n workers together draw only 1/n of it."""
+    shares, parts = evidence.shares, evidence.parts
+    if shares is None or not shares.totals or not (shares.ended and shares.complete):
+        return None
+    (_, one), (more, with_more) = shares.totals
+    workers, drawn, whole = len(shares.shares), sum(shares.shares), shares.whole
+    if workers < 2 or one != whole or whole < 4 * more**2:
+        return None
+    each = ((workers, drawn), (more, with_more))
+    if any(abs(count * total - whole) > _OFF * whole for count, total in each):
+        return None
+    return Finding(
+        f"One pass has {whole} samples, and one worker draws all of them. But {workers} workers "
+        f"together draw {drawn}, and {more} draw {with_more}. That's about 1/{workers} and "
+        f"1/{more} of the stream, so each worker takes a share of its share.",
+        parts.where,
+        f"Look for `get_worker_info()` in `{parts.dataset}`, the datasets inside it, and "
+        "`worker_init_fn`. Let exactly one of them divide the stream.",
+    )
