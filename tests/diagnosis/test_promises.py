@@ -1,9 +1,9 @@
 """Check that the doctor reports a broken promise even if no failure mode explains it.
 
 `dltutor.failures.PROMISES` lists a good loader's promises, and what happens if one is broken. Each
-broken loader here breaks one promise in a way that the catalog has no name for. The healthy loaders
-do the same things right, and get no finding. test_verdicts.py tests the same verdicts on made-up
-evidence.
+broken loader here breaks one promise, either in a way that the catalog has no name for, or in one
+that it has (NAMED). The healthy loaders do the same things right, and get no finding.
+test_verdicts.py tests the same verdicts on made-up evidence.
 """
 
 from __future__ import annotations
@@ -345,20 +345,6 @@ def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
 
 
-# For each failure mode, loaders that are unlike the catalog's, in the same way as below
-NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
-    "batched_fetch": {"a batch is fetched past the wrapper": lambda _: load(Scaled(own=False))},
-    "swallowed_error": {"a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True)},
-    "own_order_in_worker": {
-        "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False))
-    },
-    "sharded_twice": {"dealt out twice": lambda _: load(Shares(times=2))},
-    "lost_column": {
-        "the first sample decides on the fields": (
-            lambda _: load(Pairs(always=False), collate_fn=by_the_first)
-        ),
-    },
-}
 # For each promise, functions that make a loader which breaks it, by what's wrong with the loader. A
 # function takes a temporary folder, and may return a function that makes the loader.
 BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
@@ -375,6 +361,20 @@ BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
     "bounded": {"files stay open": lambda _: load(Opens())},
     "quick": {
         "the whole file for one row": lambda path: load(Archive(path / "rows.npy", whole=True))
+    },
+}
+# The same for failure modes, with loaders that aren't like the catalog's
+NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
+    "batched_fetch": {"a batch is fetched past the wrapper": lambda _: load(Scaled(own=False))},
+    "swallowed_error": {"a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True)},
+    "own_order_in_worker": {
+        "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False))
+    },
+    "sharded_twice": {"dealt out twice": lambda _: load(Shares(times=2))},
+    "lost_column": {
+        "the first sample decides on the fields": (
+            lambda _: load(Pairs(always=False), collate_fn=by_the_first)
+        ),
     },
 }
 # What the finding's `where` must contain, if that isn't the name of this file
