@@ -222,9 +222,7 @@ def own_order_in_worker(evidence: Evidence) -> Finding | None:
     )
 
 
-_OFF: Final = (
-    1 / 4
-)  # how far the number of samples may be off, relative to all; files may be uneven
+_OFF: Final = 0.25  # how far a share may be from 1/n of the samples, because files may be uneven
 
 
 def sharded_twice(evidence: Evidence) -> Finding | None:
