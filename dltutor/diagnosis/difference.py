@@ -74,6 +74,26 @@ def with_workers(evidence: Evidence) -> Difference | None:
     return next((each for each in found if each.any), found[0] if found else None)
 
 
+def resumes_elsewhere(run: Measures, alone: Measures) -> int:
+    """Return which iteration goes on at another sample with workers, or 0 if none does.
+
+    That's an iteration whose length is the first one to differ, after an iteration that the loop
+    left early. The shorter one must have reached its end, so that the data ended, not the loop.
+
+    Args:
+        run: A run with workers.
+        alone: A run without workers.
+    """
+    pairs = enumerate(zip(run.counted, alone.counted, strict=False))
+    at = next((at for at, (ours, theirs) in pairs if ours != theirs), 0)
+    if not at or {run.end, alone.end} != {"finished"}:
+        return 0
+    if run.finished[at - 1] or alone.finished[at - 1]:
+        return 0
+    shorter = min(run, alone, key=lambda each: each.counted[at])
+    return at if shorter.finished[at] else 0
+
+
 def recut(run: Measures, alone: Measures) -> bool:
     """Return whether the first epochs of a stream have nearly the same values in both runs.
 

@@ -137,14 +137,6 @@ class Evidence:
             return False
         return self.by_seed > 0
 
-    @property
-    def skips(self) -> bool:
-        """Whether a loop of several iterations gets more or fewer samples with workers."""
-        run, alone = self.run, self.alone
-        if alone is None or not self.parts.loop or run.end != "finished" or alone.end != "finished":
-            return False
-        return len(run.passes) > 1 and run.total != alone.total
-
     def disturbed_by(self, kind: str) -> Handles | None:
         """Return how a shared "file" or "socket" disturbs workers, or None if it doesn't."""
         handles = self.handles

@@ -8,7 +8,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from dltutor.diagnosis.difference import EXACT, between, close, results_differ, with_workers
+from dltutor.diagnosis.difference import (
+    EXACT,
+    between,
+    close,
+    results_differ,
+    resumes_elsewhere,
+    with_workers,
+)
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import Experiment, Needed
 from dltutor.diagnosis.measures import Measures
@@ -38,7 +45,23 @@ def _differs(evidence: Evidence) -> bool:
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
-    return alone is not None and (results_differ(evidence.run, alone) or evidence.skips)
+    return _resumes(evidence) or (alone is not None and results_differ(evidence.run, alone))
+
+
+def _resumes(evidence: Evidence) -> bool:
+    # Return whether the loop leaves an iteration, and the next one has another length with workers.
+    # If time ran out while workers started in new interpreters, return whether that's possible.
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or alone.end != "finished" or not parts.loop:
+        return False
+    cut = run.end == "enough" and parts.method in ("spawn", "forkserver")
+    return resumes_elsewhere(run, alone) > 0 or (cut and not all(alone.finished[:-1]))
+
+
+def _fork_if_it_resumes(subject: Subject) -> None:
+    # The sampler is in main, so the start method makes no difference to where the loop goes on.
+    if subject.known is not None and _resumes(subject.known):
+        subject.change(method="fork")
 
 
 def _depends_on_seed(evidence: Evidence) -> bool:
@@ -265,9 +288,10 @@ INTERVENTIONS: Final = (
         "What arrives with workers and the same seed?",
         10.0,
         lambda evidence: (
-            evidence.skips or _same_result_again(evidence) or _repeats_without_workers(evidence)
+            _resumes(evidence) or _same_result_again(evidence) or _repeats_without_workers(evidence)
         ),
         {},
+        prepare=_fork_if_it_resumes,
         **_ONE_SEED,
     ),
     _run(

@@ -162,6 +162,7 @@ ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
 
 DROPS = replace(PARTS, stream=True, drop_last=True)
 FEWER = replace(WELL, counted=(48,))
+READS = replace(PARTS, stream=True)
 
 # Parts of evidence: slow loaders
 
@@ -189,6 +190,31 @@ def threads(alone: tuple[int, ...], *turns: tuple[float, float], cores: int = 4)
 def nested(counted: tuple[int, ...], own: tuple[int, ...], resumed: int = 1) -> Evidence:
     run = replace(BEGUN, counted=counted, finished=(True, True), resumed=resumed)
     return slow(run=run, not_kept=replace(run, counted=own))
+
+
+def resumed(
+    ours: str, theirs: str, again: str = "", end: str = "finished", **found: Any
+) -> Evidence:
+    """Make evidence about a loop that stops and resumes.
+
+    Args:
+        ours: How many samples each iteration has with workers, such as "24- 8". A minus means that
+            the loop left the iteration early.
+        theirs: The same without workers.
+        again: The same with workers and one seed (default: as in `ours`).
+        end: How the run that `ours` describes ended.
+        found: More fields of the evidence.
+    """
+    run, alone, seeded = (_iterations(each) for each in (ours, theirs, again or ours))
+    runs = {"alone": alone, "seeded": seeded, "reseeded": alone}
+    return of(replace(run, end=end), **runs | found)
+
+
+def _iterations(counts: str) -> Measures:
+    each = counts.split()
+    counted = tuple(int(count.strip("-")) for count in each)
+    finished = tuple(not count.endswith("-") for count in each)
+    return replace(WELL, counted=counted, finished=finished, passes=(("a",),) * len(each))
 
 
 # Each row has the name of a failure mode, and evidence that fits it and no other failure mode.
@@ -255,6 +281,10 @@ FITS: list[tuple[str, Evidence]] = [
     ("lost_column", of(fetched=Fetched(ragged=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(crossed=(("[1]", "[0]"),)))),
+    ("resume_repeats", resumed("24- 8", "24- 40")),
+    ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop counts steps
+    ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
+    ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
     ("ranks", of(order=ORDER)),
     ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
     # Speed
@@ -405,6 +435,20 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a core for each": threads((1, 1), (1.0, 1.0), (1.0, 1.0), cores=8),
         "they are needed": threads((1, 1), (0.5, 1.0), (0.5, 1.0)),
         "alone, too": threads((4, 4), (1.0, 1.0), (1.0, 1.0)),
+    },
+    "resume_repeats": {
+        "it goes on with the next sample": resumed("24- 40", "24- 40"),
+        "every epoch has another length": resumed("64 56", "64 60"),
+        "the loop stops when time is up": resumed("24- 64 16-", "24- 48-"),
+        "the loop is longer with one seed": resumed("24- 8", "24- 40", again="24- 48"),
+        "epochs without workers vary": resumed(
+            "24- 8", "24- 40", reseeded=_iterations("24- 50"), seeded=_iterations("24- 9")
+        ),
+        "the runs with one seed failed": resumed("24- 8", "24- 40", seeded=HUNG),
+        "there's no loop": resumed("24- 8", "24- 40", parts=replace(PARTS, loop=False)),
+        "the stream loses a part of each epoch": resumed(
+            "24- 56", "24- 64", parts=READS, shares=replace(DEALT, shares=(28, 28))
+        ),
     },
     "nested_persistent": {
         "left for the next one": nested((16, 64), (16, 64)),

@@ -100,13 +100,6 @@ def in_another_order(found: Evidence, *orders: str) -> Evidence:
     return replace(found, **changed)
 
 
-def left_early(with_workers: str, without: str) -> Evidence:
-    """Make evidence about a loop that stops after two samples, and gets the rest in a new epoch."""
-    ours, theirs = (run(each[:2], each[2:]) for each in (with_workers, without))
-    again = {"reseeded": theirs, "seeded": ours}
-    return ill(ours, alone=theirs, samples=drawn(random=9), **again)
-
-
 def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
     """Make evidence about workers that wait for one thing. By default, main alone is just as fast.
 
@@ -301,14 +294,6 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "other counts each time": (
             stream(run("abcde", "fghi"), run("ijkl", "mnop")),
             stream(run("abcde", "fghi"), run("ijkl", "mnopq")),
-        ),
-        "a loop that leaves early and goes on": (
-            left_early("abc", "abcd"),
-            left_early("abcd", "abcd"),
-            # In the runs with one seed, all samples arrive.
-            replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),
-            # In the run with a seed, the loop begins only one iteration.
-            replace(left_early("abc", "abcd"), seeded=run("abc")),
         ),
         "ids come twice, and others never": (
             identified("affbdd"),

@@ -37,7 +37,6 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         # Look only until there's a finding, because further findings may have the same cause.
         looks = (
             independent.stuck,
-            complete.skipped,
             same.reordered,
             same.differs,
             complete.overlaps,

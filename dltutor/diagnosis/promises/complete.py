@@ -96,33 +96,6 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def skipped(evidence: Evidence) -> Iterator[Finding]:
-    """Find a loop of several iterations that gets more or fewer samples with workers than without.
-
-    Runs with a seed have to differ in the same direction as runs without one, so that neither
-    random samples nor luck decides.
-    """
-    run, alone, parts = evidence.run, evidence.alone, evidence.parts
-    ours, theirs = evidence.seeded, evidence.reseeded
-    if not evidence.skips or alone is None or ours is None or theirs is None:
-        return
-    if ours.end != "finished" or theirs.end != "finished":
-        return
-    fewer, again = alone.total - run.total, theirs.total - ours.total
-    if len(ours.passes) < 2 or fewer * again <= 0:
-        return
-    yield _finding(
-        f"In one call, your loop began {len(ours.passes)} iterations and received {ours.total} "
-        f"samples. Without workers, it receives {theirs.total}.",
-        f"{parts.sampler}.__iter__" if not parts.stream else parts.where,
-        "Save how many samples the loop has received, not how many the sampler has dealt out. "
-        "torchdata's `StatefulDataLoader` does that.",
-        cause="The sampler is ahead of the loop by up to `num_workers * prefetch_factor` batches. "
-        "If the loop leaves an iteration and the next one goes on where the sampler stopped, the "
-        "batches in between are lost.",
-    )
-
-
 def announced(evidence: Evidence) -> Iterator[Finding]:
     """Find a stream whose `__len__` isn't the number of samples that it delivers."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis.difference import between_fields, mixed
+from dltutor.diagnosis.difference import between_fields, mixed, resumes_elsewhere
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.rules.culprits import how_many
 
 
@@ -161,6 +162,41 @@ def ranks(evidence: Evidence) -> Finding | None:
             certainty="likely",
         )
     return None
+
+
+def resume_repeats(evidence: Evidence) -> Finding | None:
+    """After the loop left an iteration, the next one has more or fewer samples with workers.
+
+    The runs with workers and without have the same seed. Another run without workers shows that the
+    length of an epoch doesn't depend on the seed.
+    """
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    ours, theirs, shares = evidence.seeded, evidence.reseeded, evidence.shares
+    if alone is None or ours is None or theirs is None or not parts.loop:
+        return None
+    at = resumes_elsewhere(ours, theirs)
+    if not at or _until_the_end(alone, at) != _until_the_end(theirs, at):
+        return None
+    before, count, without = ours.counted[at - 1], ours.counted[at], theirs.counted[at]
+    if run.end == "finished":  # it may have run out of time instead
+        again = resumes_elsewhere(run, alone)
+        if not again or (run.counted[again] < alone.counted[again]) != (count < without):
+            return None
+    if parts.stream and (shares is None or sum(shares.shares) != shares.whole):
+        return None  # an epoch has another length with workers, even if the loop doesn't resume
+    so = f"{without - count} were skipped" if count < without else f"{count - without} came again"
+    return Finding(
+        f"Your loop left an iteration after {before} samples. The next one had {count} samples "
+        f"with {parts.workers} workers and {without} without, so {so}.",
+        parts.where if parts.stream else f"{parts.sampler}.__iter__",
+    )
+
+
+def _until_the_end(run: Measures, at: int) -> int:
+    # Return how many samples arrived from the start of an epoch to its end, or the last iteration.
+    start = max((each + 1 for each in range(at) if run.finished[each]), default=0)
+    end = next((each + 1 for each in range(at, len(run.counted)) if run.finished[each]), None)
+    return sum(run.counted[start:end])
 
 
 def nested_persistent(evidence: Evidence) -> Finding | None:
