@@ -607,6 +607,47 @@ class Batches:
             yield batch if self.again else batch.copy()
 
 
+class AtOnce:
+    """A batch sampler whose `__iter__` counts how often it's called.
+
+    Args:
+        order: A function that takes this count and returns the epoch's indices.
+    """
+
+    def __init__(self, order: Callable[[int], Any]) -> None:
+        self.order = order
+        self.begun = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.begun += 1
+        order = list(self.order(self.begun - 1))
+        return iter([order[at : at + 4] for at in range(0, len(order), 4)])
+
+
+def shuffled(seed: int) -> list[int]:
+    return random.Random(seed).sample(range(32), 32)
+
+
+@pytest.mark.parametrize(
+    ("order", "begun"),
+    [
+        (lambda epoch: range(epoch % 2 * 16, epoch % 2 * 16 + 16), (16, 16, 0)),
+        (lambda epoch: shuffled(0)[12 * epoch : 12 * epoch + 12], (12, 12, 0)),  # used up after 3
+        (lambda epoch: range(0 if epoch else 12, 32), (20, 32, 20)),
+        (shuffled, (0, 0, 0)),
+        (lambda epoch: shuffled(epoch)[:16], (0, 0, 0)),
+        (lambda epoch: shuffled(epoch)[:29], (0, 0, 0)),
+        (lambda epoch: range(0 if epoch else 4, 32), (0, 0, 0)),  # no more than a batch
+        (lambda epoch: () if epoch else range(32), (0, 0, 0)),
+    ],
+)
+def test_what_a_sampler_loses_to_an_iterator_that_nothing_uses(
+    order: Callable[[int], Any], begun: tuple[int, int, int]
+) -> None:
+    found = ask(fetched, Rows(), batch_sampler=AtOnce(order), batch_size=1)
+    assert found.begun == begun
+
+
 def test_a_sampler_that_fills_one_batch_again() -> None:
     options: dict[str, Any] = {"batch_size": 1}
     assert ask(fetched, Rows(), batch_sampler=Batches(again=True), **options).reused

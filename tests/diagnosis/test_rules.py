@@ -285,6 +285,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop counts steps
     ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
     ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
+    ("sampler_with_state", of(fetched=Fetched(begun=(32, 32, 0)))),
+    ("sampler_with_state", of(fetched=Fetched(begun=(40, 64, 40)))),
     ("ranks", of(order=ORDER)),
     ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
     # Speed
@@ -448,6 +450,12 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "there's no loop": resumed("24- 8", "24- 40", parts=replace(PARTS, loop=False)),
         "the stream loses a part of each epoch": resumed(
             "24- 56", "24- 64", parts=READS, shares=replace(DEALT, shares=(28, 28))
+        ),
+    },
+    "sampler_with_state": {
+        "it makes no difference": of(fetched=Fetched(dealt_once=True)),
+        "there are no workers": of(
+            fetched=Fetched(begun=(32, 32, 0)), parts=replace(PARTS, workers=0)
         ),
     },
     "nested_persistent": {

@@ -28,6 +28,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects import columns
 from dltutor.diagnosis.objects.digests import digest, leaves, split
+from dltutor.diagnosis.running.dealing import lost_if_begun_twice
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
@@ -71,6 +72,8 @@ class Fetched:
             collate function pads them. True if a batch can't be split into samples.
         reused: Whether the sampler changes a batch of indices after dealing it out.
         dealt_once: Whether the sampler's batches differ the second time, even with the same seed.
+        begun: What `lost_if_begun_twice` returns for the sampler, which says what it loses if an
+            iterator is made and not used.
         seeds: Whether the sampler always sets torch's global generator, from which the loader
             draws the workers' seeds, to the same state.
         stuck: The function or the kind of numpy generator from which the sampler gets its random
@@ -90,6 +93,7 @@ class Fetched:
     together: bool = False
     reused: bool = False
     dealt_once: bool = False
+    begun: tuple[int, int, int] = (0, 0, 0)
     seeds: bool = False
     stuck: str = ""
 
@@ -110,6 +114,7 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Fetched:
     """Compare batches from the loader's fetcher with batches made by hand, and test the sampler."""
     pins = Pins(subject.dataset)
+    begun = lost_if_begun_twice(subject)
     (batches, reused), (again, _) = _dealt(subject), _dealt(subject)
     once = batches != again
     seeds, stuck = _reseeded(subject) if subject.inner.batch_sampler is not None else (False, "")
@@ -157,6 +162,7 @@ def ask(subject: Subject) -> Fetched:
         together=together,
         reused=reused,
         dealt_once=once,
+        begun=begun,
         seeds=seeds,
         stuck="" if once else stuck,
     )

@@ -164,6 +164,23 @@ def ranks(evidence: Evidence) -> Finding | None:
     return None
 
 
+def sampler_with_state(evidence: Evidence) -> Finding | None:
+    """The sampler loses a part of the data if an iterator is made and not used."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.begun[0] or not parts.workers:
+        return None
+    first, begun, both = fetched.begun
+    said = f"In its first epoch, `{parts.sampler}` deals out {first} indices. After an iterator had"
+    said += f" been made and not used, it dealt out {begun}{' others' * (not both)} instead."
+    said += " torch makes such an iterator when a loader starts workers."
+    return Finding(
+        said,
+        f"{parts.sampler}.__iter__",
+        "Make `__iter__` a generator function (with `yield`) that changes nothing before its first "
+        "`next()`. Or let it change no state, and have your loop call `set_epoch`.",
+    )
+
+
 def resume_repeats(evidence: Evidence) -> Finding | None:
     """After the loop left an iteration, the next one has more or fewer samples with workers.
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from functools import partial
+from inspect import isgeneratorfunction
 from itertools import chain, islice
 from typing import Any, Final
 
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.limits import in_time
+from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject, length_of
 
 _QUICKLY: Final = 0.3  # seconds for an epoch; don't count the batches of a slower sampler
+_PARTS: Final = 64  # the most epochs in which to look for all indices
+_LEAST: Final = 8  # indices; smaller parts of the data may differ by chance
+_MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
 
 Counts = tuple[tuple[int, int], ...]
 
@@ -45,6 +50,61 @@ def seconds_between_batches(subject: Subject, most: int) -> float:
     dealt = in_time(islice(subject.dealer, most), 2 * _QUICKLY)
     moments = [time.monotonic() for _ in dealt]
     return (moments[-1] - moments[0]) / (len(moments) - 1) if len(moments) > 2 else 0.0
+
+
+def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
+    """Compare the sampler's first epoch with its first one after an iterator that nothing uses.
+
+    torch makes such an iterator when a loader starts workers. Each epoch gets the same random
+    numbers, so only the sampler's other state can make a difference. A difference counts in two
+    cases. Either each epoch deals out another part of the data, and the first part is lost. Or the
+    first epoch leaves out more than a batch, and the lost iterator was the one that did so.
+
+    Returns:
+        How many indices the first epoch has, how many it has after an unused iterator, and how many
+        are in both. If there's no difference that counts, return zeros.
+    """
+    if isgeneratorfunction(type(subject.dealer).__iter__):
+        return 0, 0, 0  # such a function runs none of its code until its iterator is used
+    found = forks.attempt(partial(_parts, subject), 2.0)
+    begun = forks.attempt(partial(_after_unused, subject), 2.0)
+    if not found or not begun:
+        return 0, 0, 0
+    (first, *others), rest, largest = found
+    if first == begun or begun != (others or [rest])[0]:
+        return 0, 0, 0
+    whole = {*range(len(subject.dataset))}
+    in_parts = bool(others) and first.union(rest, *others) == whole
+    lost = in_parts and min(len(first), len(begun)) >= _LEAST
+    if not lost and not (first < begun and len(begun) - len(first) > largest):
+        return 0, 0, 0
+    return len(first), len(begun), len(first & begun)
+
+
+def _parts(subject: Subject) -> tuple[list[set[Any]], set[Any], int] | None:
+    # Return the indices of each epoch, up to the first epoch that has an index again or has none,
+    # then the indices of that epoch, and the size of the largest batch.
+    pins = Pins(subject.dealer)
+    parts: list[set[Any]] = []
+    largest = 0
+    while len(parts) < _PARTS:
+        with pins.held():
+            batches = [subject.indices_in(each) for each in islice(subject.dealer, _MOST)]
+        epoch = {*chain.from_iterable(batches)}
+        largest = max([largest, *map(len, batches)])
+        if (parts and not epoch.isdisjoint(set().union(*parts))) or not epoch:
+            return (parts, epoch, largest) if parts else None
+        parts.append(epoch)
+    return parts, set(), largest
+
+
+def _after_unused(subject: Subject) -> set[Any]:
+    pins = Pins(subject.dealer)
+    with pins.held():
+        iter(subject.dealer)
+    with pins.held():
+        batches = [subject.indices_in(each) for each in islice(subject.dealer, _MOST)]
+    return {*chain.from_iterable(batches)}
 
 
 def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
