@@ -85,6 +85,10 @@ MESSAGES: dict[str, list[str]] = {
             "Too many open files (24)"
         ),
     ],
+    "idle_workers": [
+        "Too many dataloader workers: 4 (max is dataset.num_shards=3). Stopping 1 dataloader "
+        "workers."
+    ],
     "repeated_stream wrong_length": [
         "UserWarning: Length of IterableDataset <X> was reported to be 8 (when accessing "
         "len(dataloader)), but 9 samples have been fetched."

@@ -293,6 +293,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("tiny_tensors", slow(sending=paces(0.05, 0.005))),
     ("cheap_samples", slow(workerless=paces(0.003, 0.0005))),
     ("loader_per_step", slow(one_iterator=paces(0.12, 0.002, turns=2))),
+    ("idle_workers", of(shares=replace(DEALT, shares=(64, 0)), parts=READS)),
     ("head_of_line", slow(any_order=paces(1.6, 0.1, turns=2))),
     ("oversubscribed", threads((1, 1), (1.9, 1.1), (1.0, 1.0))),
     ("nested_persistent", nested((16, 64), (64, 64))),
@@ -432,6 +433,17 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "head_of_line": {
         "the order changes little": slow(any_order=paces(1.6, 1.4, turns=2)),
         "the slow one isn't slow": slow(any_order=paces(0.1, 0.01, turns=2)),
+    },
+    "idle_workers": {
+        "one has less to do": of(shares=replace(DEALT, shares=(62, 2)), parts=READS),
+        "there's too little to deal out": of(
+            shares=replace(DEALT, whole=20, shares=(20, 0)), parts=READS
+        ),
+        "there are too many workers for the samples": of(
+            shares=replace(DEALT, whole=30, shares=(1,) * 30 + (0, 0)),
+            parts=replace(READS, workers=32),
+        ),
+        "nothing was counted": of(shares=replace(DEALT, shares=()), parts=READS),
     },
     "oversubscribed": {
         "a core for each": threads((1, 1), (1.0, 1.0), (1.0, 1.0), cores=8),

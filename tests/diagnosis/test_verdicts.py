@@ -509,10 +509,6 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(samples=drawn(drawn_by_sampler=32, dealing=0.2)),
             ill(samples=drawn(drawn_by_sampler=32, dealing=0.01)),
         ),
-        "a worker is idle": (
-            Evidence(STREAM, RUN, shares=Shares(shares=(40, 0))),
-            Evidence(STREAM, RUN, shares=Shares(shares=(40, 2))),
-        ),
         "one worker does it all, and not in a single batch": (
             changed(waited_for=2.0, idle=((0.9, 0.8), (0.0, 0.1))),
             changed(waited_for=2.0, idle=((0.4, 0.3), (0.1, 0.1))),

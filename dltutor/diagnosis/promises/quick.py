@@ -150,22 +150,6 @@ def scattered(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def idle(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that deliver nothing."""
-    shares, parts = evidence.shares, evidence.parts
-    if shares is None or min(shares.shares, default=1) or sum(shares.shares) < _ENOUGH:
-        return
-    idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
-    yield _finding(
-        f"Together, the {parts.workers} workers delivered {sum(shares.shares)} samples, but "
-        f"{' and '.join(idle)} delivered none.",
-        parts.where,
-        "Split the data into at least as many files or shards as there are workers, or deal out "
-        "smaller pieces: every `num_workers`-th sample, starting at `id`.",
-        cause="There are fewer shares than workers, so some workers get none.",
-    )
-
-
 def confined(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that share fewer cores than there are workers, though main may use more."""
     run, parts = evidence.run, evidence.parts

@@ -101,6 +101,28 @@ def head_of_line(evidence: Evidence) -> Finding | None:
     )
 
 
+def idle_workers(evidence: Evidence) -> Finding | None:
+    """Some workers of a stream deliver nothing, though there's enough for all of them."""
+    shares, parts = evidence.shares, evidence.parts
+    if shares is None or min(shares.shares, default=1):
+        return None
+    count = sum(shares.shares)
+    if count < max(_ENOUGH, _EACH * parts.workers):
+        return None
+    idle = [f"W{number}" for number, share in enumerate(shares.shares) if not share]
+    return Finding(
+        f"Together, the {parts.workers} workers delivered {count} samples, but "
+        f"{' and '.join(idle)} delivered none.",
+        parts.where,
+        "Split the data into at least as many files or shards as there are workers, or deal out "
+        "smaller pieces: every `num_workers`-th sample, starting at `id`.",
+    )
+
+
+_ENOUGH: Final = 24  # samples; fewer show nothing
+_EACH: Final = 4  # samples for each worker; with fewer, a worker may be idle for lack of them
+
+
 def oversubscribed(evidence: Evidence) -> Finding | None:
     """The workers' threads outnumber the cores, and one per worker is about as fast or faster."""
     parts, threads = evidence.parts, evidence.threads
