@@ -1,8 +1,8 @@
 """A stream with fewer shards than workers: some workers get no shard and deliver nothing.
 
-Symptom: with more workers, the epoch isn't any faster, and most workers show no CPU time in `top`.
-Some libraries print a warning, such as `Too many dataloader workers: 4 (max is
-dataset.num_shards=3). Stopping 1 dataloader workers.`
+Symptom: an IterableDataset isn't faster with more workers, and most workers use no CPU time.
+Hugging Face's datasets warns: `Too many dataloader workers: 4 (max is dataset.num_shards=3).
+Stopping 1 dataloader workers.`
 
 Mechanism: a sampler deals batches out to all workers, but a stream has no sampler. The dataset
 decides which worker reads what, and usually deals out whole files, called shards: of n workers,

@@ -1,8 +1,8 @@
 """A run that resumes in mid-epoch skips or repeats samples: the saved position isn't the loop's.
 
-Symptom: a training run that was stopped and resumed in the middle of an epoch skips samples, or
-trains on some of them twice. Without workers, it goes on with the next sample. Neither run raises
-an error, and the loss looks normal.
+Symptom: resuming from a checkpoint in mid-epoch skips samples or repeats them, because the
+sampler's state_dict is ahead of the training loop with num_workers > 0. Without workers, the run
+goes on with the next sample. Neither run raises an error, and the loss looks normal.
 
 Mechanism: as soon as a loader with workers is iterated, main takes `num_workers * prefetch_factor`
 batches of indices from the sampler, and one more for each batch that reaches the loop. So a sampler

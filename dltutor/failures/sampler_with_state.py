@@ -1,7 +1,8 @@
 """A batch sampler whose `__iter__` takes its next part at once loses every other part.
 
-Symptom: an epoch with workers begins with the wrong part of the data, or a resumed run starts from
-the beginning. Without workers, the same sampler works. No error is raised.
+Symptom: a custom batch_sampler skips data, but not with num_workers=0, and raises no error. Or a
+resumed run starts from the beginning. If you log the calls, a batch_sampler's `__iter__` is called
+twice with num_workers > 0.
 
 Mechanism: when a loader starts workers, torch calls `iter()` on the batch sampler twice (in
 `_BaseDataLoaderIter.__init__` and again in `_reset`), and uses only the second iterator. If
