@@ -336,14 +336,6 @@ BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
         # Return a function, because all experiments on one loader would share the counter.
         "a race for random numbers": lambda _: lambda: seeded(Noisier(shared=True)),
     },
-    "complete": {
-        "the sampler is asked twice": (
-            lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True))
-        ),
-        "a neighbor stands in": lambda _: load(Neighbor((17, 40)), shuffle=True),
-        "dealt out twice": lambda _: load(Shares(times=2)),
-        "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False)),
-    },
     "bounded": {"files stay open": lambda _: load(Opens())},
     "quick": {
         "the whole file for one row": lambda path: load(Archive(path / "rows.npy", whole=True))
