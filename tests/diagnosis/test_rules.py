@@ -163,6 +163,7 @@ ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
 DROPS = replace(PARTS, stream=True, drop_last=True)
 FEWER = replace(WELL, counted=(48,))
 READS = replace(PARTS, stream=True)
+EMPTY = Measures("finished", passes=((),), counted=(0,), finished=(True,))
 
 # Parts of evidence: slow loaders
 
@@ -269,6 +270,9 @@ FITS: list[tuple[str, Evidence]] = [
     ("repeated_stream", of(shares=STREAM)),
     ("repeated_stream", of(shares=STREAM, alone=ONCE, forked=replace(ONCE, finished=(False,)))),
     ("lost_tail", of(FEWER, parts=DROPS, shares=DEALT)),
+    ("no_batch", of(EMPTY, alone=EMPTY, parts=replace(PARTS, length=6, drop_last=True))),
+    ("no_batch", of(replace(EMPTY, end="raised", kind="ZeroDivisionError"), alone=None)),
+    ("no_batch", of(EMPTY, alone=EMPTY, parts=DROPS)),
     ("wrong_length", of(ending=Ending(60, 64))),
     ("wrong_length", of(ending=Ending(60, 58, said="IndexError: list index out of range"))),
     ("global_state", of(state=COUNT)),
@@ -409,6 +413,16 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "shm_exhausted": {"arrays don't fit either": of(NO_SHM, arrays=RAISED)},
     "too_many_open_files": {
         "nothing is kept": of(NO_FILES, nothing_kept=RAISED, more_files=RAISED)
+    },
+    "no_batch": {
+        "the loop left the epoch early": of(replace(EMPTY, finished=(False,)), alone=EMPTY),
+        "the loop didn't ask": of(Measures("finished"), alone=None),
+        "without workers, there are some": of(EMPTY, parts=DROPS),
+        "the sampler raised": of(replace(RAISED, raised=None), alone=None),
+        "the second epoch has some": of(replace(WELL, batches=1, counted=(0, 8)), alone=None),
+        "a sample stops the epoch": of(
+            EMPTY, alone=EMPTY, culprit=replace(SAMPLE, kind="StopIteration")
+        ),
     },
     "orphaned_segments": {
         "none is left": of(segments=Segments(4, 0, "file_descriptor", "file_descriptor")),

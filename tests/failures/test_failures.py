@@ -155,6 +155,7 @@ SHOWN_ALONE = (
     "ragged_batch",
     "mutated_in_place",
     "wrong_length",
+    "no_batch",
     "ranks",
     "swallowed_error",
     "batched_fetch",

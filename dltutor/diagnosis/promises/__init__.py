@@ -27,7 +27,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     explained = set(explained)
     found: list[Finding] = []
     if "ends" not in explained:
-        found += _each(evidence, complete.no_batch, ends.hangs, ends.breaks_off, ends.late)
+        found += _each(evidence, complete.no_batch_from_workers)
+        found += _each(evidence, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
         found += _each(evidence, same.lost, same.persistent_repeats, same.changed_by_loop)
         found += _each(evidence, complete.reused)

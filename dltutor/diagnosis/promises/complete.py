@@ -20,26 +20,21 @@ _FEW: Final = 4  # if more than one in this many samples differs between epochs,
 _ANEW: Final = "Make a new generator, iterator, list, or file at the start of each `__iter__`."
 
 
-def no_batch(evidence: Evidence) -> Iterator[Finding]:
-    """Find an epoch that ends without a batch."""
-    run, parts = evidence.run, evidence.parts
+def no_batch_from_workers(evidence: Evidence) -> Iterator[Finding]:
+    """Find an epoch that ends without a batch, but only with workers."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if run.end != "finished" or run.batches or not any(run.finished):
         return  # if no iteration finished, the loop may not have asked for a batch
-    fix = "After the epoch, assert that batches arrived."
-    if parts.drop_last and parts.length and (parts.batch_size or 0) > parts.length:
-        why = (
-            f"`drop_last=True` drops the only batch, because there are {parts.length} samples and "
-            f"a batch takes {parts.batch_size}."
-        )
-        fix = "Use a smaller `batch_size`, or `drop_last=False` if there's no whole batch."
-    elif parts.length == 0:
-        why = f"`len({parts.dataset})` is 0."
-    elif parts.stream:
-        why = f"`{parts.dataset}.__iter__` ends before its first sample."
-    else:
-        why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
-    said = "The loop ended without an error, but it never got a batch."
-    yield _finding(said, parts.where if parts.stream else "", fix, cause=why)
+    if alone is None or not alone.batches:
+        return
+    yield _finding(
+        f"The loop ended without an error, but it never got a batch. Without workers, it gets "
+        f"{alone.batches}.",
+        parts.where,
+        "Print what each worker's share is. After the epoch, assert that batches arrived.",
+        cause="Every worker ends before its first batch. Its share may be empty, or, with "
+        "`drop_last=True`, smaller than a batch.",
+    )
 
 
 def counts(evidence: Evidence) -> Iterator[Finding]:
