@@ -236,6 +236,10 @@ UNSEEN: dict[str, list[str]] = {
             "only after forking."
         ),
     ],
+    "unloadable": [
+        '    self = reduction.pickle.load(from_parent)\n  File "d.py", line 5, in __getattr__\nRecursionError: maximum recursion depth exceeded',
+        "    self = reduction.pickle.load(from_parent)\nTypeError: BadTile.__init__() missing 1 required positional argument: 'reason'",
+    ],
     "unpicklable_handle": [
         _START.format("TypeError: can't pickle _thread.lock objects"),
         _START.format("TypeError: cannot pickle 'module' object"),
@@ -249,7 +253,6 @@ UNSEEN: dict[str, list[str]] = {
         "TypeError: no default __reduce__ due to non-trivial __cinit__",
         "TypeError: cannot serialize '_io.BufferedReader' object",
         "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
-        '    self = reduction.pickle.load(from_parent)\n  File "d.py", line 5, in __getattr__\nRecursionError: maximum recursion depth exceeded',
         # `explain` must name the cause first, and not the consequence in the same log.
         _START.format("TypeError: cannot pickle 'Environment' object")
         + "Traceback (most recent call last):\n    self = reduction.pickle.load(from_parent)\n"

@@ -81,6 +81,7 @@ HELD = ("dataset.lock",)
 NO_PICKLE = Measures("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
 SOCKET = Travel((("dataset.net", "socket", "TypeError: cannot pickle 'socket' object"),))
 GONE = Travel(gone=(("dataset.rng", "Generator"),))
+UNREADABLE = Travel(unreadable=(("dataset", "Wrapper", "RecursionError: too deep"),))
 GIVEN = Imported("finished", batches=4, names=("tiles.SCALE",))
 DREW = replace(WELL, drawn=(("1", "2"),))
 NO_CHILDREN = replace(RAISED, said="daemonic processes are not allowed to have children")
@@ -245,6 +246,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("main_only_class", of(NO_CLASS, parts=SPAWN, travel=Travel(main=("Tiles",)))),
     ("missing_main_guard", of(NO_GUARD, parts=SPAWN, travel=Travel())),
     ("generator_attribute", of(LOST, parts=SPAWN, travel=GONE)),
+    ("unloadable", of(LOST, parts=SPAWN, travel=UNREADABLE)),
     ("global_only_in_parent", of(RAISED, parts=SPAWN, forked=WELL, imported=GIVEN)),
     # Memory and open files
     ("copy_on_read", of(memory=READ)),
@@ -323,6 +325,8 @@ NEAR: dict[str, dict[str, Evidence]] = {
         ),
         "a socket in a dataset of forked workers": of(travel=SOCKET),
         "a generator that never travels": of(travel=GONE),
+        "what can't be unpickled never travels": of(travel=UNREADABLE),
+        "only main can't unpickle it": of(parts=SPAWN, travel=UNREADABLE),
         "a class of main's that is found": of(parts=SPAWN, travel=Travel(main=("T",))),
         "a file is used by all, and a lock keeps them apart": of(handles=replace(FILE, wrong=0)),
         "a connection is used by one at a time": of(handles=replace(SHARED, wrong=0)),
@@ -390,6 +394,11 @@ NEAR: dict[str, dict[str, Evidence]] = {
         )
     },
     "leftover_iterator": {"nothing was freed": of(leftover=Leftover(alive=2))},
+    "unloadable": {
+        "a name is missing": of(NO_CLASS, parts=SPAWN, travel=UNREADABLE),
+        "workers ran the script again": of(NO_GUARD, parts=SPAWN, travel=UNREADABLE),
+        "a batch had arrived": of(replace(LOST, batches=1), parts=SPAWN, travel=UNREADABLE),
+    },
     "global_only_in_parent": {
         "new interpreters fail with main's globals as well": of(
             RAISED, parts=SPAWN, forked=WELL, imported=replace(GIVEN, end="raised", batches=0)
@@ -618,7 +627,6 @@ def test_an_experiment_that_fills_no_field_is_an_error(field: str, says: str) ->
 
 
 def test_what_can_be_pickled_but_not_unpickled_is_told_where_workers_are_not_forked() -> None:
-    travel = Travel(unreadable=(("dataset", "Wrapper", "RecursionError: too deep"),))
-    [said] = elsewhere(of(travel=travel))
+    [said] = elsewhere(of(travel=UNREADABLE))
     assert "Wrapper" in said and "RecursionError" in said
-    assert not elsewhere(of(NO_PICKLE, parts=SPAWN, travel=travel))
+    assert not elsewhere(of(NO_PICKLE, parts=SPAWN, travel=UNREADABLE))

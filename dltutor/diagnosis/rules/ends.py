@@ -366,6 +366,36 @@ def generator_attribute(evidence: Evidence) -> Finding | None:
     return Finding(said, paths, fix)
 
 
+def unloadable(evidence: Evidence) -> Finding | None:
+    """Workers died unpickling something that main can pickle, but can't unpickle either."""
+    run, alone, travel = evidence.run, evidence.alone, evidence.travel
+    if evidence.parts.method not in ("spawn", "forkserver") or run.batches or travel is None:
+        return None
+    if run.end != "worker died" or not travel.unreadable:
+        return None
+    if main_only_class(evidence) or missing_main_guard(evidence):
+        return None
+    path, kind, error = travel.unreadable[0]
+    said = (
+        "Workers ended with exit code 1 before the first batch. In the main process, too, "
+        f"`{path}` ({kind}) can be pickled, but unpickling it raises {error}."
+    )
+    if alone is not None and alone.well:
+        said += f" Without workers, the loop got {alone.batches} batches."
+    fix = ""
+    if error.startswith("RecursionError"):
+        fix = (
+            f"Have `{kind}.__getattr__` raise AttributeError for each attribute that it uses "
+            "itself, because none is there yet when the object is being unpickled."
+        )
+    elif "required positional argument" in error:
+        fix = (
+            f"Give `super().__init__` in `{kind}` the same arguments that `{kind}` takes, or keep "
+            f"`str(error)` instead of the {kind}."
+        )
+    return Finding(said, f"`{path}`", fix)
+
+
 REFUSED: Final = "daemonic processes are not allowed to have children"
 
 

@@ -115,6 +115,8 @@ def ask(subject: Subject) -> Travel:
             unreadable = packing.unreadable("dataset", subject.dataset)
         elif not subject.stream:
             raised, unlike = _compared(subject, copy)
+        unreadable += packing.unreadable("collate_fn", inner.collate_fn)
+        unreadable += packing.unreadable("worker_init_fn", inner.worker_init_fn)
     return Travel(
         cannot=tuple(cannot[:4]),
         gone=tuple(gone[:4]),
