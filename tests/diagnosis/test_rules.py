@@ -70,6 +70,7 @@ def of(run: Measures = WELL, **found: Any) -> Evidence:
 SAMPLE = Culprit("sample", "dataset[9]", "ValueError", "9", "scans.py, line 9", "ValueError")
 COLLATE = Culprit("collate", "batch 2", "TypeError", "no", arrives="TypeError")
 TYPE_ERROR = replace(RAISED, kind="TypeError", raised="TypeError")
+WEIGHTED = Culprit("sampler", kind="ValueError", text="number of categories cannot exceed 2^24")
 EARLY = Measures("finished", passes=(("a", "b"),), finished=(True,))
 SWALLOWED = Measures("finished", codes=(None, -9), passes=(("a",),), finished=(False,))
 BY_FORKSERVER = replace(PARTS, method="forkserver")
@@ -247,6 +248,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("missing_main_guard", of(NO_GUARD, parts=SPAWN, travel=Travel())),
     ("generator_attribute", of(LOST, parts=SPAWN, travel=GONE)),
     ("unloadable", of(LOST, parts=SPAWN, travel=UNREADABLE)),
+    ("too_many_weights", of(replace(RAISED, raised=None), culprit=WEIGHTED)),
     ("global_only_in_parent", of(RAISED, parts=SPAWN, forked=WELL, imported=GIVEN)),
     # Memory and open files
     ("copy_on_read", of(memory=READ)),
@@ -394,6 +396,13 @@ NEAR: dict[str, dict[str, Evidence]] = {
         )
     },
     "leftover_iterator": {"nothing was freed": of(leftover=Leftover(alive=2))},
+    "too_many_weights": {
+        "the sampler raises something else": of(
+            replace(RAISED, raised=None), culprit=replace(WEIGHTED, text="invalid multinomial")
+        ),
+        "a sample raises it": of(RAISED, culprit=replace(WEIGHTED, stage="sample")),
+        "something else ended the run": of(TYPE_ERROR, culprit=WEIGHTED),
+    },
     "unloadable": {
         "a name is missing": of(NO_CLASS, parts=SPAWN, travel=UNREADABLE),
         "workers ran the script again": of(NO_GUARD, parts=SPAWN, travel=UNREADABLE),

@@ -160,6 +160,7 @@ SHOWN_ALONE = (
     "swallowed_error",
     "batched_fetch",
     "lost_column",
+    "too_many_weights",
 )
 #: Failure modes whose broken case ends the process that loads samples. Without workers, that would
 #: end the tests.

@@ -396,6 +396,23 @@ def unloadable(evidence: Evidence) -> Finding | None:
     return Finding(said, f"`{path}`", fix)
 
 
+_LIMIT: Final = "number of categories cannot exceed"
+
+
+def too_many_weights(evidence: Evidence) -> Finding | None:
+    """The sampler raises in main, too, because it draws from more weights than torch can."""
+    run, parts, culprit = evidence.run, evidence.parts, raising(evidence, "sampler")
+    if culprit is None or _LIMIT not in culprit.said:
+        return None
+    said = (
+        f"The loop ended with {run.error.rstrip('.')}. The sampler, {parts.sampler}, raises it "
+        "without workers, too."
+    )
+    if parts.length:
+        said += f" The dataset has {parts.length:,} samples."
+    return Finding(said, run.line or parts.sampler)
+
+
 REFUSED: Final = "daemonic processes are not allowed to have children"
 
 
