@@ -105,6 +105,7 @@ def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> 
 
 MANY = replace(PARTS, length=800, batches=100)
 FULL = replace(WELL, batches=100, batch_bytes=MB)
+MAPPED = Travel(mapped=(("dataset.images", 80 * MB),), bytes=80 * MB)
 NAMES = ("dataset.names", "list", 300_000, 0.0, 0.9)
 READ = Memory(copied=30, copied_frozen=29, read=(NAMES,))
 COLLECTED = Memory(copied=48, copied_frozen=2, collections=4)
@@ -258,6 +259,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("heap_growth", of(memory=HEAP)),
     ("kept_batches", of(KEPT)),
     ("view_of_a_giant", of(views=Views(6, 9.5, 0.1))),
+    ("memmap_copied", of(parts=SPAWN, travel=MAPPED)),
     ("prefetch_budget", of(FULL, ahead=Ahead(30, 4, 0.01, 0.01, 0.02, 0.02))),
     ("shm_exhausted", of(NO_SHM, arrays=WELL)),
     ("too_many_open_files", of(NO_FILES, nothing_kept=WELL)),
@@ -426,6 +428,13 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "reference_cycle": {"a collection frees nothing": of(memory=CACHE)},
     "heap_growth": {"it levels off": of(memory=replace(HEAP, late_as_it_is=12, late_samples=60))},
     "kept_batches": {"as many as before": of(replace(KEPT, kept=8, kept_then=((32, 8), (64, 8))))},
+    "memmap_copied": {
+        "workers are forked": of(travel=MAPPED),
+        "the file is small": of(
+            parts=SPAWN, travel=Travel(mapped=(("dataset.images", 20 * MB),), bytes=20 * MB)
+        ),
+        "the dataset leaves it out": of(parts=SPAWN, travel=replace(MAPPED, bytes=900)),
+    },
     "view_of_a_giant": {"copies are as large": of(views=Views(6, 9.5, 9.0))},
     "prefetch_budget": {"two are slower": of(FULL, ahead=Ahead(30, 4, 0.01, 0.01, 0.02, 0.03))},
     "shm_exhausted": {"arrays don't fit either": of(NO_SHM, arrays=RAISED)},

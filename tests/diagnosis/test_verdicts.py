@@ -458,11 +458,6 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(memory=replace(SLOWLY, later_epochs=5.0), parts=STAYS),
             ill(memory=replace(SLOWLY, late_returned=3.0), parts=STAYS),
         ),
-        "a mapped file is copied into workers that aren't forked": (
-            mapped(80, "spawn"),
-            mapped(20, "spawn"),
-            mapped(80, "fork"),
-        ),
     },
     "clean": {
         "left by samples": (ill(samples=drawn(left=(("threads", 90, 90),))), ill()),

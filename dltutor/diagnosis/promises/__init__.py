@@ -54,7 +54,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if not explained:  # a failure mode may also change what the loop returns
         found = found or [*same.results(evidence)]
     if "bounded" not in explained:
-        found += _each(evidence, bounded.opened, bounded.held, bounded.copied, bounded.grows)
+        found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
     if "clean" not in explained:
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)

@@ -9,13 +9,11 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
-from dltutor.tables import MB, size
 
 _finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
-_MUCH: Final = 64 * MB  # bytes; a smaller copy in each worker does no harm
 _ENOUGH: Final = 24  # the fewest samples from a worker; the first take memory that later ones reuse
 
 
@@ -47,23 +45,6 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
         cause="What a sample opens stays open, and a process may have only about 1000 open at "
         "once.",
     )
-
-
-def copied(evidence: Evidence) -> Iterator[Finding]:
-    """Find memory-mapped files that each worker gets its own copy of."""
-    travel, parts = evidence.travel, evidence.parts
-    if travel is None or parts.method not in ("spawn", "forkserver"):
-        return
-    for path, held in (each for each in travel.mapped if each[1] >= _MUCH):
-        yield _finding(
-            f"In main, `{path}` maps {size(held)} of a file. Each of the {parts.workers} workers "
-            f"gets its own copy of that, in a pickle of {size(travel.bytes)}.",
-            path,
-            f"Keep the path of the file in {parts.dataset}, and open the `np.memmap` in each "
-            "worker, on first use.",
-            cause="Pickle writes the content of an `np.memmap`, as it does for any other array. A "
-            "worker that isn't forked reads that into its own memory.",
-        )
 
 
 def grows(evidence: Evidence) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
-from dltutor.tables import MB
+from dltutor.tables import MB, size
 
 
 def prefetch_budget(evidence: Evidence) -> Finding | None:
@@ -150,6 +150,28 @@ def growing_cache(evidence: Evidence) -> Finding | None:
         + ". The operating system already caches files for all workers. Decode once, into a file "
         "that the workers map, or into one tensor before the loader starts.",
         certainty="shown" if renewed and kept else "likely",
+    )
+
+
+_LARGE: Final = 64 * MB  # bytes; a smaller copy in each worker does no harm
+
+
+def memmap_copied(evidence: Evidence) -> Finding | None:
+    """The pickle that each worker gets has the content of a memory-mapped file."""
+    travel, parts = evidence.travel, evidence.parts
+    if travel is None or parts.method not in ("spawn", "forkserver"):
+        return None
+    # If the pickle is smaller than the array, the dataset leaves the array out.
+    mapped = [each for each in travel.mapped if _LARGE <= each[1] <= travel.bytes]
+    if not mapped:
+        return None
+    path, held = mapped[0]
+    return Finding(
+        f"In main, `{path}` maps {size(held)} of a file. Each of the {parts.workers} workers "
+        f"gets its own copy of that, in a pickle of {size(travel.bytes)}.",
+        ", ".join(f"`{each}`" for each, _ in mapped),
+        f"Keep the path of the file in {parts.dataset}, and open the `np.memmap` in each "
+        "worker, on first use.",
     )
 
 
