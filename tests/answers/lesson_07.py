@@ -30,7 +30,7 @@ class ByPid(Pairs):
     Other answers are subclasses of it.
     """
 
-    make_executor: Any = partial(ThreadPoolExecutor, max_workers=2)
+    make_executor: Any = staticmethod(partial(ThreadPoolExecutor, max_workers=2))
     made_in: int | None = None
 
     def __init__(self, folder: Path) -> None:
@@ -326,7 +326,10 @@ WRONG_FIXES: WrongFixes = {
         "made on first use": (Lazy, "waits-main-started"),
         "a timeout": (WaitsAWhile, "timed-out-main-started"),
         "a thread for each pair": (OneForEachPair, "more-threads"),
-        "processes": (like(ByPid, make_executor=partial(ProcessPoolExecutor, 1, FORK)), "raised"),
+        "processes": (
+            like(ByPid, make_executor=staticmethod(partial(ProcessPoolExecutor, 1, FORK))),
+            "raised",
+        ),
         "all read beforehand": (AllInMemory, "wrong-pairs"),
         "read by torch": (ReadByTorch, "opened-none"),
         "a thread that never ends": (NeverEnds, "never-ends"),

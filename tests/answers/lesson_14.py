@@ -71,7 +71,7 @@ UNSHUFFLED = (DEAL, "        for shard in share(self.shards):\n")
 MAP_STYLE = ("Blocks(load(folder)),\n        BATCH", "[*Blocks(load(folder))],\n        BATCH")
 MAP_SHUFFLED = (MAP_STYLE[0], MAP_STYLE[1] + ",\n        shuffle=True")
 NO_WORKERS = (("num_workers=workers", "num_workers=0"), ('"fork" if workers else None', "None"))
-STREAM = "repeated_stream"
+STREAM = "own_order_in_worker"
 
 # The incident "table"
 
@@ -305,7 +305,7 @@ RIGHT_ANSWERS: RightAnswers = {
             text.INCIDENT, "repeated stream", "Blocks.__iter__", BY_BLOCK
         ),
         "one seed for all workers": report(
-            text.INCIDENT, [STREAM], ["stream.py: shuffled"], SAME_SEED
+            text.INCIDENT, ["repeated_stream"], ["stream.py: shuffled"], SAME_SEED
         ),
         "seeded in worker_init_fn": report(text.INCIDENT, STREAM, "random.sample", SEED_OF_ALL),
         "all blocks read in main": report(
