@@ -34,7 +34,8 @@ from dltutor.diagnosis import examination as examination_module
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.diagnose import prepare
-from dltutor.diagnosis.objects import digests
+from dltutor.diagnosis.objects import containers, digests
+from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
     copies,
     fetched,
@@ -1151,3 +1152,20 @@ def test_the_smallest_part_that_cannot_be_unpickled_is_named() -> None:
         assert ask(travel, Holds(queue_of_main)).unreadable == ()
     finally:
         queue_of_main.close()
+
+
+@pytest.mark.parametrize(
+    ("histories", "found"),
+    [
+        ({listener: [(listener, track) for track in range(40)] for listener in range(100)}, 4000),
+        ({listener: [(listener, track) for track in range(10)] for listener in range(100)}, None),
+        ([[[0]] * 5000, [[1]] * 10], None),  # only the list inside is found
+    ],
+    ids=["many together", "few", "many in one of them"],
+)
+def test_the_elements_of_containers_inside_a_container_count_together(
+    histories: Any, found: int | None
+) -> None:
+    large = {path: count for path, _, count, _ in containers.large([Found("histories", histories)])}
+    assert large.get("histories") == found
+    assert found or large == ({} if isinstance(histories, dict) else {"histories[0]": 5000})

@@ -10,7 +10,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from dltutor.observation.foreign import (
 _MANY: Final = 2000  # a container with this many elements is large
 _FOLLOWED: Final = 2000  # look up the pages of this many elements, or up to twice as many
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_CONTAINERS: Final = (list, tuple, dict, set, frozenset)
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
@@ -56,19 +57,23 @@ def bound(thing: Any) -> int | None:
 def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
     """Find containers of at least 2,000 Python objects, including columns in pandas.
 
+    If a smaller container holds other containers, such as a dict of lists, their elements count.
+
     Args:
         roots: The objects where the search starts. The search covers what `reached` yields.
 
     Returns:
-        For each container, a tuple with its path, its class or kind, its length, and the numbers of
-        the memory pages that hold its elements (at most 4,000 of them, evenly spread).
+        For each container, a tuple with its path, its class or kind, how many elements it has, and
+        the numbers of the memory pages that hold them (at most 4,000 of them, evenly spread).
     """
     found = []
     for each in reached(roots):
         path, thing = each.path, each.thing
-        if is_a(thing, (list, tuple, dict, set, frozenset)) or _objects(thing):
+        if is_a(thing, _CONTAINERS) or _objects(thing):
             if _count(thing) >= _MANY:
-                found.append((path, _kind(thing), _count(thing), _pages(thing)))
+                found.append((path, _kind(thing), _count(thing), _pages([thing])))
+            elif inside := _inside(thing):
+                found.append((path, _kind(thing), sum(map(_count, inside)), _pages(inside)))
         elif module_of(type(thing)).startswith("pandas."):
             with suppress(Exception):  # if two columns have the same name, `_columns` raises
                 found += _columns(path, thing)
@@ -81,7 +86,7 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
         column = np.asarray(frame[name].array) if frame[name].dtype == object else None
         if column is not None and len(column) >= _MANY:
             place = f"{path}[{foreign.text(name)}]"
-            found.append((place, "column of objects", len(column), _pages(column)))
+            found.append((place, "column of objects", len(column), _pages([column])))
     return found
 
 
@@ -133,18 +138,28 @@ def _objects(thing: Any) -> bool:
     return plain.dtype == object and plain.ndim == 1
 
 
-def _pages(thing: Any) -> array[int]:
+def _inside(thing: Any) -> list[Any]:
+    # Return the containers in a container if they have many elements together, but none has so
+    # many alone.
+    inside = [each for each in _elements(thing) if is_a(each, _CONTAINERS)]
+    counts = [_count(each) for each in inside]
+    return inside if sum(counts) >= _MANY > max(counts, default=0) else []
+
+
+def _elements(thing: Any) -> Iterator[Any]:
+    if is_a(thing, np.ndarray):
+        return iter(np.ndarray.__iter__(thing))
+    return (each for _, each in foreign.elements(thing))
+
+
+def _pages(things: list[Any]) -> array[int]:
     # Leave out True, False, and None, because these are the same objects in every container.
-    every = max(_count(thing) // _FOLLOWED, 1)
-    array_of = is_a(thing, np.ndarray)
-    source = (
-        np.ndarray.__iter__(thing) if array_of else (each for _, each in foreign.elements(thing))
-    )
+    every = max(sum(map(_count, things)) // _FOLLOWED, 1)
     pages = array("Q")
-    for each in islice(source, 0, None, every):
+    for each in islice(chain.from_iterable(map(_elements, things)), 0, None, every):
         if not is_a(each, (bool, type(None))):
             pages.append(id(each) // _PAGE)
-    return pages or array("Q", [id(thing) // _PAGE])
+    return pages or array("Q", [id(things[0]) // _PAGE])
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
