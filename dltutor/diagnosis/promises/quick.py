@@ -33,8 +33,8 @@ _ONE: Final = 0.3  # the largest share of the loop's waiting that a single sampl
 # worker's share. If one of two workers has three times as much to do as the other, the difference
 # is a third, which is too much.
 _UNEVEN: Final = 0.3
-# Taking this many times as long as in ascending order is too slow. On a machine with a load of 12, a
-# healthy dataset took 2.3 times as long.
+# Taking this many times as long as in ascending order is too slow. On a busy machine, a healthy
+# dataset took 2.3 times as long.
 _SCATTERED: Final = 3.0
 _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samples itself
 # The fewest seconds by which the first batch has to be late. Forking two workers took 1.1 s on a
