@@ -178,7 +178,7 @@ def test_a_loader_without_a_batch_is_told_to_be_empty(
     loader: Any, nothing_left_behind: Left
 ) -> None:
     diagnosis = diagnose(loader)
-    assert [each.name for each in diagnosis.findings] == ["complete"]
+    assert [each.name for each in diagnosis.findings] == ["no_batch"]
     assert not diagnosis.ok
 
 
