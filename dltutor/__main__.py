@@ -139,7 +139,7 @@ def _show(chosen: argparse.Namespace) -> int:
     except CannotConfine as error:
         print(f"This failure is safe only under a limit. {error}", file=sys.stderr)
         return 1
-    _tell("What to do", f"{failure.fix} Lesson {failure.lesson} has the whole story.")
+    _tell("What to do", f"{failure.fix} Lesson {failure.lesson} is about failures like this one.")
     print(f"\nBroken: {failure.sign.told(broken)}\nFixed: {failure.sign.told(fixed)}")
     return 0 if failure.sign.shown(broken, fixed) else 1
 

@@ -30,7 +30,7 @@ class Facts:
 
     Args:
         name: The name of the failure mode and its module, such as `corrupt_images`.
-        lesson: The number of the lesson that teaches the failure mode, such as "01".
+        lesson: The number of the lesson about the failure mode or others like it, such as "01".
         promise: The promise that the failure mode breaks.
         symptoms: What you see, with each symptom in the words you'd type into a search engine.
         cause: Why the failure happens, in one or two sentences.
