@@ -6,10 +6,10 @@ others never, in each epoch. The number of samples is right.
 Mechanism: `order[id::num_workers]` deals an order out, so that each sample goes to one worker. That
 works only if all workers have the same order. But each worker shuffles its own copy, and torch
 seeds `random`, numpy, and torch differently in each worker, with `seed + id`. So each worker takes
-the positions that nobody else takes, in an order that nobody else has. With two workers, about a
-quarter of the samples arrive twice and a quarter never, and others are affected in the next epoch.
-The same happens on several ranks if they shuffle without a common seed. Without workers, all is
-well.
+positions that no other worker takes, in an order that no other worker has. With two workers, about
+a quarter of the samples arrive twice and a quarter never, and others are affected in the next
+epoch. The same happens on several ranks if they shuffle without a common seed. Without workers, all
+is well.
 
 Fix: agree on the order, then deal it out. All workers know `get_worker_info().seed - id`, which
 torch draws anew in each epoch, unless workers are persistent. A seed and the number of the epoch
