@@ -263,6 +263,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(run("ab"), alone=run("abc")),
             ill(run("ab", finished=(False,)), alone=run("abc")),
         ),
+        "workers deliver nothing": (
+            ill(run("", batches=0), alone=run("abc", batches=3)),
+            ill(run("", batches=0, finished=(False,)), alone=run("abc", batches=3)),
+        ),
         "some come twice": (ill(run("abcc"), alone=run("abc")), ill(run("cba"), alone=run("abc"))),
         "len() of a stream is too small": (
             counted(48, WHOLE),
