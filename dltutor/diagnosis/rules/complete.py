@@ -116,7 +116,9 @@ def no_batch(evidence: Evidence) -> Finding | None:
         return None  # if no iteration finished, the loop may not have asked for a batch
     if (alone is not None and alone.batches) or silent_stop(evidence):
         return None
-    said, fix = "The loop ended without an error, but it never got a batch.", ""
+    said = "The loop ended without an error, but it never got a batch."
+    where = parts.where if parts.stream else ""
+    fix = "After the epoch, assert that batches arrived."
     if run.end == "raised":
         said = f"The loop never got a batch, and then raised {run.error.rstrip('.')}."
     size, some = parts.batch_size or 0, samples is not None and samples.looked > 0
@@ -125,24 +127,19 @@ def no_batch(evidence: Evidence) -> Finding | None:
             f"`drop_last=True` drops the only batch, because there are {parts.length} samples and "
             f"a batch takes {size}."
         )
+        where = "drop_last=True"
         fix = "Use a smaller `batch_size`, or `drop_last=False` if there's no whole batch."
     elif parts.length == 0:
         why = f"`len({parts.dataset})` is 0."
     elif parts.drop_last and (some or not parts.stream):
         what = f"{parts.dataset}.__iter__" if parts.stream else parts.sampler
         why = f"`drop_last=True` drops a batch of fewer than {size} samples, and {what} has fewer."
-        fix = "Use a smaller `batch_size`, or `drop_last=False`."
+        where, fix = "drop_last=True", "Use a smaller `batch_size`, or `drop_last=False`."
     elif parts.stream:
         why = f"`{parts.dataset}.__iter__` ends before its first sample."
     else:
         why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
-    return Finding(
-        said,
-        "drop_last=True" if "drop_last" in why else parts.where if parts.stream else "",
-        fix or "After the epoch, assert that batches arrived.",
-        cause=why,
-        ends=True,
-    )
+    return Finding(said, where, fix, cause=why, ends=True)
 
 
 _WANTED: Final = 20  # if there are this many times as many samples, the limit is intended
