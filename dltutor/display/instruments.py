@@ -38,7 +38,8 @@ def observe(
 
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's
-    `torch_shm_manager` stays, because later loaders need it. multiprocessing's resource tracker and
+    `torch_shm_manager` stays, because later loaders need it, and so do batches that never arrived,
+    until this process ends. It's the same without `observe`. multiprocessing's resource tracker and
     fork server stay if they ran before, or are still in use.
 
     Args:

@@ -22,12 +22,16 @@ import torch.multiprocessing
 
 from dltutor.observation import torch_internals
 from dltutor.system import marks
-from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
+from dltutor.system.processes import (
+    SHM_MANAGER,
+    Process,
+    descendants,
+    end,
+    has_name,
+    is_running,
+    known,
+)
 
-# With the file_system sharing strategy, torch talks to its shared-memory managers for as long as
-# this process is alive. Without the managers, every later loader raises "Broken pipe". The managers
-# end by themselves.
-_STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # the most seconds to wait for the processes that workers started
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
@@ -56,7 +60,7 @@ class Started:
         until = time.monotonic() + _LEAVING
         while True:
             found = [pid for pid in marks.carriers(self.mark) if is_running(known(pid))]
-            left = [pid for pid in found if not has_name(pid, _STAYS, *_HELPERS)]
+            left = [pid for pid in found if not has_name(pid, SHM_MANAGER, *_HELPERS)]
             if not left or time.monotonic() > until:
                 return len(left)
             time.sleep(0.02)
@@ -110,7 +114,7 @@ def nothing_left() -> Iterator[Started]:
         # alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
-        end(*started.processes, mark=started.mark, spare=(_STAYS,))
+        end(*started.processes, mark=started.mark, spare=(SHM_MANAGER,))
         if not had_server and not descendants(server._forkserver_pid or 0):
             server._stop()
         # If multiprocessing spawned this process, the tracker is our parent's, and its pid is None.

@@ -28,7 +28,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 from dltutor.observation.collated import length_by_shape
 from dltutor.observation.errors import traceback_of
 from dltutor.observation.foreign import is_a
-from dltutor.system.processes import end, known
+from dltutor.system.processes import SHM_MANAGER, end, known
 
 MakeIterator = Callable[[], Any]
 
@@ -271,7 +271,8 @@ def abandon(iterator: Any) -> None:
     iterator._shutdown = True
     forget_workers(iterator)  # torch knows workers by the iterator's address, which Python reuses
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
-    end(*(known(worker.pid) for worker in workers if worker.pid is not None))
+    running = (known(worker.pid) for worker in workers if worker.pid is not None)
+    end(*running, spare=(SHM_MANAGER,))  # main may have batches from a worker's manager
     for worker in workers:
         worker.join(timeout=5)
     if hasattr(iterator, "_pin_memory_thread_done_event"):

@@ -27,9 +27,15 @@ _GET_SUBREAPER: Final = 37  # PR_GET_CHILD_SUBREAPER in linux/prctl.h
 _PATIENCE: Final = 10.0  # give up after this many seconds in which no killed process ended
 _STOPPING: Final = 1.0  # seconds to wait for a process's threads to stop after SIGSTOP
 _CLEANING: Final = 4.0  # seconds to wait for _CLEANERS to end, enough even on a busy machine
+SHM_MANAGER: Final = b"torch_shm_manager"
+"""A word in the command line of the process that torch starts for `file_system`.
+
+With that sharing strategy, torch in main writes to the managers, even to those that a worker
+started, for as long as main has a batch from them. If a manager is gone by then, torch aborts main.
+"""
 # Helper processes of multiprocessing and torch. When the processes that a helper serves are gone,
 # the helper unlinks what they left in /dev/shm, and ends.
-_CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+_CLEANERS: Final = (b"multiprocessing.resource_tracker", SHM_MANAGER)
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)
 _NEVER: Final = -1.0  # the start time of a process that is gone

@@ -206,15 +206,42 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
     until(lambda: kept() == first)
 
 
-IN_TURN = (
-    the_helpers_of_multiprocessing_that_were_not_there_before_are_ended,
-    a_later_plain_loader_still_hears_of_a_killed_worker,
-    with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on,
-)
+def with_the_sharing_strategy_file_system_a_loop_keeps_its_batches_however_it_ends() -> None:
+    # Each worker starts a manager of its own. Main writes to it when it drops a batch, and torch
+    # aborts main if that manager is gone.
+    torch.multiprocessing.set_sharing_strategy("file_system")
+
+    def stuck(loader: DataLoader[Any]) -> None:
+        batches.append(next(iter(loader)))
+        threading.Event().wait()
+
+    def keeping(loader: DataLoader[Any]) -> None:
+        batches.extend(loader)
+
+    batches: list[Any] = []
+    for trouble, loop, end in (
+        (datasets.raise_error, keeping, "raised"),
+        (datasets.killed, keeping, "worker died"),
+        (None, stuck, "hung"),
+    ):
+        assert observe(load(Numbers(trouble)), consume=loop, deadline=4).end == end
+        assert batches[0].tolist() == [[0.0], [1.0]]
+        batches.clear()
 
 
-def test_what_a_process_has_once_and_for_all() -> None:
+NEW_PROCESSES = {
+    "what a process has once and for all": (
+        the_helpers_of_multiprocessing_that_were_not_there_before_are_ended,
+        a_later_plain_loader_still_hears_of_a_killed_worker,
+        with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on,
+    ),
+    "managers": (with_the_sharing_strategy_file_system_a_loop_keeps_its_batches_however_it_ends,),
+}
+
+
+@pytest.mark.parametrize("name", NEW_PROCESSES)
+def test_in_a_new_process(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:  # a killed worker leaves its folder of sockets
-        run = "import test_leftovers\nfor each in test_leftovers.IN_TURN: each()"
+        run = f"import test_leftovers\nfor each in test_leftovers.NEW_PROCESSES[{name!r}]: each()"
         done = run_fresh(run, seconds=280, env={**os.environ, "TMPDIR": folder})
     assert done.stderr == ""

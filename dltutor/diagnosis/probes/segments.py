@@ -27,7 +27,6 @@ from dltutor.system import processes
 _BATCHES: Final = 4
 _READY: Final = 5.0  # the most seconds for the run to get its batches
 _GONE: Final = 2.0  # the most seconds for all killed processes to exit
-_MANAGER: Final = b"torch_shm_manager"
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
 def _kill(family: set[int]) -> None:
     # Kill the shared memory managers first, because a manager that outlives the other processes
     # removes their segments. The operating system can kill all at the same time, but we can't.
-    for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
+    for pid in sorted(family, key=lambda pid: not processes.has_name(pid, processes.SHM_MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + _GONE

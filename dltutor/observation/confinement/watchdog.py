@@ -58,7 +58,7 @@ class Watchdog:
             living = [pid for pid in worker_numbers(self._folder) if sizes.get(pid)]
             largest = max(living or sizes, key=lambda pid: sizes[pid])
             # `end` also removes a batch that the worker was sending, which has a name in /dev/shm.
-            if processes.end(processes.known(largest)):
+            if processes.end(processes.known(largest), spare=(processes.SHM_MANAGER,)):
                 self.killed.append(largest)
             self._not_before = time.monotonic() + _AGAIN
 
