@@ -54,8 +54,8 @@ class Claim:
 
     Args:
         text: The claim, in our words, in one sentence.
-        source: Where the claim is from. In TOML, this is the name of a source in `page.toml`, or a
-            table with `title`, `date`, and `address`.
+        source: Where the claim is from. In TOML, this is the name of a source in `page.toml`, a
+            table with `title`, `date`, and `address`, or a list of these.
         how: How we measure the claim, in one or two sentences.
         measure: The name of a function in `measured_claims/lesson_NN.py`. In its own process, the
             function measures the claim and returns facts, or raises `CannotMeasure`.
@@ -118,8 +118,9 @@ def claims() -> dict[str, tuple[Claim, ...]]:
     sources = _rows("page")["sources"]
 
     def claim(row: dict[str, Any]) -> Claim:
-        source = row["source"]
-        row["source"] = _source(**sources[source] if isinstance(source, str) else source)
+        found = row["source"] if isinstance(row["source"], list) else [row["source"]]
+        named = (sources[each] if isinstance(each, str) else each for each in found)
+        row["source"] = "; ".join(_source(**each) for each in named)
         # Join lines, because the TOML breaks them and the page doesn't.
         words = {key: " ".join(each.split()) for key, each in row.items() if isinstance(each, str)}
         return Claim(**row | words)

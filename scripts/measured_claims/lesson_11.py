@@ -10,17 +10,21 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import torch.multiprocessing
+from torch.utils.data import DataLoader
 
 from dltutor import confine, observe
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
-from dltutor.failures.tools.contract import load
+from dltutor.failures.tools.contract import Case, load
 from dltutor.failures.tools.sign import Finding
 from dltutor.observation import CannotConfine, Observation
 from measured_claims import CannotMeasure, Facts, Samples, numbers, python
 from measured_claims.lesson_09 import removed_by_another
+
+_SCRIPTS: Final = str(Path(__file__).parent.parent)
 
 
 def _confined(target: Any, **options: Any) -> Observation:
@@ -33,6 +37,33 @@ def _confined(target: Any, **options: Any) -> Observation:
 def sentences() -> Any:
     """Return the loader of `too_many_open_files`, without the loop that keeps its batches."""
     return too_many_open_files.broken().loader
+
+
+def files_by_name(start_method: str = "fork") -> Case:
+    """Return the case of `too_many_open_files`, after main has set `file_system`."""
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    return too_many_open_files.broken(start_method=start_method)
+
+
+def scan_by_name() -> Case:
+    """Return the case of `shm_exhausted`, after main has set `file_system`."""
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    return shm_exhausted.broken()
+
+
+def copies() -> Case:
+    """Return the case of `too_many_open_files` with a loop that keeps copies."""
+    case = too_many_open_files.broken()
+    return Case(case.loader, too_many_open_files.fixed().consume)
+
+
+def keep_large() -> Case:
+    """Return a case whose loop keeps 24 tensors of 4 MB."""
+    return Case(DataLoader(Samples(_large, 24), None, num_workers=2), list)
+
+
+def _large(index: int) -> torch.Tensor:
+    return torch.zeros(1 << 20)
 
 
 def larger() -> Facts:
@@ -71,7 +102,7 @@ def _left_behind(strategy: str) -> list[int]:
 
 
 def strategies() -> Facts:
-    left = {each: _left_behind(each) for each in ("file_system", "file_descriptor")}
+    left = {each: _left_behind(each) for each in _BOTH}
     seen = confine(too_many_open_files.broken, open_files=128, deadline=20)
     ran_out = any("Too many open files" in text for _, text in seen.chain)
     return left | {"end": "`Too many open files`" if ran_out else seen.end}
@@ -191,6 +222,78 @@ def reaches_workers() -> Facts:
         torch.multiprocessing.set_sharing_strategy(before)
     shown = [f"{method} {'yes' if yes else 'no'}" for method, yes in reached.items()]
     return {"reached": shown, "which": [method for method, yes in reached.items() if yes]}
+
+
+def _end(target: Any, error: str, **limits: Any) -> str:
+    # Say how a run ended: with this error, or in which other way.
+    seen = _confined(target, **limits)
+    return f"`{error}`" if any(error in text for _, text in seen.chain) else seen.end
+
+
+_BOTH: Final = ("file_descriptor", "file_system")
+_FILES: Final = "Too many open files"
+_SPACE: Final = "No space left on device"
+
+
+def out_of_descriptors() -> Facts:
+    ends = {
+        method: _end(files_by_name, _FILES, open_files=128, deadline=60, start_method=method)
+        for method in multiprocessing.get_all_start_methods()
+    }
+    return {
+        "ends": ends,
+        "finished": [method for method, end in ends.items() if end == "finished"],
+        "copies": _end(copies, _FILES, open_files=128),
+    }
+
+
+def too_small_for_both() -> Facts:
+    return {
+        "file_descriptor": _end(shm_exhausted.broken, _SPACE, shm="24M"),
+        "file_system": _end(scan_by_name, _SPACE, shm="24M"),
+        "smaller": _end(shm_exhausted.fixed, _SPACE, shm="24M"),
+    }
+
+
+_TIMED: Final = """
+import sys
+import time
+import torch
+from torch.utils.data import DataLoader
+from dltutor.failures import tiny_tensors
+from measured_claims.lesson_11 import keep_large
+if __name__ == "__main__":
+    torch.multiprocessing.set_sharing_strategy(sys.argv[1])
+    case = tiny_tensors.broken()
+    print(case.consume(case.loader).value)
+    loader = DataLoader(keep_large().loader.dataset, None, num_workers=2, persistent_workers=True)
+    for _ in loader:
+        pass
+    began = time.perf_counter()
+    for _ in loader:
+        pass
+    print(time.perf_counter() - began)
+"""
+
+
+def _times(strategy: str) -> list[float]:
+    # The time for batches of many small tensors, and for those of one large one.
+    run = python(_TIMED, strategy, check=True, env=os.environ | {"PYTHONPATH": _SCRIPTS})
+    return [float(each) for each in run.stdout.split()]
+
+
+def small_and_large() -> Facts:
+    gains = [
+        [named / plain for plain, named in zip(*map(_times, _BOTH), strict=True)] for _ in range(5)
+    ]
+    small_time, large_time = map(median, zip(*gains, strict=True))
+    return {
+        "small": _end(too_many_open_files.broken, _FILES, open_files=128),
+        "large": _end(keep_large, _FILES, open_files=128),
+        "small_by_name": _end(files_by_name, _FILES, open_files=128),
+        "small_time": f"{small_time:.1f}",
+        "large_time": f"{large_time:.1f}",
+    }
 
 
 def bus_error() -> Facts:

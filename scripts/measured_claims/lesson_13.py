@@ -80,6 +80,20 @@ def four_workers() -> Facts:
     return _rule(4)
 
 
+def _shares(dataset: Dataset[Any], batch: int) -> list[float]:
+    # The speed of 2 workers and of 4, as a share of the highest one.
+    none, two, four, many = map(median, _rates(dataset, batch, 0, 2, 4, 16))
+    return [round(each / max(none, two, four, many), 1) for each in (two, four)]
+
+
+def two_to_four() -> Facts:
+    waiting, rows = _shares(Samples(_waits, 4000), 4), _shares(measurements(), 64)
+    shown = (" and ".join(f"about {share:.0%}" for share in each) for each in (waiting, rows))
+    return dict(zip(("waiting", "rows"), shown, strict=True)) | {
+        "good": min(*waiting, *rows) >= 0.7
+    }
+
+
 def one_for_each_core() -> Facts:
     return _rule(machine().cores)
 
