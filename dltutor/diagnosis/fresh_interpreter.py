@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.machinery import ModuleSpec
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> byt
         "argv": sys.argv,
         "file": getattr(main, "__file__", None),
         "name": spec.name if spec else None,
+        "key": bytes(current_process().authkey),  # to talk to the Managers of this process
         "typed": typed,  # the source of notebook cells, so that reports can show their lines
     }
     try:
@@ -122,6 +124,7 @@ def main(folder: str) -> None:
     around, own, loops, epochs, until = cloudpickle.loads(
         (Path(folder) / "examination").read_bytes()
     )
+    current_process().authkey = around["key"]
     sys.argv[:] = around["argv"]
     linecache.cache.update(around["typed"])
     # Spawned workers import the script or module that these attributes name, to find what their

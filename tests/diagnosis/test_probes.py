@@ -926,6 +926,7 @@ _SOME |= {"int | None": 2}
 
 
 OWN_ROWS = """
+MANAGERS = []  # a Manager ends when nothing refers to it
 MODE = "plain"
 
 
@@ -937,7 +938,7 @@ class Rows:
         return len(self.numbers)
 
     def __getitem__(self, index):
-        return MODE, sorted(self.numbers)[index], self.numbers[f"word {index}"]
+        return MODE, sorted(self.numbers.keys())[index], self.numbers[f"word {index}"]
 
 
 def ordered():
@@ -958,6 +959,15 @@ def hashed():
     return loader([f"word {at}" for at in range(40)], lambda rows: [hash(row[1]) for row in rows])
 
 
+def managed():
+    from multiprocessing import Manager
+
+    made = ordered()
+    MANAGERS.append(Manager())
+    made.dataset.numbers = MANAGERS[-1].dict(made.dataset.numbers)
+    return made
+
+
 def loader(words, collate=list):
     from torch.utils.data import DataLoader
 
@@ -972,6 +982,7 @@ def loader(words, collate=list):
         pytest.param("configured", 16, False, ("own_rows.MODE",), marks=pytest.mark.thorough),
         pytest.param("hashed", 16, True, (), marks=pytest.mark.thorough),
         pytest.param("ordered", 0, False, (), marks=pytest.mark.thorough),
+        pytest.param("managed", 0, False, (), marks=pytest.mark.thorough),
     ],
 )  # the default tier runs only one, because each starts an interpreter that imports torch
 def test_samples_in_a_new_interpreter(

@@ -18,6 +18,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import islice
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Final
 
@@ -229,7 +230,8 @@ def _there(
 ) -> _There:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        task = (sent, keys, _FOR, make, given, torch.get_num_threads())
+        key = bytes(current_process().authkey)  # to talk to a Manager whose dict the dataset has
+        task = (sent, keys, _FOR, make, given, torch.get_num_threads(), key)
         (folder / "task").write_bytes(cloudpickle.dumps(task))
         os.environ["PYTHONHASHSEED"] = salt
         argv, output = argv_of(__name__, folder), str(folder / "output")
@@ -251,7 +253,8 @@ def main(name: str) -> None:
         name: The path of the folder. Its file `task` has the task, and `found` gets the answer.
     """
     folder = Path(name)
-    sent, keys, seconds, make, given, threads = cloudpickle.loads((folder / "task").read_bytes())
+    task = cloudpickle.loads((folder / "task").read_bytes())
+    sent, keys, seconds, make, given, threads, current_process().authkey = task
     torch.set_num_threads(threads)
     found = _There([], [])
     try:
