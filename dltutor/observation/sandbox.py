@@ -14,6 +14,7 @@ The course's checks run the learner's answers here, and the doctor runs its expe
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -146,6 +147,15 @@ def _fork() -> int:
         return os.fork()
 
 
+def _pipe() -> tuple[int, int]:
+    # A pipe that isn't in the place of a closed stdin, which the sandboxed process opens again.
+    near, far = os.pipe()
+    pair = fcntl.fcntl(near, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(far, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(near)
+    os.close(far)
+    return pair
+
+
 def _wait(pid: int, notebook: int) -> int | None:
     # Return the exit status of the code's process, or None if the notebook's process is gone.
     woken, wake = os.pipe()
@@ -186,7 +196,7 @@ class _Run:
     def start(self, before_fork: Callable[[], object], connections: CutConnections) -> None:
         """Fork the guard, which forks the code's process."""
         notebook = os.getpid()
-        self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
+        self.ends, far = zip(*(_pipe() for _ in range(3)), strict=True)
         self.positions = own_files.positions()
         before_fork()
         guard = _fork()

@@ -82,8 +82,9 @@ def _streams(output: int) -> None:
     os.dup2(nothing, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.close(nothing)
     os.close(output)
+    if nothing > 0:  # it's 0 if stdin was closed
+        os.close(nothing)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115

@@ -320,3 +320,14 @@ def test_nothing_is_announced_for_an_answer_that_is_not_run(
     assert capsys.readouterr().out == ""
     assert check("00.own", 3).outcome is Outcome.CORRECT
     assert capsys.readouterr().out == "Checking 00.own: calls it, usually 1 s, at most 20 s.\n"
+
+
+def test_with_a_closed_stdin_an_answer_has_an_empty_one() -> None:
+    stdin = os.dup(0)
+    os.close(0)
+    try:
+        ended = sandbox.run(lambda begin: {"read": os.read(0, 1).decode()}, at_most=LIMIT)
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+    assert ended.result == {"read": ""}
