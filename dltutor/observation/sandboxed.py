@@ -98,6 +98,8 @@ def _no_input(prompt: object = "") -> str:
 def _limits() -> None:
     signal.set_wakeup_fd(-1)  # the notebook's event loop listens to the inherited descriptor
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or no child would have an exit code
     faulthandler.disable()  # Jupyter and pytest turn faulthandler on, but a crash here is expected
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(ValueError, OSError):  # there is a lower limit already

@@ -331,3 +331,12 @@ def test_with_a_closed_stdin_an_answer_has_an_empty_one() -> None:
         os.dup2(stdin, 0)
         os.close(stdin)
     assert ended.result == {"read": ""}
+
+
+def test_children_of_an_answer_have_an_exit_code_if_main_ignores_the_signal_of_their_end() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        ended = sandbox.run(lambda begin: {"exit": os.system("exit 3")}, at_most=LIMIT)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert ended.result == {"exit": 3 << 8}
