@@ -396,6 +396,32 @@ def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch
     assert ask(reordered, Blocks()).times == 0
 
 
+class CountsLines(Rows):
+    """A dataset that counts all lines up to a sample's. The samples may grow as well."""
+
+    def __init__(self, *, grow: bool = False, end: int = 64) -> None:
+        super().__init__()
+        self.grow, self.end = grow, end
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Any:
+        if index >= self.end:
+            raise ValueError(index)
+        for line in range(200 * (1 + index)):
+            line % 7
+        return np.full(64 * (1 + index * self.grow), index)
+
+
+def test_samples_that_cost_more_the_later_they_are() -> None:
+    first, middle, last = ask(reordered, CountsLines()).depths
+    assert first < middle < last
+    assert ask(reordered, CountsLines(grow=True)).depths == ()
+    assert ask(reordered, CountsLines(end=60), sampler=range(40)) == Reordered(40)
+    assert ask(reordered, Rows()).depths == ()
+
+
 class Unpacks(Rows):
     """A dataset of rows from packed tables. If not `once`, each row unpacks its table again."""
 

@@ -496,6 +496,13 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(reordered=Reordered(100, seconds=1.0, ascending=0.3)),
             ill(reordered=Reordered(100, seconds=1.0, ascending=0.6)),
         ),
+        "it reads all that comes before": (
+            ill(reordered=Reordered(100, depths=(0.0002, 0.004, 0.008))),
+            ill(reordered=Reordered(100, depths=(0.0002, 0.0004, 0.0009))),
+            ill(reordered=Reordered(100, depths=(0.002, 0.004, 0.008))),
+            ill(reordered=Reordered(100, depths=(0.0002, 0.0002, 0.008))),
+            ill(reordered=Reordered(100, depths=(0.0002, 0.008, 0.008))),
+        ),
         "a sampler works long": (
             ill(samples=drawn(dealing=4.0)),
             ill(samples=drawn(dealing=4.0, typical=1.0)),

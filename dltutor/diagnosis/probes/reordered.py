@@ -2,27 +2,32 @@
 
 Draw the first samples twice in the sampler's order and once from the last to the first, each time
 in a new fork and with the same random numbers. If the sampler's order isn't ascending, also draw
-the samples in ascending order, and compare the times.
+the samples in ascending order, and compare the times. Then compare the CPU time of samples at the
+beginning, in the middle, and at the end of the dataset.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from statistics import median
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects import digests
 from dltutor.diagnosis.objects.containers import size
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import changed, snapshot
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins
-from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.subject import Subject, length_of
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a, number
 
@@ -31,6 +36,11 @@ _FOR: Final = 1.2  # seconds to draw the samples, if all take the typical time
 _LONGEST: Final = 2.0  # the most seconds to draw the samples
 _TIMES: Final = 1.5  # measure again if ascending order is this many times as fast
 _LEAST: Final = 4
+_DEEP: Final = 48  # samples; a smaller dataset has no depth
+_EACH: Final = 3  # samples at each place
+_ROUNDS: Final = 2  # how often to draw each of them
+_SHALLOW: Final = 0.08  # seconds; if a typical sample takes longer, don't compare the places
+_LARGER: Final = 1.5  # a sample that's this many times as large may take longer
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ class Reordered:
             order wasn't timed.
         ascending: Seconds in ascending order, or 0 if it wasn't timed, for example because the
             sampler's order is ascending.
+        depths: CPU seconds per sample at the beginning, in the middle, and at the end of the
+            dataset, or () if they weren't measured or samples at the end are larger.
     """
 
     looked: int = 0
@@ -58,6 +70,7 @@ class Reordered:
     paths: tuple[str, ...] = ()
     seconds: float = 0.0
     ascending: float = 0.0
+    depths: tuple[float, ...] = ()
 
     @property
     def times(self) -> float:
@@ -102,6 +115,10 @@ def ask(subject: Subject) -> Reordered:
             found = _timed(found, [first, second], drawn(ascending))
             if found.times > _TIMES:  # other programs may have slowed down a run
                 found = _timed(found, [first, second, drawn(keys)], drawn(ascending))
+        if typical < _SHALLOW and (places := _places(subject.dataset, keys)):
+            with suppress(forks.NoAnswer):  # the dataset may raise an error at its end
+                depths = forks.in_fork(partial(_depths, subject.dataset, places), _LONGEST)
+                found = replace(found, depths=depths)
     except forks.NoAnswer:
         return found
     there, again, back = first.samples, second.samples, backward.samples
@@ -162,6 +179,29 @@ def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reord
     least = min(each.seconds for each in as_dealt)
     least_ascending = min(found.ascending or ascending.seconds, ascending.seconds)
     return replace(found, seconds=least, ascending=least_ascending)
+
+
+def _places(dataset: Any, keys: list[Any]) -> list[Sequence[int]]:
+    # Return a few indices at the beginning, in the middle, and at the end, or [] if there are too
+    # few samples, or if the sampler deals out anything but indices.
+    length = length_of(dataset) or 0
+    if length < _DEEP or not all(is_a(key, int) and 0 <= key < length for key in keys):
+        return []
+    return [range(first, first + _EACH) for first in (0, length // 2, length - _EACH)]
+
+
+def _depths(dataset: Any, places: list[Sequence[int]]) -> tuple[float, ...]:
+    # Take the least of several CPU times, because a first draw may import modules or fill a cache.
+    least: dict[int, float] = {}
+    sizes: dict[int, int] = {}
+    for index in [*chain(*zip(*places, strict=True))] * _ROUNDS:
+        began = time.thread_time()
+        sample = dataset[index]
+        least[index] = min(least.get(index, math.inf), time.thread_time() - began)
+        sizes[index] = digests.size(sample)
+    if max(sizes[each] for each in places[-1]) > _LARGER * min(sizes[each] for each in places[0]):
+        return ()
+    return tuple(median(least[each] for each in place) for place in places)
 
 
 def _size(thing: Any) -> float | None:

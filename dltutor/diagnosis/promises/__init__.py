@@ -62,7 +62,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     found += _each(evidence, quick.confined)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, quick.scattered, quick.recomputed, quick.redone)
-    for look in (quick.starts, quick.slower):
+    for look in (quick.climbing, quick.starts, quick.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)
     return tuple(found)

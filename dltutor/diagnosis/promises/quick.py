@@ -36,6 +36,8 @@ _UNEVEN: Final = 0.3
 # Taking this many times as long as in ascending order is too slow. On a busy machine, a healthy
 # dataset took 2.3 times as long.
 _SCATTERED: Final = 3.0
+_CLIMBS: Final = 5  # the last samples have to take this many times as long as the first ones
+_HALFWAY: Final = 0.25  # one in the middle takes between this share and the rest of the last one's
 _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samples itself
 # The fewest seconds by which the first batch has to be late. Forking two workers took 1.1 s on a
 # busy machine, which does no harm.
@@ -149,6 +151,27 @@ def scattered(evidence: Evidence) -> Iterator[Finding]:
         "one), or shuffle whole blocks and draw each block in order.",
         cause="The data is laid out for reading from beginning to end. In any other order, your "
         "dataset reads or decompresses the same parts over and over to get to one sample.",
+    )
+
+
+def climbing(evidence: Evidence) -> Iterator[Finding]:
+    """Find samples that take longer the later they are in the dataset, though all are as large."""
+    found, samples = evidence.reordered, evidence.samples
+    if found is None or samples is None or not found.depths:
+        return
+    first, middle, last = found.depths
+    if last < first + _COSTLY or last < _CLIMBS * first:
+        return
+    if not _HALFWAY < middle / last < 1 - _HALFWAY:
+        return
+    yield _finding(
+        f"A sample at the beginning of the dataset takes {duration(first)} of CPU time, one in the "
+        f"middle {duration(middle)}, and one at the end {duration(last)}, though all are about as "
+        "large.",
+        samples.busiest or evidence.parts.where,
+        "Note once where each sample begins, and go there at once. If the file is compressed as a "
+        "whole, store the samples uncompressed, or compress them one by one.",
+        cause="To get to a sample, the dataset reads everything that comes before it, each time.",
     )
 
 
