@@ -320,12 +320,25 @@ def test_where_the_kernel_lists_no_children_every_process_is_asked(
     assert {child.pid, grandchild} <= reader.descendants([os.getpid()]) == listed
 
 
+IDLE = """
+import threading, time
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print(flush=True)
+input()
+"""
+
+
 def test_psutil_and_proc_agree() -> None:
-    ours, theirs = Proc().process(os.getpid()), Psutil().process(os.getpid())
+    command = [sys.executable, "-I", "-S", "-c", IDLE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
+        assert idle.stdout is not None
+        idle.stdout.readline()
+        ours, theirs = Proc().process(idle.pid), Psutil().process(idle.pid)
+        ours_full, theirs_full = Proc().memory(idle.pid), Psutil().memory(idle.pid)
+        idle.communicate(b"\n")
     assert ours is not None and theirs is not None
     assert theirs[1]["rss"] == pytest.approx(ours[1]["rss"], rel=0.05)
-    assert theirs[1]["threads"] == ours[1]["threads"]
-    ours_full, theirs_full = Proc().memory(os.getpid()), Psutil().memory(os.getpid())
+    assert theirs[1]["threads"] == ours[1]["threads"] == 2
     assert ours_full is not None and theirs_full is not None
     assert theirs_full["uss"] == pytest.approx(ours_full["uss"], rel=0.05)
     assert theirs_full == {**DENIED, "uss": theirs_full["uss"]}
