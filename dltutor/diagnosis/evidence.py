@@ -146,6 +146,11 @@ class Evidence:
         return handles if kind == "socket" or self.parts.method == "fork" else None
 
     @property
+    def refilled(self) -> bool:
+        """Whether batches come out differently when each sample or batch is copied as it's made."""
+        return self.copies is not None and self.copies.steady and self.copies.differ > 0
+
+    @property
     def same_stream(self) -> bool:
         """Whether, as far as the doctor can tell, all workers of a stream read the same samples."""
         shares = self.shares

@@ -74,6 +74,8 @@ WEIGHTED = Culprit("sampler", kind="ValueError", text="number of categories cann
 EARLY = Measures("finished", passes=(("a", "b"),), finished=(True,))
 SWALLOWED = Measures("finished", codes=(None, -9), passes=(("a",),), finished=(False,))
 BY_FORKSERVER = replace(PARTS, method="forkserver")
+CRASHED = replace(DIED, codes=(None, -11))
+REFILLED = Copies(looked=8, differ=8, steady=True, path="dataset.row")
 EXITED = InWorkers("worker died", failed=((9, "SystemExit", "2", ""),))
 
 # Parts of evidence: what workers inherit or receive
@@ -235,6 +237,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("silent_stop", of(EARLY, culprit=replace(SAMPLE, kind="StopIteration"))),
     ("dead_worker", of(DIED, samples=Samples(0, ended="died", at=9, code=-11))),
     ("dead_worker", of(SWALLOWED)),
+    ("dead_worker", of(CRASHED)),
     ("lost_cause", of(SWALLOWED, parts=BY_FORKSERVER)),
     ("misleading_exit", of(DIED, in_workers=EXITED)),
     ("leftover_iterator", of(leftover=Leftover(alive=2, freed=1, kind="ValueError"))),
@@ -272,7 +275,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("repeated_randomness", of(repeats=RANDOM)),
     ("mutated_in_place", of(twice=TWICE)),
     ("stale_epoch", of(epochs=EPOCHS)),
-    ("reused_buffer", of(copies=Copies(looked=8, differ=8, steady=True, path="dataset.row"))),
+    ("reused_buffer", of(copies=REFILLED)),
+    ("reused_buffer", of(CRASHED, copies=REFILLED)),
     ("repeated_stream", of(shares=STREAM)),
     ("repeated_stream", of(shares=STREAM, alone=ONCE, forked=replace(ONCE, finished=(False,)))),
     ("lost_tail", of(FEWER, parts=DROPS, shares=DEALT)),
@@ -389,6 +393,7 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "dead_worker": {
         "it exited": of(DIED, culprit=replace(SAMPLE, kind="SystemExit")),
         "forkserver hides how": of(SWALLOWED, parts=BY_FORKSERVER),
+        "it crashed as it refilled a buffer": of(CRASHED, copies=REFILLED),
         "torch ends workers after a break": of(replace(SWALLOWED, codes=(None, -15))),
     },
     "lost_cause": {"fork says how": of(SWALLOWED)},

@@ -184,7 +184,10 @@ def dead_worker(evidence: Evidence) -> Finding | None:
 
 
 def _says_why(evidence: Evidence) -> bool:
-    # Return whether an exit or an exception ended the worker. Either says more than an exit code.
+    # Return whether an exit or an exception ended the worker, or it crashed as it refilled memory
+    # that torch was moving (see the rule `reused_buffer`). Each says more than an exit code.
+    if evidence.refilled and evidence.run.dead[0][1] == -signal.SIGSEGV:
+        return True
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )

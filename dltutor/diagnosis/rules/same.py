@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 
@@ -79,17 +81,20 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
 def reused_buffer(evidence: Evidence) -> Finding | None:
     """Batches come out differently when the doctor copies each sample or batch as it's made."""
     copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
-    if copies is None or not copies.steady or not copies.differ:
+    if copies is None or not evidence.refilled:
         return None
+    crashed = [number for number, code in evidence.run.dead if code == -signal.SIGSEGV]
     by_collate = fetched is not None and fetched.overwritten
     unit, made, maker = ("batch", "made", parts.collate) if by_collate else ("sample", "drawn", "")
     what = f"`{copies.path}`" if copies.path else f"The memory of a {unit}"
     return Finding(
         f"{copies.differ} of {copies.looked} batches come out differently if each {unit} is copied "
-        f"as it's {made}. {what} is refilled while the last {unit} is still on its way.",
+        f"as it's {made}. {what} is refilled while the last {unit} is still on its way."
+        + (f" W{crashed[0]} also died with SIGSEGV: torch moves that memory." if crashed else ""),
         f"{maker or parts.where}: {copies.path}".rstrip(": "),
         f"Return a copy, `.clone()` for a tensor or `.copy()` for an array"
         f"{f', instead of {what} itself' if copies.path else ''}.",
+        ends=bool(crashed),
     )
 
 
