@@ -280,6 +280,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(samples=drawn(dealt=((8, 8), (8, 9)))),
             ill(samples=drawn(dealt=((8, 8), (5, 5)))),
         ),
+        "the sampler leaves out what it counts": (
+            ill(samples=drawn(dealt=((9, 8), (9, 8)), left_out=(7, 5, 4))),
+            ill(samples=drawn(dealt=((8, 8), (8, 8)), left_out=(3, 2, 4))),
+        ),
         "an epoch leaves some out": (
             Evidence(STREAM, run("abcdefgh", "abcdefgi")),
             Evidence(STREAM, run("abcdefgh", "ijklmnop")),

@@ -147,14 +147,18 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
         "Start each `__iter__` with nothing left over from before, deal out what's left at its "
         "end, and make `__len__` count the same."
     )
-    if first == second:
-        cause = "The sampler's `__len__` and its `__iter__` count differently."
-    elif not second:
+    left_out, method = samples.left_out[:2], "__iter__"
+    if not second:
         cause, fix = "One epoch uses up the sampler, so there's nothing left for the next.", _ANEW
+    elif left_out and all(left_out) and max(first, second) < said:
+        cause = "The sampler drops indices that its `__len__` counts, such as the rest of a bucket."
+    elif first == second:
+        cause, method = "The sampler's `__len__` and its `__iter__` count differently.", "__len__"
     yield _finding(
         f"`len(loader)` is {said}, but the sampler deals out {first} batches in one epoch "
-        f"and {second} in the next.",
-        f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
+        f"and {second} in the next."
+        + (f" It leaves out {' and '.join(map(str, left_out))} samples." if left_out else ""),
+        f"{parts.sampler}.{method}",
         fix,
         cause=cause,
         certainty="likely" if second else "shown",
