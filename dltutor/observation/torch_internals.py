@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 from torch._C import _remove_worker_pids
 from torch.utils.data import DataLoader, default_collate
 from torch.utils.data._utils import signal_handling
+from torch.utils.data._utils import worker as worker_loop
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from dltutor.observation.collated import length_by_shape
@@ -298,6 +299,12 @@ def _free(condition: threading.Condition) -> None:
     # then, and close() would wait forever.
     condition.acquire(timeout=0.5)
     condition.release()
+
+
+def act_as_worker(number: int, workers: int, dataset: Any) -> None:
+    """Let `get_worker_info()` in this process tell of one of a loader's workers from now on."""
+    info = worker_loop.WorkerInfo(id=number, num_workers=workers, seed=number, dataset=dataset)
+    worker_loop._worker_info = info
 
 
 def sigchld() -> tuple[Any, bool]:

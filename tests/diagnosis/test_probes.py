@@ -985,6 +985,26 @@ def hashed():
     return loader([f"word {at}" for at in range(40)], lambda rows: [hash(row[1]) for row in rows])
 
 
+def shares(key):
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+    class Shares(IterableDataset):
+        def __iter__(self):
+            info = get_worker_info()
+            first = 0 if info is None else key(str(info.num_workers)) + info.id
+            yield from range(first, first + 40)
+
+    return DataLoader(Shares(), batch_size=4, num_workers=2)
+
+
+def shared_by_hash():
+    return shares(hash)
+
+
+def shared_by_number():
+    return shares(int)
+
+
 def managed():
     from multiprocessing import Manager
 
@@ -1009,6 +1029,8 @@ def loader(words, collate=list):
         pytest.param("hashed", 16, True, (), marks=pytest.mark.thorough),
         pytest.param("ordered", 0, False, (), marks=pytest.mark.thorough),
         pytest.param("managed", 0, False, (), marks=pytest.mark.thorough),
+        pytest.param("shared_by_hash", 16, True, (), marks=pytest.mark.thorough),
+        pytest.param("shared_by_number", 0, False, (), marks=pytest.mark.thorough),
     ],
 )  # the default tier runs only one, because each starts an interpreter that imports torch
 def test_samples_in_a_new_interpreter(

@@ -1,6 +1,7 @@
 """Are the first samples the same in a new interpreter?
 
-Send a copy of the dataset to a new interpreter, and draw samples there. If you gave the doctor a
+Send a copy of the dataset to a new interpreter, and draw samples there, from a stream as the first
+of its workers. If you gave the doctor a
 function that makes the loader, call it there too. Samples that differ may depend on a global that
 main has set, or on `hash()` and the order of a set, which Python changes from one interpreter to
 the next.
@@ -33,7 +34,7 @@ from dltutor.diagnosis.probes.travel.packing import HEAVY
 from dltutor.diagnosis.running.limits import Limited, in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered, inner_loader
-from dltutor.observation import own_mappings
+from dltutor.observation import own_mappings, torch_internals
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.errors import is_yours
@@ -45,6 +46,8 @@ _FOR: Final = 0.5  # the most seconds to draw samples in each process
 _MADE: Final = 1.0  # seconds; don't call a slower function again
 _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
+#: The indices to draw, or for a stream, the number of workers, of which we act as the first one.
+_Keys = list[Any] | int
 _Drawn = list[tuple[str, str]]  # digests of samples, each with that of the batch made of it alone
 
 
@@ -92,7 +95,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> NewInterpreter:
     """Compare samples from this interpreter with samples from one to four new interpreters."""
-    keys = None if subject.stream else subject.keys()[:_DRAWN]
+    keys = subject.inner.num_workers if subject.stream else subject.keys()[:_DRAWN]
     sent = _pickled((subject.dataset, subject.inner.collate_fn))
     here, again = (_drawn_from_copy(sent, keys) for _ in range(2))
     if any(one[1] != other[1] for one, other in zip(here, again, strict=False)):
@@ -165,14 +168,14 @@ def _pickled(parts: tuple[Any, Any]) -> bytes:
     return file.getvalue()
 
 
-def _drawn(dataset: Any, collate: Any, keys: list[Any] | None, seconds: float) -> _Drawn:
+def _drawn(dataset: Any, collate: Any, keys: _Keys, seconds: float) -> _Drawn:
     # Return a digest of each of the first samples and of the batch that the collate function makes
     # of it, both with the same random numbers.
     samples = in_time(_samples(dataset, keys), seconds)
     return [(digest(sample), digest(_alone(collate, sample))) for sample in samples]
 
 
-def _drawn_from_copy(sent: bytes, keys: list[Any] | None) -> _Drawn:
+def _drawn_from_copy(sent: bytes, keys: _Keys) -> _Drawn:
     try:
         dataset, collate = pickle.loads(sent)
         return _drawn(dataset, collate, keys, _FOR)
@@ -186,9 +189,10 @@ def _alone(collate: Any, sample: Any) -> Any:
     return None
 
 
-def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:
+def _samples(dataset: Any, keys: _Keys) -> Iterator[Any]:
     seed_all()
-    if keys is None:
+    if isinstance(keys, int):
+        torch_internals.act_as_worker(0, keys, dataset)
         yield from islice(iter(dataset), _DRAWN)
         return
     for key in keys:
@@ -196,15 +200,13 @@ def _samples(dataset: Any, keys: list[Any] | None) -> Iterator[Any]:
         yield dataset[key]
 
 
-def _made(make: Callable[[], Any], keys: list[Any] | None, seconds: float) -> _Drawn:
+def _made(make: Callable[[], Any], keys: _Keys, seconds: float) -> _Drawn:
     seed_all()
     loader = inner_loader(make())
     return _drawn(loader.dataset, loader.collate_fn, keys, seconds)
 
 
-def _made_here(
-    make: Callable[[], Any] | None, keys: list[Any] | None
-) -> tuple[_Drawn, bytes | None]:
+def _made_here(make: Callable[[], Any] | None, keys: _Keys) -> tuple[_Drawn, bytes | None]:
     # Return the digests of a newly made loader's samples, and the pickled function that makes the
     # loader. Return [] and None if there's no such function, or if it raises an exception, takes
     # long, or makes other samples the second time.
@@ -218,7 +220,7 @@ def _made_here(
     return [], None
 
 
-def _names(subject: Subject, sent: bytes, keys: list[Any] | None, here: _Drawn) -> tuple[str, ...]:
+def _names(subject: Subject, sent: bytes, keys: _Keys, here: _Drawn) -> tuple[str, ...]:
     # Return the globals that differ in a new interpreter, if the samples are the same once it has
     # main's values. Otherwise, return ().
     given = _there(sent, keys, None, _SALTS[0], cloudpickle.dumps(packed(subject)))
@@ -226,7 +228,7 @@ def _names(subject: Subject, sent: bytes, keys: list[Any] | None, here: _Drawn) 
 
 
 def _there(
-    sent: bytes, keys: list[Any] | None, make: bytes | None, salt: str, given: bytes | None = None
+    sent: bytes, keys: _Keys, make: bytes | None, salt: str, given: bytes | None = None
 ) -> _There:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
