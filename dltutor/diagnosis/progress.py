@@ -30,7 +30,7 @@ def shown(stream: TextIO | None = None) -> Iterator[Asked]:
     stream = stream or sys.stderr
     if on_a_page():
         write = _on_a_page()
-    elif stream.isatty():
+    elif stream is not None and stream.isatty():
         write = _in_a_terminal(stream)
     else:
         yield lambda question, seconds: None

@@ -115,8 +115,9 @@ def run(
     Raises:
         KeyboardInterrupt: You pressed Stop. By then, all processes are gone.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a program without a terminal may have none
+            stream.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
         folder = tempfile.mkdtemp(prefix="dlt-")  # short, because a socket's path can't be long
         folders = Folders(folder, temporary or folder, own_folder)

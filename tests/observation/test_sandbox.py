@@ -30,6 +30,7 @@ from own_exercise import own_exercise
 from state_of_main import state
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.progress import shown
 from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import Outcome, Result, correct, not_yet
@@ -340,3 +341,11 @@ def test_children_of_an_answer_have_an_exit_code_if_main_ignores_the_signal_of_t
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert ended.result == {"exit": 3 << 8}
+
+
+def test_a_program_without_streams_can_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    with shown() as asked:
+        asked("What's one and one?", 1.0)
+        assert sandbox.run(lambda begin: {"sum": 2}, at_most=LIMIT).result == {"sum": 2}
