@@ -1,10 +1,9 @@
 """Are the first samples the same in a new interpreter?
 
-Send a copy of the dataset to a new interpreter, and draw samples there, from a stream as the first
-of its workers. If you gave the doctor a
-function that makes the loader, call it there too. Samples that differ may depend on a global that
-main has set, or on `hash()` and the order of a set, which Python changes from one interpreter to
-the next.
+Send a copy of the dataset to a new interpreter, and draw samples there. From a stream, draw them as
+its first worker would. If you gave the doctor a function that makes the loader, call it there too.
+Samples that differ may depend on a global that main has set, or on `hash()` and the order of a set,
+which Python changes from one interpreter to the next.
 """
 
 from __future__ import annotations

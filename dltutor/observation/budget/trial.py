@@ -74,7 +74,7 @@ def footprint(start_method: str) -> Footprint:
 
     The first call for a start method runs the loader in a child interpreter, for a few seconds.
     Later calls return the same Footprint. It doesn't include the pages that a full garbage
-    collection copies in a forked process, some 40 MB at most for torch alone.
+    collection copies in a forked process, about 40 MB with torch alone.
 
     Args:
         start_method: "fork", "spawn", or "forkserver".
