@@ -36,7 +36,7 @@ def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
             print(os.getpid(), file=open("pids", "a"))
     """
     (tmp_path / "test_group.py").write_text(dedent(tests))
-    run = ["pytest", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    run = ["pytest", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", "-p", "no:nbval"]
     subprocess.run([sys.executable, "-m", *run], cwd=tmp_path, capture_output=True, check=True)
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == 6 and len({*pids}) == 1
