@@ -25,6 +25,9 @@ from measured_claims import CannotMeasure, Facts, Samples, numbers, python
 from measured_claims.lesson_09 import removed_by_another
 
 _SCRIPTS: Final = str(Path(__file__).parent.parent)
+_BOTH: Final = ("file_descriptor", "file_system")
+_FILES: Final = "Too many open files"
+_SPACE: Final = "No space left on device"
 
 
 def _confined(target: Any, **options: Any) -> Observation:
@@ -32,6 +35,12 @@ def _confined(target: Any, **options: Any) -> Observation:
         return confine(target, **{"deadline": 20} | options)
     except CannotConfine as reason:
         raise CannotMeasure(f"This machine doesn't allow such a limit: {reason}") from None
+
+
+def _end(target: Any, error: str, **limits: Any) -> str:
+    # Say how a run ended: with this error, or in which other way.
+    seen = _confined(target, **limits)
+    return f"`{error}`" if any(error in text for _, text in seen.chain) else seen.end
 
 
 def sentences() -> Any:
@@ -103,9 +112,7 @@ def _left_behind(strategy: str) -> list[int]:
 
 def strategies() -> Facts:
     left = {each: _left_behind(each) for each in _BOTH}
-    seen = confine(too_many_open_files.broken, open_files=128, deadline=20)
-    ran_out = any("Too many open files" in text for _, text in seen.chain)
-    return left | {"end": "`Too many open files`" if ran_out else seen.end}
+    return left | {"end": _end(too_many_open_files.broken, _FILES, open_files=128)}
 
 
 _SWITCH: Final = "m.set_sharing_strategy({0}file_descriptor{1})"
@@ -222,17 +229,6 @@ def reaches_workers() -> Facts:
         torch.multiprocessing.set_sharing_strategy(before)
     shown = [f"{method} {'yes' if yes else 'no'}" for method, yes in reached.items()]
     return {"reached": shown, "which": [method for method, yes in reached.items() if yes]}
-
-
-def _end(target: Any, error: str, **limits: Any) -> str:
-    # Say how a run ended: with this error, or in which other way.
-    seen = _confined(target, **limits)
-    return f"`{error}`" if any(error in text for _, text in seen.chain) else seen.end
-
-
-_BOTH: Final = ("file_descriptor", "file_system")
-_FILES: Final = "Too many open files"
-_SPACE: Final = "No space left on device"
 
 
 def out_of_descriptors() -> Facts:
