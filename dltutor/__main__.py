@@ -161,7 +161,7 @@ def _tell(title: str, text: str) -> None:
 
 def _explain(chosen: argparse.Namespace) -> int:
     from dltutor.diagnosis.logs import NotReadable, read_log
-    from dltutor.diagnosis.messages import explain
+    from dltutor.diagnosis.messages import advice, explain
 
     try:
         log = read_log(chosen.text)
@@ -171,6 +171,10 @@ def _explain(chosen: argparse.Namespace) -> int:
         print("There's nothing to explain. Give an error message, a file, or a log on stdin.")
         return 1
     matches = explain(log)
+    if not matches and (known := advice(log)):
+        print("No failure mode in the catalog causes this message. What to do about it:")
+        print(fill(known, _WIDTH, initial_indent="  ", subsequent_indent="  "))
+        return 0
     if not matches:
         print(
             "No failure mode matches this text. It may still be one that raises no error, or an\n"

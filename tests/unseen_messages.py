@@ -293,10 +293,6 @@ UNSEEN: dict[str, list[str]] = {
         ),
         "RuntimeError: This class is not fork-safe",
         (
-            "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
-            "multiprocessing, you must use the 'spawn' start method"
-        ),
-        (
             'Thread 0x00007f (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line '
             '327 in wait\n  File "/usr/lib/python3.11/concurrent/futures/_base.py", line 451 in result\n'
             '  File "data.py", line 40 in __getitem__\n  File "torch/utils/data/_utils/worker.py", line '

@@ -90,6 +90,8 @@ DREW = replace(WELL, drawn=(("1", "2"),))
 NO_CHILDREN = replace(RAISED, said="daemonic processes are not allowed to have children")
 LOST = Measures("worker died", "RuntimeError: exited")
 NO_CLASS = replace(LOST, said="Can't get attribute 'Tiles' on <module '__main__' (built-in)>")
+FEEDING = '  File "queues.py", line 244, in _feed\n'
+NO_SOCKET = "OSError: AF_UNIX path too long"
 NO_GUARD = replace(LOST, said="An attempt has been made to start a new process before the current")
 
 
@@ -233,6 +235,10 @@ FITS: list[tuple[str, Evidence]] = [
     (
         "unpicklable_batch",
         of(HUNG, culprit=Culprit("transport", "batch 0", unsent="TypeError: no", part="batch[1]")),
+    ),
+    (
+        "unpicklable_batch",
+        of(replace(HUNG, said=FEEDING + "TypeError: can't pickle"), culprit=Culprit("")),
     ),
     ("silent_stop", of(EARLY, culprit=replace(SAMPLE, kind="StopIteration"))),
     ("dead_worker", of(DIED, samples=Samples(0, ended="died", at=9, code=-11))),
@@ -388,7 +394,10 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "ragged_batch": {"samples can be joined without any": of(TYPE_ERROR, culprit=COLLATE)},
     "lost_exception_type": {"the type arrived": of(RAISED, culprit=SAMPLE)},
     "unpicklable_exception": {"it can be sent": of(HUNG, culprit=SAMPLE)},
-    "unpicklable_batch": {"it can be sent": of(HUNG, culprit=Culprit(""))},
+    "unpicklable_batch": {
+        "it can be sent": of(HUNG, culprit=Culprit("")),
+        "the system refused": of(replace(HUNG, said=FEEDING + NO_SOCKET), culprit=Culprit("")),
+    },
     "silent_stop": {"it's another exception": of(EARLY, culprit=SAMPLE)},
     "dead_worker": {
         "it exited": of(DIED, culprit=replace(SAMPLE, kind="SystemExit")),
@@ -582,6 +591,13 @@ def test_an_exception_that_only_workers_or_the_loader_raise_comes_with_what_is_k
     (found,) = findings(of(Measures("raised", said, "RuntimeError", said=said)))
     assert found.name == "raises"
     assert (told in found.fix) if told else (found.fix == "")
+
+
+def test_a_batch_that_the_system_lets_no_worker_send_comes_with_what_is_known_of_it() -> None:
+    hung = replace(HUNG, said=FEEDING + NO_SOCKET)
+    (found,) = findings(of(hung, culprit=Culprit(""), samples=Samples(4)))
+    assert (found.name, found.promise) == ("ends", "ends")
+    assert "TMPDIR" in found.fix
 
 
 def test_what_samples_cannot_be_joined_for_is_found_by_leaving_it_out() -> None:

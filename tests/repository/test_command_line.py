@@ -48,6 +48,23 @@ def test_explain_reads_a_log_on_standard_input_whatever_its_bytes(
     assert "corrupt_images" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("log", "known"),
+    [
+        ("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use", "spawn"),
+        ("OSError: AF_UNIX path too long", "TMPDIR"),
+        ("lmdb.ReadersFullError: mdb_txn_begin: MDB_READERS_FULL", "lock=False"),
+        ("RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'", "generator="),
+    ],
+)
+def test_what_is_known_of_a_message_without_a_failure_mode_is_told(
+    log: str, known: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", log]) == 0
+    told = capsys.readouterr().out
+    assert known in told and "dltutor show" not in told
+
+
 def test_explain_says_so_when_nothing_matches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

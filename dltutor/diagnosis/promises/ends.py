@@ -8,6 +8,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Certainty, Finding
+from dltutor.diagnosis.messages import advice
 from dltutor.diagnosis.words import count_of, duration
 
 _finding: Final = partial(Finding, promise="ends")
@@ -111,6 +112,13 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         "should provide it? With `timeout=60`, the loader raises an error instead of waiting "
         "forever."
     )
+    if "in _feed" in run.said:
+        where = evidence.parts.where
+        cause = (
+            "A worker's queue thread couldn't send a batch. It printed the error, dropped the "
+            "batch, and went on, so main waits for that batch forever."
+        )
+        fix = advice(run.said) or "Look at the error that the queue thread printed."
     # If no batch arrived, and main didn't get a sample either, that sample may only be slow.
     certainty: Certainty = "likely" if before and not run.batches else "shown"
     yield _finding(said, where, fix, cause=cause, certainty=certainty)

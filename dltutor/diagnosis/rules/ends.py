@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import signal
 from typing import Final
@@ -126,11 +127,17 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
             "leaves the worker. Give the loader a timeout=."
         )
         return Finding(said, where, fix)
-    if culprit.stage == "" and "in _feed" in run.said:
-        last = run.said.strip().splitlines()[-1]
+    last = "".join(run.said.strip().splitlines()[-1:])
+    if culprit.stage == "" and "in _feed" in run.said and not _is_os_error(last):
         said = f"The loop waited in vain. The queue thread of a worker wrote: {last}."
         return Finding(said, where)
     return None
+
+
+def _is_os_error(line: str) -> bool:
+    # Whether the last line of a traceback names an OSError, which isn't about what a batch holds.
+    kind = getattr(builtins, line.partition(":")[0], None)
+    return isinstance(kind, type) and issubclass(kind, OSError)
 
 
 def ragged_batch(evidence: Evidence) -> Finding | None:

@@ -22,6 +22,7 @@ from dltutor.diagnosis.running.subject import Subject
 
 #: Arguments to `runner.run` for a loader that hangs.
 SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
+_PATIENCE: Final = 9.0  # the same for a run with witnesses, which usually end it earlier
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
     os.register_at_fork(before=remember)  # the hook can't be removed, but it ends with this process
     subject.change(timeout=0)
     subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
-    runner.run(subject, own_loop=own_loop, **SHORT)
+    runner.run(subject, own_loop=own_loop, **{**SHORT, "patience": _PATIENCE})
     notes = witness.read(folder)
     stuck: Any = tuple(tuple(each["stuck"]) for each in notes if "stuck" in each)
     return Waits(

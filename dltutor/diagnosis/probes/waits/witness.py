@@ -4,12 +4,16 @@ The worker starts this thread, the witness, in its `worker_init_fn`. If the work
 been at one place in your code for a while, the witness looks through the main thread's frames for a
 lock that's held, an executor without its threads, or a thread that main has and the worker doesn't.
 The witness releases the lock, starts the threads, or supplies an answer, and checks whether the
-worker goes on.
+worker goes on. If it doesn't, or if it has waited for its next task for long, the witness ends the
+worker, and so the run.
+
+The witness counts naps, not seconds, because on a busy machine both threads get little time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -29,9 +33,11 @@ from dltutor.observation import worker_init
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
 
-STANDING: Final = 1.2  # seconds at one place, after which a worker counts as stuck
-_GOES_ON: Final = 1.0  # seconds that the worker gets to go on, once the cause is gone
-_TICK: Final = 0.1
+_NAP: Final = 0.1  # seconds
+_STANDING: Final = 12  # naps at one place, after which a worker counts as stuck
+_IDLE: Final = 30  # naps without a task, after which the worker gets no more
+_GOES_ON: Final = 10  # naps that the worker gets to go on, once the cause is gone
+_OTHERS: Final = 1.0  # seconds for the other workers' witnesses, before one ends the run
 #: The files from which a worker calls your code.
 _ENTRANCES: Final = (worker_init.__file__, "torch/utils/data/_utils/fetch.py")
 _MOST: Final = 6  # the most times to free one worker
@@ -54,11 +60,13 @@ class Witness:
     def __call__(self, worker: int) -> None:
         main, held = threading.get_ident(), causes.held_in(self.roots)
         self._note(worker, {"held": held})
-        threading.Thread(target=self._watch, args=(worker, main), daemon=True).start()
+        # Not a daemon: a worker that goes on to its end waits until that has been noted.
+        threading.Thread(target=self._watch, args=(worker, main)).start()
 
     def _watch(self, worker: int, main: int) -> None:
         for _ in range(_MOST):
-            frames = _stuck(main)
+            if not (frames := _stuck(main)):
+                break
             line, threads = _line(frames), _threads()
             kind, path, by, freed = "", "", "", False
             with suppress(Exception):  # the frames may hold objects that raise when inspected
@@ -66,7 +74,10 @@ class Witness:
             stuck = (worker, line, kind, path, by, freed)  # as in `Waits.stuck`
             self._note(worker, {"stuck": stuck, "threads": threads})
             if not freed:
-                return
+                break
+        if threading.main_thread().is_alive():
+            time.sleep(_OTHERS)
+            os._exit(1)
 
     def _note(self, worker: int, found: dict[str, Any]) -> None:
         with (Path(self.folder) / f"worker-{worker}").open("a") as file:
@@ -77,11 +88,10 @@ class Witness:
         for cause in causes.causes(frames, self.roots, self.others):
             with suppress(Exception):
                 cause.remove()
-            until = time.monotonic() + _GOES_ON
-            while time.monotonic() < until:
+            for _ in range(_GOES_ON):
+                time.sleep(_NAP)
                 if _place(main) != before:
                     return cause.kind, cause.path, cause.by, True
-                time.sleep(0.01)
         return "", "", "", False
 
 
@@ -98,15 +108,16 @@ def read(folder: str) -> list[dict[str, Any]]:
 
 def _stuck(main: int) -> list[FrameType]:
     # Wait until the main thread has been at one place inside a sample or the worker_init_fn for a
-    # while, and return the thread's frames from there, the innermost first.
-    place, since = _place(main), time.monotonic()
-    while True:
-        time.sleep(_TICK)
-        now = _place(main)
-        if now != place:
-            place, since = now, time.monotonic()
-        elif time.monotonic() - since > STANDING and (frames := _inside(main)):
+    # while, and return the thread's frames from there, the innermost first. Return an empty list
+    # if it has waited for its next task for a long time, or has ended.
+    place, naps = _place(main), 0
+    while naps < _IDLE and threading.main_thread().is_alive():
+        time.sleep(_NAP)
+        naps = naps + 1 if _place(main) == place else 0
+        place = _place(main)
+        if naps > _STANDING and (frames := _inside(main)):
             return frames
+    return []
 
 
 def _place(main: int) -> list[tuple[int, int]]:
