@@ -301,6 +301,12 @@ UNSEEN: dict[str, list[str]] = {
     ],
     "held_lock": [
         (
+            '  File "/opt/torch/utils/data/dataloader.py", line 1011, in _try_get_data\n'
+            "    data = self._data_queue.get(timeout=timeout)\n"
+            '  File "/usr/lib/python3.8/multiprocessing/connection.py", line 931, in wait\n'
+            "    ready = selector.select(timeout)\nKeyboardInterrupt"
+        ),
+        (
             "objc[72091]: +[__NSCFConstantString initialize] may have been in progress in another thread "
             "when fork() was called. We cannot safely call it or ignore it in the fork() child process."
         ),
@@ -356,6 +362,7 @@ UNSEEN: dict[str, list[str]] = {
     ],
     "wrong_length": [
         _worker("IndexError", "index 1203 is out of bounds for axis 0 with size 1200"),
+        _worker("IndexError", "list index out of range"),
     ],
     "oversubscribed": [
         (
