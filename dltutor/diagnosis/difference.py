@@ -52,7 +52,8 @@ def with_workers(evidence: Evidence) -> Difference | None:
     """Compare epochs with and without workers, and return a Difference for the first that differs.
 
     If no epoch differs, return the Difference for the first epoch that can be compared. If a run
-    failed or is missing, or no epoch can be compared, return None.
+    failed or is missing, if no epoch can be compared, or if the samples of several loaders come
+    together in a random way, return None.
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if
     batches arrive in the sampler's order and that order is the same in both runs. If the sampler
@@ -61,9 +62,9 @@ def with_workers(evidence: Evidence) -> Difference | None:
     keeps its iterator.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
-    if alone is None or not (run.well and alone.well):
-        return None
     parts = evidence.parts
+    if alone is None or not (run.well and alone.well) or parts.mixed:
+        return None
     in_order = parts.in_order and fetched is not None and not fetched.dealt_once
     found = [
         each

@@ -57,6 +57,8 @@ class Measures:
         stood: If the run hung, the first worker that was in your code and its line there. If none
             was, the first worker whose stack is known, or "" if no stack is known.
         left: How many processes that workers had started outlived the workers.
+        others: How many workers of other loaders, which the loop iterated and kept, were running
+            when it returned.
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
@@ -104,6 +106,7 @@ class Measures:
     pace: float = 0.0
     stood: str = ""
     left: int = 0
+    others: int = 0
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
     ending: float = 0.0

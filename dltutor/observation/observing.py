@@ -74,7 +74,8 @@ def observe(
                 raise KeyboardInterrupt from None
             seen = _write_down(run, error, seconds, deadline, recorder.stop)
             waited = run.waited / seconds if consume is not None else None
-            seen = replace(seen, result=result, expected=run.expected, waited=waited)
+            others = run.other_workers()
+            seen = replace(seen, result=result, expected=run.expected, waited=waited, others=others)
         finally:
             run.end(gracefully=error is None)
             if error is not None:

@@ -98,3 +98,4 @@ class Record:
     expected: int | None = None
     waited: float | None = None
     left: int = 0
+    others: int = 0

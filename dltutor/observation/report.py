@@ -48,6 +48,9 @@ class Observation(Record, Told):
             default loop, which does nothing else.
         left: How many processes that workers had started were still running after the workers left,
             before `observe` ended these processes. It's 0 unless the run is `ok`.
+        others: How many workers of other loaders, which the training loop iterated and kept, were
+            running when it returned, before `observe` ended them. Those loaders start new workers
+            when they're iterated again.
         notes: Notes on the exceptions in `chain`, from `add_note`. From Python 3.14 on, pickle adds
             notes that say where pickling failed: the attribute, the class, the process, innermost
             first.

@@ -75,6 +75,8 @@ class Run:
         self._inner = loaders.inner_loaders(loader)
         self._counted: list[Counted] = []
         self._iterators: dict[int, tuple[str, Any]] = {}  # id -> loader's name, iterator
+        # Iterators of other loaders that the loop iterates, and those loaders.
+        self._others: list[tuple[weakref.ref[Any], weakref.ref[DataLoader[Any]]]] = []
         self._arrived = 0  # batches that arrived from `_iterators`
         self._samples: int | None = 0  # samples in the batches that arrived from `_iterators`
 
@@ -164,12 +166,25 @@ class Run:
         for _, iterator in self._iterators.values():
             torch_internals.forget_workers(iterator)
 
+    def other_workers(self) -> int:
+        """Return how many workers of other loaders, which the loop iterated and kept, still run."""
+        alive = [each for other, _ in self._others if (each := other()) is not None]
+        workers = [worker for each in alive for worker in torch_internals.workers_of(each)]
+        return sum(worker.is_alive() for worker in workers)
+
     def end(self, *, gracefully: bool) -> None:
         """End all workers, drop all iterators, and remove the workers' temporary folders.
 
-        If `gracefully`, give each iterator's workers up to 1 s to exit by themselves first.
+        If `gracefully`, give each iterator's workers up to 1 s to exit by themselves first. If the
+        training loop keeps a loader, such as one for validation, it starts new workers later.
         """
-        for _, iterator in self._iterators.values():
+        iterators = [iterator for _, iterator in self._iterators.values()]
+        for other, keeper in self._others:
+            if (iterator := other()) is not None:
+                iterators.append(iterator)
+                if (loader := keeper()) is not None and loader._iterator is iterator:
+                    torch_internals.drop_kept_iterator(loader)
+        for iterator in iterators:
             if gracefully:
                 with suppress(DeadlinePassed), deadline(_GRACE):
                     torch_internals.shut_down(iterator)
@@ -218,6 +233,7 @@ class Run:
             if in_main and loader.num_workers:  # the loop's own loader, not another thread's
                 self._ours.iterators.append(weakref.ref(iterator))
                 self._ours.own(iterator)
+                self._others.append((weakref.ref(iterator), weakref.ref(loader)))
             return iterator
         if loader.num_workers == 0:
             iterator = make()

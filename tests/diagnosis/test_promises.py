@@ -228,6 +228,36 @@ class Shuffled(IterableDataset[Any]):
             yield {"id": number, "row": torch.from_numpy(number + rng.normal(size=8))}
 
 
+class Jittered(IterableDataset[torch.Tensor]):
+    """A stream that is dealt out, with random numbers from the dataset's own generator.
+
+    If `apart`, each worker makes its own generator.
+    """
+
+    def __init__(self, *, apart: bool) -> None:
+        self.apart, self.generator = apart, np.random.default_rng(1)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker, workers = share()
+        if self.apart and workers > 1:
+            self.generator = np.random.default_rng(torch.initial_seed())
+        for index in range(worker, 200, workers):
+            yield torch.tensor([index, self.generator.random()])
+
+
+class Side:
+    """A wrapper around two loaders, which each have their own order."""
+
+    def __init__(self) -> None:
+        self.both = [load(Rows(), shuffle=True), load(Rows(), shuffle=True)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([(first, number, second) for number, (first, second) in self._pairs()])
+
+    def _pairs(self) -> list[tuple[int, tuple[Any, Any]]]:
+        return list(enumerate(zip(*self.both, strict=True)))
+
+
 class Noisier(Rows):
     """A dataset that adds noise. If `shared`, a counter that all workers share seeds the noise."""
 
@@ -348,6 +378,9 @@ NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
     "own_order_in_worker": {
         "shuffled apart, then shared out": lambda _: load(Shuffled(alike=False))
     },
+    "repeated_randomness": {
+        "each worker copies a generator": lambda _: load(Jittered(apart=False))
+    },
     "sharded_twice": {"dealt out twice": lambda _: load(Shares(times=2))},
     "lost_column": {
         "the first sample decides on the fields": (
@@ -359,12 +392,14 @@ NAMED: dict[str, dict[str, Callable[[Path], Any]]] = {
 WHERE = {
     "a batch is fetched past the wrapper": "_Fetches.__getitems__",
     "the first sample decides on the fields": "by_the_first",
+    "each worker copies a generator": "dataset.generator",
 }
 AGAIN = (
     "a batch is fetched past the wrapper",
     "the first sample decides on the fields",
     "a neighbor stands in",
     "dealt out twice",
+    "each worker copies a generator",
     "shuffled apart, then shared out",
     "a race for random numbers",
     "a stream that packs",
@@ -449,6 +484,8 @@ def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
     "make",
     [
         lambda: seeded(Noisier(shared=False)),
+        Side,
+        pytest.param(lambda: load(Jittered(apart=True)), marks=pytest.mark.thorough),
         pytest.param(lambda: load(Shuffled(alike=True)), marks=pytest.mark.thorough),
     ],
 )

@@ -239,6 +239,11 @@ def packed(ngrams: Sequence[int]) -> Evidence:
 BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
     "ends": {
         "a worker died": (changed(end="worker died", codes=(None, -9)), ill()),
+        "many more batches than the loader says, and no end": (
+            ill(begun("a" * 24), parts=replace(STREAM, batches=8)),
+            ill(begun("a" * 10), parts=replace(STREAM, batches=8)),
+            ill(begun("a" * 24), parts=STREAM),
+        ),
         "a late end, not without workers": (
             changed(ending=5.1),
             changed(ending=0.4),
@@ -353,6 +358,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "workers that stay learn nothing": (
             Evidence(STAYS, run("abcd", "abcd"), alone=run("abcd", "dcba")),
             Evidence(STAYS, run("abcd", "abcd"), alone=run("abcd", "abcd")),
+        ),
+        "the same again, in new workers": (
+            Evidence(STREAM, run("abcd", "abcd"), alone=run("abcd", "dcba")),
+            Evidence(STREAM, run("abcd", "abcd"), alone=run("abcd", "abcd")),
+            Evidence(replace(STAYS, loop=False), run("ab", "ab"), alone=run("ab", "ba")),
         ),
         "another order": (ill(reordered=Reordered(32, 4, "3", "23")), ill(reordered=Reordered(32))),
         "the loop returns something else": (
@@ -472,6 +482,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "more workers left each time": (
             ill(leftover=Leftover(alive=2, again=4)),
             ill(leftover=Leftover(alive=2, again=2)),  # the loop keeps its iterator
+        ),
+        "more loaders left each time": (
+            ill(replace(RUN, others=2), leftover=Leftover(alive=2, again=4)),
+            ill(replace(RUN, others=2), leftover=Leftover()),  # the one that the loop keeps
         ),
         "more threads each time, in workers that stay": (
             ill(leftover=Leftover(threads=(8, 10, 12, 14))),

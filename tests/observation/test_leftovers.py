@@ -70,6 +70,20 @@ def test_what_a_worker_has_started_is_gone(trouble: Callable[[Path], None], tmp_
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
+def test_a_loader_that_the_loop_keeps_is_ended_and_can_be_used_again() -> None:
+    validation = load(Numbers(), persistent_workers=True)
+    before = psutil.Process().children()
+
+    def loop(loader: DataLoader[Any]) -> list[int]:
+        return [sum(1 for _ in each) for each in (loader, validation)]
+
+    seen = observe(load(Numbers()), consume=loop, epochs=2)
+    assert (seen.result, seen.left, seen.others) == ([8, 8], 0, 2), seen
+    assert psutil.Process().children() == before
+    assert sum(1 for _ in validation) == 8
+    torch_internals.abandon(validation._iterator)
+
+
 def test_a_worker_that_is_slow_to_leave_is_not_killed_while_it_makes_a_segment(
     tmp_path: Path,
 ) -> None:

@@ -62,11 +62,12 @@ class Leftover:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether your loop leaves an epoch early, or persistent workers iterate a stream."""
+    """Return whether your loop leaves workers, or persistent workers iterate a stream."""
     parts, run = evidence.parts, evidence.run
     if not parts.workers or run.end != "finished":
         return False
-    return (parts.loop and not all(run.finished)) or (parts.persistent and parts.stream)
+    leaves = not all(run.finished) or run.others > 0
+    return (parts.loop and leaves) or (parts.persistent and parts.stream)
 
 
 def ask(subject: Subject) -> Leftover:

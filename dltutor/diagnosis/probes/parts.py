@@ -16,9 +16,11 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject, length_of, own_line
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
+from dltutor.observation.loaders import inner_loaders
 from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB
 
+_ORDERED: Final = ("SequentialSampler", "_InfiniteConstantSampler")  # torch's own, map and stream
 _DEEP: Final = 5  # the most wrappers around the dataset to look into
 
 
@@ -50,6 +52,10 @@ class Parts:
         generator: Whether the loader has its own generator.
         shm: The size of /dev/shm in MB, or 0 if there's none.
         files: How many file descriptors a process may have open.
+        pinned: Whether the loader pins memory.
+        mixed: Whether a wrapper has several DataLoaders, one of which doesn't go in order. Which of
+            their samples come together then depends on the workers, too: the loaders draw their
+            orders from one generator, sooner or later.
     """
 
     loader: str
@@ -75,11 +81,12 @@ class Parts:
     shm: float = 0.0
     files: int = 0
     pinned: bool = False
+    mixed: bool = False
 
     @property
     def ordered(self) -> bool:
         """Whether main is sure to request samples in the same order in each epoch."""
-        return self.stream or self.sampler == "SequentialSampler"
+        return self.stream or self.sampler in _ORDERED
 
     def __str__(self) -> str:
         length = "an unknown number of" if self.length is None else f"{self.length}"
@@ -111,7 +118,7 @@ def ask(subject: Subject) -> Parts:
         method=subject.method,
         batch_size=inner.batch_size,
         length=length_of(dataset),
-        batches=length_of(inner),
+        batches=length_of(subject.loader),
         persistent=bool(inner.persistent_workers),
         prefetch=inner.prefetch_factor or 0,
         drop_last=bool(inner.drop_last),
@@ -124,6 +131,7 @@ def ask(subject: Subject) -> Parts:
         shm=(shared_memory()[1] or 0) / MB,
         files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         pinned=bool(inner.pin_memory),
+        mixed=_mixed(subject.loader),
         hooks=tuple(
             name
             for name, owners in (("dataset", (dataset,)), ("sampler", _samplers(inner)))
@@ -141,6 +149,11 @@ def _yours(dataset: Any) -> Any:
             break
         dataset = inside[0][0] if is_a(inside[0], (list, tuple)) and inside[0] else inside[0]
     return dataset
+
+
+def _mixed(loader: Any) -> bool:
+    found = list(inner_loaders(loader).values())
+    return len(found) > 1 and any(_name(type(_sampler(each))) not in _ORDERED for each in found)
 
 
 def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.repeats import Repeats
-from dltutor.diagnosis.probes.shares import LOOKED, PASS, in_main
+from dltutor.diagnosis.probes.shares import LOOKED, PASS, in_main, most_of
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import used_generators
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
@@ -35,8 +35,7 @@ def ask(subject: Subject) -> Repeats:
     """Count the samples that repeat in W0's later epochs, and in two workers with W0's number."""
     first = _epochs(subject, forced=False)
     forced = _epochs(subject, forced=True)
-    (one, other), _, ended = in_main(subject, 2 * LOOKED)
-    one = one[:LOOKED]
+    (one, other), count, ended = in_main(subject, most_of(subject), whole=True)
     compared = min(map(len, first), default=0)
     across = min(map(len, forced[:2]), default=0) if len(forced) > 1 else 0
     return Repeats(
@@ -51,7 +50,7 @@ def ask(subject: Subject) -> Repeats:
             ),
         ),
         own=tuple(used_generators(subject.dataset, lambda: list(islice(subject.dataset, 4)))),
-        order=sorted(one) == sorted(other) or not ended or len(one) >= LOOKED,
+        order=sorted(one) == sorted(other) or not ended or len(one) < count,
     )
 
 

@@ -80,7 +80,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Shares:
     """Iterate the stream in main and in the workers, and compare the samples."""
-    (all_of_main, other), whole, ended = in_main(subject, _most(subject))
+    (all_of_main, other), whole, ended = in_main(subject, most_of(subject))
     one = all_of_main[:LOOKED]
     first, again = in_main(subject, LOOKED, held=True)[0]
     (counts, complete, natural), (_, _, pinned) = (
@@ -117,7 +117,7 @@ def _totals(subject: Subject) -> tuple[tuple[int, int], ...]:
     return tuple(totals)
 
 
-def _most(subject: Subject) -> int:
+def most_of(subject: Subject) -> int:
     """Return the most samples to draw in a pass.
 
     If the run without workers didn't reach the stream's end, the stream may be endless, so draw
@@ -128,7 +128,7 @@ def _most(subject: Subject) -> int:
 
 
 def in_main(
-    subject: Subject, most: int, *, held: bool = False
+    subject: Subject, most: int, *, held: bool = False, whole: bool = False
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
     """Iterate a stream twice in a fork of this process, without workers.
 
@@ -136,18 +136,19 @@ def in_main(
         subject: The loader, whose dataset is a stream.
         most: The most samples to draw in the first pass. Each pass also stops after 1.5 s.
         held: Whether to draw every sample with the same random numbers.
+        whole: Whether the second pass is as long as the first, instead of `LOOKED` samples.
 
     Returns:
-        A pair of lists (digests of the first pass's first `_KEPT` samples and of the second pass's
-        first `LOOKED`), the first pass's length, and whether the first pass reached the stream's
-        end. If the fork fails, both lists are empty, the length is 0, and the last value is False.
+        A pair of lists (digests of each pass's samples, at most `_KEPT`), the first pass's length,
+        and whether the first pass reached the stream's end. If the fork fails, both lists are
+        empty, the length is 0, and the last value is False.
     """
 
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:
         if held:
             hold_draws(subject.dataset)
         first, count, ended = _pass(subject, most)
-        second, _, _ = _pass(subject, LOOKED)
+        second, _, _ = _pass(subject, most if whole else LOOKED)
         return (first, second), count, ended
 
     return forks.attempt(work, 2 * PASS + 2) or (([], []), 0, False)
@@ -181,7 +182,7 @@ def _delivered(
     counts = [0] * workers
     found: list[list[str]] = [[] for _ in range(workers)]
     began = time.monotonic()
-    most = 2 * LOOKED * workers if held else _most(subject)
+    most = 2 * LOOKED * workers if held else most_of(subject)
     taken = 0
     for answer in answers(loader, PASS, most=most):
         taken += 1

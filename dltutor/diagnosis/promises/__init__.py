@@ -28,9 +28,9 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     found: list[Finding] = []
     if "ends" not in explained:
         found += _each(evidence, complete.no_batch_from_workers)
-        found += _each(evidence, ends.hangs, ends.breaks_off, ends.late)
+        found += _each(evidence, ends.hangs, ends.breaks_off, ends.late, ends.goes_on)
     if not explained & _SAME_DATA:
-        found += _each(evidence, same.lost, same.persistent_repeats, same.changed_by_loop)
+        found += _each(evidence, same.lost, same.repeats_with_workers, same.changed_by_loop)
         found += _each(evidence, complete.reused)
         found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.restarted)

@@ -35,9 +35,22 @@ def workers(evidence: Evidence) -> Iterator[Finding]:
     left, parts = evidence.leftover, evidence.parts
     if left is None or left.again <= left.alive or left.freed or left.held:
         return
+    said = (
+        f"{left.alive} workers were still running after your loop had returned, and {left.again} "
+        "after it had run once more."
+    )
+    if evidence.run.others:
+        yield _finding(
+            said,
+            "",
+            "Make that loader once, before the loop, or don't give it persistent workers.",
+            cause="The loop makes another loader each time, for example one for validation. Its "
+            "workers are persistent, and something keeps it: a list, a logger, or an object that "
+            "prepares loaders.",
+        )
+        return
     yield _finding(
-        f"{left.alive} workers were still running after your loop had returned, and "
-        f"{left.again} after it had run once more.",
+        said,
         parts.where if parts.loader == "DataLoader" else parts.loader,
         "When the loop stops early, end what holds the iterator: a reader thread with an "
         "`Event` that it checks, a generator with `finally`.",

@@ -70,6 +70,26 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def goes_on(evidence: Evidence) -> Iterator[Finding]:
+    """Find an epoch that has far more batches than `len(loader)` says, and no end in sight."""
+    run, parts = evidence.run, evidence.parts
+    came = len((*run.passes, ())[0])
+    if not parts.batches or run.end != "enough" or any(run.finished[:1]):
+        return
+    if came < 2 * parts.batches + parts.workers:
+        return
+    yield _finding(
+        f"`len({parts.loader})` says {parts.batches} batches. {came} arrived in the first epoch, "
+        "and there was no end yet.",
+        parts.where,
+        "Let the stream or the loader end each epoch, or let your loop stop after `len(loader)` "
+        "batches, as `itertools.islice` does.",
+        cause="The dataset or the sampler yields samples forever, and the length is only a number. "
+        "A plain `for` loop over the loader never gets to a second epoch.",
+        certainty="likely",
+    )
+
+
 def hangs(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that waits for a batch that never arrives."""
     run, alone, samples = evidence.run, evidence.alone, evidence.samples

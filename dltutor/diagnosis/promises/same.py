@@ -224,22 +224,26 @@ def _random_in_workers(run: Measures) -> bool:
     return both and (first - second).total() > first.total() / 2
 
 
-def persistent_repeats(evidence: Evidence) -> Iterator[Finding]:
-    """Find epochs that are the same only with persistent workers."""
+def repeats_with_workers(evidence: Evidence) -> Iterator[Finding]:
+    """Find epochs that are the same only with workers."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
-    if alone is None or not parts.loop or not parts.persistent:
+    if alone is None or not parts.workers or (parts.persistent and not parts.loop):
         return
     if not (run.begins_again and len(alone.passes) > 1) or alone.begins_again:
         return
+    kept = " persistent" if parts.persistent else ""
     yield _finding(
-        "With persistent workers, epochs 0 and 1 have the same samples in the same order. Without "
+        f"With{kept} workers, epochs 0 and 1 have the same samples in the same order. Without "
         "workers, they differ.",
         parts.where,
         "Keep what changes between epochs in a tensor in shared memory "
         "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
-        "`persistent_workers=False`.",
+        f"`persistent_workers={not parts.persistent}`.",
         cause="A persistent worker keeps the copy of the dataset that it started with, so what "
-        "your loop sets between epochs doesn't reach it.",
+        "your loop sets between epochs doesn't reach it."
+        if parts.persistent
+        else "Each epoch has new workers, which begin with main's copy of the dataset. What an "
+        "epoch changes in its workers' copies, such as a count of epochs, is gone with them.",
     )
 
 

@@ -78,6 +78,10 @@ def _ended(evidence: Evidence) -> Answer:
     return False, f"{run.batches} batches arrived, but time ran out before an epoch ended"
 
 
+_NOT_ALIKE: Final = "the samples of the two epochs can't be compared one to one"
+_TOGETHER: Final = "the samples of several shuffled loaders come together in another way each time"
+
+
 def _complete(evidence: Evidence) -> Answer:
     run, alone = evidence.run, evidence.alone
     if not (run.well and run.finished[:1] == (True,) and run.batches):
@@ -95,7 +99,7 @@ def _complete(evidence: Evidence) -> Answer:
         return True, "all values arrived, with workers and without, cut into different samples"
     if difference is not None and difference.whole and difference.came == difference.expected:
         return True, f"{difference.came} {difference.unit} arrived, with workers and without"
-    return False, "the samples of the two epochs can't be compared one to one"
+    return False, _TOGETHER if evidence.parts.mixed else _NOT_ALIKE
 
 
 def _same(evidence: Evidence) -> Answer:
@@ -110,12 +114,17 @@ def _same(evidence: Evidence) -> Answer:
         if recut(evidence.run, evidence.alone):
             return True, "the same values arrive with workers and without, cut into other samples"
         return False, "samples are random, so they differ from run to run"
-    return False, "no epoch reached its end"
+    return False, _TOGETHER if evidence.parts.mixed else "no epoch reached its end"
 
 
 def _independent(evidence: Evidence) -> Answer:
     samples, repeats = evidence.samples, evidence.repeats
     if repeats is not None and repeats.sources:
+        if any(same == compared > 2 for _, _, same, compared, _, _ in repeats.sources):
+            return (
+                False,
+                "draws repeat in another worker, but that may be only the order of samples",
+            )
         return True, "random numbers differed in each worker and epoch"
     if samples is None or not samples.looked or samples.random or samples.joined:
         return False, ""

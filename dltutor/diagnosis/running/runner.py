@@ -198,6 +198,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
         stood=_where_stuck(seen),
         left=seen.left,
+        others=seen.others,
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
         ending=watch.ending,
