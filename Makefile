@@ -22,8 +22,9 @@ THOROUGH := -n 3 --dist loadgroup --durations=25
 # Written last: a .venv without it was never finished.
 MADE := .venv/made
 BENCH := .venv/bench
+WRAPPERS := .venv/wrappers
 
-.PHONY: help .venv lab test test-thorough notebooks claims lint bench clean
+.PHONY: help .venv lab test test-thorough test-wrappers notebooks claims lint bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -39,6 +40,10 @@ test: lint ## everything that CI runs: lint, then the tests, the notebooks among
 
 test-thorough: $(MADE) ## the tests that take too long for each time; before a release
 	$(PY) -m pytest $(THOROUGH) -m "thorough" $(TEST_ARGS)
+
+test-wrappers: $(WRAPPERS) ## the tests with accelerate, datasets, Lightning, torchdata, webdataset
+	$(PY) -m pytest $(THOROUGH) tests/observation/test_wrappers.py tests/diagnosis/test_wrapped.py \
+	    $(TEST_ARGS)
 
 notebooks: $(MADE) ## run the solved notebooks again, make the learner's from them, and the cheat sheet
 	$(PY) scripts/notebooks.py
@@ -77,4 +82,8 @@ $(MADE): pyproject.toml constraints.txt
 
 $(BENCH): $(MADE)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
+$(WRAPPERS): $(MADE)
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[wrappers]'
 	touch $@

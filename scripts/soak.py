@@ -25,14 +25,14 @@ SETUP = """
     sys.path.insert(0, {tests!r})
     import confined_cases, datasets, psutil
     import matplotlib.pyplot as plt
-    from datasets import Numbers, load
+    from small_datasets import Numbers, load
     from dltutor import confine, observe
     from IPython.display import clear_output
 
     this = psutil.Process()
     ENDINGS = {{
-        "finished": None, "raised": datasets.raise_error, "killed": datasets.killed,
-        "hung": datasets.sleep_on,
+        "finished": None, "raised": small_datasets.raise_error, "killed": small_datasets.killed,
+        "hung": small_datasets.sleep_on,
     }}
 
     def belongings():

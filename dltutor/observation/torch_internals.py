@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from multiprocessing import popen_fork
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from torch._C import _remove_worker_pids
@@ -204,10 +204,22 @@ def starting_pid(error: BaseException) -> int | None:
 
 
 def kept_iterator(loader: DataLoader[Any]) -> Any:
-    """Return the iterator, with its workers, that a loader keeps for its next epoch, or None."""
+    """Return the iterator, with its workers, that a loader keeps for its next epoch, or None.
+
+    If the workers are another process's, from which this one was forked, have the loader forget the
+    iterator. Don't let Python free it here, or its workers would be told to exit.
+    """
     iterator = loader._iterator
-    alive = any(worker.is_alive() for worker in workers_of(iterator))
+    workers: list[Any] = workers_of(iterator)
+    if any(worker._parent_pid != os.getpid() for worker in workers):
+        _INHERITED.append(iterator)
+        drop_kept_iterator(loader)
+        return None
+    alive = any(worker.is_alive() for worker in workers)
     return iterator if loader.persistent_workers or alive else None
+
+
+_INHERITED: Final[list[Any]] = []
 
 
 def drop_kept_iterator(loader: DataLoader[Any]) -> None:

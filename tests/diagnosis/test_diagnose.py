@@ -17,7 +17,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from datasets import BAD, Numbers, load, raise_error
+from small_datasets import BAD, Numbers, load, raise_error
 
 from dltutor import diagnose
 from dltutor.__main__ import main
@@ -57,7 +57,7 @@ def test_an_exception_of_your_code_is_found_and_told_alike_as_text_and_html_and_
     finding = diagnosis.findings[0]
     assert finding.name == "raises" and finding.certainty == "shown"
     assert f"dataset[{BAD}]" in finding.evidence and "nine is bad" in finding.evidence
-    assert "datasets.py" in finding.where and "in raise_error" in finding.where
+    assert "small_datasets.py" in finding.where and "in raise_error" in finding.where
     told = " ".join(str(diagnosis).split())
     for _, text in finding.rows():
         assert " ".join(text.split()) in told

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor import diagnose

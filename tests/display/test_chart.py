@@ -161,7 +161,7 @@ def test_a_live_notebook_is_the_same_in_every_run(tmp_path: Path) -> None:
     here = str(Path(__file__).parents[1])
     live = lesson(
         code("path", f"import sys\nsys.path.insert(0, {here!r})"),
-        code("import", "import dltutor\nfrom datasets import Numbers, load"),
+        code("import", "import dltutor\nfrom small_datasets import Numbers, load"),
         code("observe", "dltutor.observe(load(Numbers()), live=True)"),
         code("watch", "with dltutor.watch('loop'):\n    sum(1 for _ in load(Numbers()))"),
         code("monitor", "monitor = dltutor.monitor()"),

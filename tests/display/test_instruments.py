@@ -9,10 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import datasets
 import pytest
-from datasets import Numbers, load
+import small_datasets
 from fresh_interpreter import run_fresh
+from small_datasets import Numbers, load
 
 import dltutor
 from dltutor.display import screen
@@ -51,7 +51,7 @@ def a_while() -> None:
 
 def killed_after_a_while() -> None:
     a_while()
-    datasets.killed()
+    small_datasets.killed()
 
 
 def slow(trouble: Callable[[], object] = a_while, **options: Any) -> Any:
@@ -95,7 +95,7 @@ def test_wrong_arguments_are_told_before_anything_is_drawn(displayed: list[Any])
 
 def test_after_stop_the_chart_says_so_and_no_figure_follows(displayed: list[Any]) -> None:
     with pytest.raises(KeyboardInterrupt):
-        dltutor.observe(load(Numbers(datasets.interrupt_main_and_sleep)), live=True)
+        dltutor.observe(load(Numbers(small_datasets.interrupt_main_and_sleep)), live=True)
     assert kinds(displayed) == [Chart]
     assert displayed[0].end == {"how": "Stopped", "died": [], "folded": False}
 
@@ -105,7 +105,7 @@ def test_in_a_script_and_in_a_terminal_nothing_is_drawn_and_nothing_loaded_to_dr
         """
         import sys
         import dltutor
-        from datasets import Numbers, load
+        from small_datasets import Numbers, load
         print(dltutor.observe(load(Numbers()), live=True).end)
         with dltutor.watch("loop") as watched:
             pass

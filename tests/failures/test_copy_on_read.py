@@ -8,7 +8,7 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
-from datasets import load
+from small_datasets import load
 
 from dltutor.failures.data.captions import LISTED, STORED, SharedCaptions
 

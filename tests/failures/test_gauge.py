@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Event
 
 import pytest
 import torch
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 from torch.utils.data import get_worker_info
 
 from dltutor.failures.tools.gauge import Gauge, growth, no_proc

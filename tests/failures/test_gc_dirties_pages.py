@@ -6,7 +6,7 @@ import gc
 
 import pytest
 import torch
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 
 from dltutor.failures.gc_dirties_pages import frozen_heap
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datasets import load
+from small_datasets import load
 
 from dltutor.failures import global_state
 from dltutor.failures.global_state import MISSING, ReadingsWithValue

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import load
+from small_datasets import load
 from torch.utils.data import IterableDataset
 
 from dltutor.failures import lost_thread

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import MeasuredStream, Numbers, load
 from own_process import DEADLINE
+from small_datasets import MeasuredStream, Numbers, load
 from torch.utils.data import DataLoader, Subset
 
 from dltutor.failures import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Numbers, as_list
+from small_datasets import Numbers, as_list
 from torch.utils.data import DataLoader
 
 from dltutor.failures import unpicklable_batch

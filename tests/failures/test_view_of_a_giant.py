@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 
 from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.tables import MB

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 from test_sampler import Made, Simulated
 
 import dltutor

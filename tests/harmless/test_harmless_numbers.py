@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Numbers, Stream, load, raise_error
+from small_datasets import Numbers, Stream, load, raise_error
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from dltutor import how_many_workers

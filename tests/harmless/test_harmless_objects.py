@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import hostile
 import pytest
+import small_datasets
 import torch
-from datasets import Numbers
 from hostile import HOSTILE
+from small_datasets import Numbers
 from torch.distributed import (
     distributed_c10d,
     get_rank,
@@ -71,7 +71,9 @@ def test_the_safe_questions_are_answered_as_ever_where_nothing_raises() -> None:
     assert foreign.attribute(ordered, "keys")() == ordered.keys()
     assert foreign.attributes_of(types.SimpleNamespace(a=1)) == {"a": 1}
     assert "Numbers" in foreign.attributes_of(sys.modules[Numbers.__module__])
-    assert foreign.module_of(Numbers) == Numbers.__module__ == foreign.module_of(datasets.load)
+    assert (
+        foreign.module_of(Numbers) == Numbers.__module__ == foreign.module_of(small_datasets.load)
+    )
     assert foreign.file_of(sys.modules[__name__]) == __file__
     assert (foreign.number(5), foreign.number(0.5), foreign.number("5")) == (5, 0.5, None)
     assert foreign.text([1]) == "[1]" and foreign.said(ValueError("no")) == "ValueError: no"

@@ -381,7 +381,7 @@ def test_observe_changes_nothing_but_what_the_loop_trains(start_method: str) -> 
         from state_of_main import *
         hear_of_fork_hooks()
         from dltutor import observe
-        from datasets import Numbers
+        from small_datasets import Numbers
         def train(loader):
             for batch in loader:
                 weight.add_(1 + torch.rand(()) * random.random() * np.random.rand())

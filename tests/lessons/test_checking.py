@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import Numbers, raise_error
 from own_exercise import HINTS, own_exercise
+from small_datasets import Numbers, raise_error
 from test_answers import OTHERS
 
 from dltutor.lessons.engine import endings

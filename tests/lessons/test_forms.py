@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cells import define
-from datasets import Numbers
+from small_datasets import Numbers
 
 from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.exercise import by_runs

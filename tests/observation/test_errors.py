@@ -15,9 +15,9 @@ from functools import partial
 from multiprocessing.connection import Client
 from pathlib import Path
 
-import datasets
 import pytest
-from datasets import Numbers, load
+import small_datasets
+from small_datasets import Numbers, load
 
 from dltutor.failures import corrupt_images
 from dltutor.observation import errors
@@ -112,8 +112,13 @@ PICKLES_NOTES = ("when serializing dict item 'handle'", "when serializing train.
 @pytest.mark.parametrize(
     ("trouble", "kind", "told", "notes"),
     [
-        (datasets.raise_error, "ValueError", "ValueError: nine is bad", ()),
-        (datasets.raise_two_parts, "TwoParts", "datasets.TwoParts: a wheel of a cart", ()),
+        (small_datasets.raise_error, "ValueError", "ValueError: nine is bad", ()),
+        (
+            small_datasets.raise_two_parts,
+            "TwoParts",
+            "small_datasets.TwoParts: a wheel of a cart",
+            (),
+        ),
         (with_a_cause, "ValueError", "ValueError: no label", ()),  # the message has two tracebacks
         # Your own note can't be told apart from the message, but pickle's notes can.
         (with_a_note_of_ones_own, "ValueError", "ValueError: no label\nfile 9.json", ()),
@@ -158,8 +163,8 @@ def test_notes_are_kept_beside_the_exceptions_own_text(
 def test_an_odd_exception_is_read() -> None:
     assert errors.read(ValueError()).chain == (("ValueError", ""),)
     assert errors.read(ValueError(3, None)).chain == (("ValueError", "(3, None)"),)
-    assert errors.read(datasets.Unsayable()).chain == (("Unsayable", ""),)
-    assert errors.read(ValueError(datasets.Unsayable())).chain == (("ValueError", ""),)
+    assert errors.read(small_datasets.Unsayable()).chain == (("Unsayable", ""),)
+    assert errors.read(ValueError(small_datasets.Unsayable())).chain == (("ValueError", ""),)
     like_torchs = errors.read(ValueError("Caught KeyError in DataLoader worker process 3."))
     assert (like_torchs.raised_in_worker, like_torchs.failed_worker) == ("KeyError", 3)
     assert like_torchs.traceback == ()

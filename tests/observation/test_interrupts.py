@@ -20,11 +20,11 @@ from functools import partial
 from multiprocessing import queues, reduction
 from typing import Any
 
-import datasets
 import pytest
-from datasets import Numbers, PicklesWith, load
+import small_datasets
 from fresh_interpreter import run_fresh
 from own_process import until
+from small_datasets import Numbers, PicklesWith, load
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
@@ -72,7 +72,7 @@ class Impatient(Numbers):
     """A dataset whose workers interrupt main again and again while they exit."""
 
     def __getitem__(self, index: int) -> Any:
-        datasets.interrupt_main_on_leaving()
+        small_datasets.interrupt_main_on_leaving()
         return super().__getitem__(index)
 
 
@@ -84,10 +84,14 @@ def works(loader: DataLoader[Any]) -> None:
 @pytest.mark.parametrize(
     ("dataset", "options", "consume"),
     [
-        (Numbers(datasets.interrupt_main_and_sleep), {}, None),  # main waits for a worker
+        (Numbers(small_datasets.interrupt_main_and_sleep), {}, None),  # main waits for a worker
         (Numbers(), {}, works),
         (Numbers(stop), {"num_workers": 0}, None),
-        (Numbers(datasets.interrupt_main_on_leaving, at=0), {"persistent_workers": True}, None),
+        (
+            Numbers(small_datasets.interrupt_main_on_leaving, at=0),
+            {"persistent_workers": True},
+            None,
+        ),
         (Impatient(), {"persistent_workers": True}, None),
     ],
     ids=["waiting", "in the loop", "without workers", "cleaning up", "more than once"],
@@ -111,9 +115,9 @@ def test_a_loop_that_catches_it_goes_on() -> None:
 def test_at_a_fork_where_python_would_forget_it_and_by_ctrl_c_which_reaches_workers_too() -> None:
     script = """
         import os, signal, time
-        import datasets
+        import small_datasets
         import psutil
-        from datasets import Numbers, load
+        from small_datasets import Numbers, load
         from dltutor import observe
 
         this = psutil.Process()
@@ -136,7 +140,7 @@ def test_at_a_fork_where_python_would_forget_it_and_by_ctrl_c_which_reaches_work
         at_fork = lambda: None
         def all_of_us():
             os.killpg(0, signal.SIGINT)
-            time.sleep(datasets.FOR_EVER)
+            time.sleep(small_datasets.FOR_EVER)
         try:
             observe(load(Numbers(all_of_us)), deadline=60)
         except KeyboardInterrupt:
@@ -276,7 +280,7 @@ def test_an_interrupt_that_comes_right_before_main_waits_for_ever_arrives() -> N
         interrupts.let_through(),
     ):
         as_if_in(reduction.__file__, "receive")(partial(signal.raise_signal, signal.SIGINT))
-        time.sleep(datasets.FOR_EVER)
+        time.sleep(small_datasets.FOR_EVER)
     assert time.monotonic() < began + 20
     time.sleep(0.05)  # a second interrupt would arrive now
 

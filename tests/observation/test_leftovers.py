@@ -14,13 +14,13 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-import datasets
 import psutil
 import pytest
+import small_datasets
 import torch.multiprocessing
-from datasets import Numbers, load
 from fresh_interpreter import run_fresh
 from own_process import until
+from small_datasets import Numbers, load
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe, torch_internals
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 def test_many_runs_of_mixed_endings_leave_nothing(runs: int) -> None:
     script = """
         import gc, os, threading
-        import datasets, psutil
-        from datasets import Numbers, load
+        import small_datasets, psutil
+        from small_datasets import Numbers, load
         from dltutor import observe
 
         this = psutil.Process()
@@ -45,8 +45,8 @@ def test_many_runs_of_mixed_endings_leave_nothing(runs: int) -> None:
             return len(this.children(recursive=True)), this.num_fds(), threading.active_count(), shm
 
         endings = [
-            ("finished", None), ("raised", datasets.raise_error),
-            ("worker died", datasets.killed), ("hung", datasets.sleep_on),
+            ("finished", None), ("raised", small_datasets.raise_error),
+            ("worker died", small_datasets.killed), ("hung", small_datasets.sleep_on),
         ]
         observe(load(Numbers()))  # what Python and torch keep for good is there from here on
         gc.freeze()  # and need not be looked through each time
@@ -64,7 +64,9 @@ def test_many_runs_of_mixed_endings_leave_nothing(runs: int) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("trouble", [datasets.have_a_child, datasets.have_a_child_and_die])
+@pytest.mark.parametrize(
+    "trouble", [small_datasets.have_a_child, small_datasets.have_a_child_and_die]
+)
 def test_what_a_worker_has_started_is_gone(trouble: Callable[[Path], None], tmp_path: Path) -> None:
     observe(load(Numbers(partial(trouble, tmp_path / "pid"))))
     assert not is_alive(int((tmp_path / "pid").read_text()))
@@ -89,7 +91,7 @@ def test_a_worker_that_is_slow_to_leave_is_not_killed_while_it_makes_a_segment(
 ) -> None:
     # If torch sent SIGTERM to this worker, a segment's name could stay in /dev/shm.
     note = tmp_path / "terminated"
-    loader = load(Numbers(partial(datasets.note_a_termination, note), at=2))
+    loader = load(Numbers(partial(small_datasets.note_a_termination, note), at=2))
     seen = observe(loader, consume=lambda loader: next(iter(loader)))
     assert seen.end == "finished"
     assert not note.exists()
@@ -97,7 +99,7 @@ def test_a_worker_that_is_slow_to_leave_is_not_killed_while_it_makes_a_segment(
 
 @pytest.mark.parametrize("own", [False, True], ids=["the loader", "a loader of the loop"])
 def test_a_worker_that_was_being_started_is_gone(own: bool) -> None:
-    never = load(datasets.NeverStarted(), "spawn", num_workers=1)
+    never = load(small_datasets.NeverStarted(), "spawn", num_workers=1)
     seen = (
         observe(load(Numbers()), consume=lambda _: list(never), deadline=3)
         if own
@@ -178,11 +180,11 @@ def a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     heard = "is killed by signal: Killed. "
-    observe(load(Numbers(datasets.killed)))
+    observe(load(Numbers(small_datasets.killed)))
     assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     assert plainly() == heard
     theirs = signal.getsignal(signal.SIGCHLD)
-    for trouble, consume in ((datasets.killed, None), (None, ignores)):
+    for trouble, consume in ((small_datasets.killed, None), (None, ignores)):
         observe(load(Numbers(trouble)), consume=consume)
         assert signal.getsignal(signal.SIGCHLD) is theirs
         assert plainly() == heard
@@ -214,7 +216,7 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
     until(lambda: not kept()[2])
     first = kept()
     assert {*first[0]} == {"torch_shm_manager"} and not first[2], first
-    for trouble in (datasets.killed, datasets.leave):
+    for trouble in (small_datasets.killed, small_datasets.leave):
         assert observe(load(Numbers(trouble))).end == "worker died"
     assert len(list(load(Numbers()))) == 8
     until(lambda: kept() == first)
@@ -234,8 +236,8 @@ def with_the_sharing_strategy_file_system_a_loop_keeps_its_batches_however_it_en
 
     batches: list[Any] = []
     for trouble, loop, end in (
-        (datasets.raise_error, keeping, "raised"),
-        (datasets.killed, keeping, "worker died"),
+        (small_datasets.raise_error, keeping, "raised"),
+        (small_datasets.killed, keeping, "worker died"),
         (None, stuck, "hung"),
     ):
         assert observe(load(Numbers(trouble)), consume=loop, deadline=4).end == end

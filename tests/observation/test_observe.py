@@ -11,11 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
+import small_datasets
 import torch
-from datasets import FOR_EVER, Numbers, PicklesWith, Stream, Unpicklable, deadline_passes, load
 from fresh_interpreter import run_fresh
+from small_datasets import (
+    FOR_EVER,
+    Numbers,
+    PicklesWith,
+    Stream,
+    Unpicklable,
+    deadline_passes,
+    load,
+)
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
@@ -85,7 +93,7 @@ def hangs_after_the_epoch(loader: DataLoader[Any]) -> None:
 
 def run(
     trouble: Callable[[], object] | None = None,
-    at: int = datasets.BAD,
+    at: int = small_datasets.BAD,
     dataset: Any = None,
     consume: Callable[[Any], object] | None = None,
     epochs: int = 1,
@@ -114,55 +122,55 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "without batching": ({"batch_size": None}, {**FINISHED, "batches": 16}),
     "an exception": (
-        {"trouble": datasets.raise_error},
+        {"trouble": small_datasets.raise_error},
         {**RAISED, "batches": 4, "samples": 8, "chain": ["ValueError"]},
     ),
     "an exception in collate": (
-        {"collate_fn": datasets.collate_badly},
+        {"collate_fn": small_datasets.collate_badly},
         {"end": "raised", "batches": 0, "raised": ("KeyError", 0), "at": "collate_badly"},
     ),
     "a type that torch can't build again": (
-        {"trouble": datasets.raise_two_parts},
+        {"trouble": small_datasets.raise_two_parts},
         {"end": "raised", "raised": ("TwoParts", 0), "chain": ["RuntimeError"]},
     ),
-    "a killed worker": ({"trouble": datasets.killed}, {**KILLED, "raised": (None, None)}),
+    "a killed worker": ({"trouble": small_datasets.killed}, {**KILLED, "raised": (None, None)}),
     "a worker that crashes": (
-        {"trouble": datasets.segfault},
+        {"trouble": small_datasets.segfault},
         {"end": "worker died", "exits": [-11, None], "signals": ["SIGSEGV", None]},
     ),
     # In main, the exit looks like a missing file or a lost connection.
     "a worker that exits": (
-        {"trouble": datasets.leave},
+        {"trouble": small_datasets.leave},
         {"end": "worker died", "exits": [3, None], "signals": [None, None]},
     ),
     "a worker that exits without an error": (
-        {"trouble": datasets.leave_at_once},
+        {"trouble": small_datasets.leave_at_once},
         {"end": "worker died", "exits": [0, None]},
     ),
     # Main is in a transfer, where `observe` delays SIGCHLD, which says that a worker died.
     "a worker that dies in the middle of a batch": (
-        {"trouble": datasets.die_in_a_transfer, "at": 0, "num_workers": 1},
+        {"trouble": small_datasets.die_in_a_transfer, "at": 0, "num_workers": 1},
         {"end": "worker died", "exits": [-9]},
     ),
-    "a worker that sleeps": ({"trouble": datasets.sleep}, SLEEPS),
+    "a worker that sleeps": ({"trouble": small_datasets.sleep}, SLEEPS),
     "a worker that is too slow for the loader's timeout": (
-        {"trouble": datasets.sleep_on, "at": 0, "timeout": 1.5},
+        {"trouble": small_datasets.sleep_on, "at": 0, "timeout": 1.5},
         {"end": "raised", "chain": ["RuntimeError"], "stacks": ["sleep_on", "_worker_loop"]},
     ),
     "an exception without workers": (
-        {"trouble": datasets.raise_error, "num_workers": 0},
+        {"trouble": small_datasets.raise_error, "num_workers": 0},
         {**RAISED, "batches": 4, "raised": (None, None), "exits": []},
     ),
     "an exception without a text": (
-        {"trouble": datasets.raise_unsayable, "num_workers": 0},
+        {"trouble": small_datasets.raise_unsayable, "num_workers": 0},
         {"end": "raised", "chain": ["Unsayable"]},
     ),
     "a hang without workers": (
-        {"trouble": datasets.sleep, "num_workers": 0},
+        {"trouble": small_datasets.sleep, "num_workers": 0},
         {"end": "hung", "batches": 4, "chain": [], "at": "sleep"},
     ),
     "an exit without workers": (
-        {"trouble": datasets.leave, "num_workers": 0},
+        {"trouble": small_datasets.leave, "num_workers": 0},
         {"end": "raised", "chain": ["SystemExit"]},
     ),
     "a loop that raises": (
@@ -184,11 +192,11 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"end": "raised", "chain": ["FileNotFoundError"], "exits": [0, 0]},
     ),
     "a loop that raises another exception": (
-        {"consume": raises_another, "trouble": datasets.raise_error},
+        {"consume": raises_another, "trouble": small_datasets.raise_error},
         {"end": "raised", "chain": ["RuntimeError", "ValueError"]},
     ),
     "a loop that raises another exception after a death": (
-        {"consume": raises_another, "trouble": datasets.killed},
+        {"consume": raises_another, "trouble": small_datasets.killed},
         KILLED,
     ),
     "a loop that hangs when its workers have ended": (
@@ -219,9 +227,9 @@ def test_a_run_is_written_down(what: str) -> None:
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        (datasets.raise_error, {**RAISED, "batches": 4}),
-        (datasets.killed, KILLED),
-        (datasets.sleep, SLEEPS),
+        (small_datasets.raise_error, {**RAISED, "batches": 4}),
+        (small_datasets.killed, KILLED),
+        (small_datasets.sleep, SLEEPS),
     ],
 )
 def test_it_is_the_same_under_every_start_method(
@@ -251,7 +259,7 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
     start_method: str,
 ) -> None:
     script = """
-        from datasets import NoWayBack, load
+        from small_datasets import NoWayBack, load
         from dltutor import observe
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
         _MultiProcessingDataLoaderIter._try_get_data.__defaults__ = (0.5,)
@@ -272,7 +280,7 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
 @pytest.mark.parametrize("deadline", [0.3, 1e-9])
 def test_a_deadline_passes_after_its_seconds(deadline: float) -> None:
     started = time.monotonic()
-    seen = observe(load(Numbers(datasets.sleep_on, at=0)), deadline=deadline)
+    seen = observe(load(Numbers(small_datasets.sleep_on, at=0)), deadline=deadline)
     assert (seen.end, seen.deadline, seen.batches) == ("hung", deadline, 0)
     assert deadline <= seen.seconds <= time.monotonic() - started < 20
 
@@ -301,7 +309,7 @@ def test_a_worker_found_dead_at_the_deadline_is_no_hang() -> None:
         iterator._workers[0].join()
         time.sleep(deadline_passes())
 
-    seen = observe(load(Numbers(datasets.killed, length=10_000)), consume=consume)
+    seen = observe(load(Numbers(small_datasets.killed, length=10_000)), consume=consume)
     assert (seen.end, facts(seen)["exits"]) == ("worker died", [-9, None])
 
 
@@ -337,6 +345,24 @@ def test_a_loop_may_keep_its_iterator(nothing_left_behind: Callable[..., None]) 
     assert list(kept[0]) == []
 
 
+def test_a_forked_process_lets_its_parent_keep_its_workers() -> None:
+    script = """
+        import os
+        from small_datasets import Numbers, load
+        from dltutor import observe
+
+        loader = load(Numbers(), persistent_workers=True)
+        assert sum(1 for _ in loader) == 8
+        if (pid := os.fork()) == 0:
+            print(observe(loader).batches, flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(sum(1 for _ in loader), all(each.is_alive() for each in loader._iterator._workers))
+        """
+    done = run_fresh(script)
+    assert (done.stdout, done.stderr) == ("8\n8 True\n", "")
+
+
 @pytest.mark.parametrize("used_before", [False, True])
 def test_persistent_workers_are_ended_and_the_loader_can_be_used_again(
     used_before: bool, nothing_left_behind: Callable[..., None]
@@ -370,7 +396,7 @@ def test_an_argument_that_torch_finds_wrong_only_when_it_starts_is_told_without_
 
 @pytest.mark.thorough
 def test_workers_that_started_before_the_start_of_another_failed_are_ended() -> None:
-    seen = run(dataset=PicklesWith(datasets.raise_error), start_method="spawn")
+    seen = run(dataset=PicklesWith(small_datasets.raise_error), start_method="spawn")
     assert (seen.end, seen.batches, seen.failed_worker) == ("raised", 0, None)
     assert facts(seen)["exits"] == [None]
 
@@ -379,7 +405,7 @@ def test_a_loader_is_as_it_was_and_its_own_worker_init_fn_is_called(tmp_path: Pa
     def init(number: int) -> None:
         (tmp_path / str(number)).touch()
 
-    loader = load(Numbers(datasets.raise_error), worker_init_fn=init)
+    loader = load(Numbers(small_datasets.raise_error), worker_init_fn=init)
     before = dict(vars(loader))
     observe(loader)
     assert sorted(each for each in os.listdir(tmp_path) if each.isdigit()) == ["0", "1"]
@@ -392,10 +418,10 @@ def test_a_loader_is_as_it_was_and_its_own_worker_init_fn_is_called(tmp_path: Pa
 @pytest.mark.parametrize(
     ("trouble", "kept"),
     [
-        (datasets.say_hello, "hello from descriptor 2\nhello from sys.stderr\n"),
+        (small_datasets.say_hello, "hello from descriptor 2\nhello from sys.stderr\n"),
         # Python 3.13 and later color a traceback if FORCE_COLOR is set, as it is in a notebook.
-        (datasets.write_in_color, "ValueError: red\n"),
-        (datasets.write_much, "all is well so far\nthe last words\n"),
+        (small_datasets.write_in_color, "ValueError: red\n"),
+        (small_datasets.write_much, "all is well so far\nthe last words\n"),
     ],
 )
 def test_the_end_of_what_workers_write_to_stderr_is_kept_and_does_not_reach_the_screen(
@@ -404,7 +430,7 @@ def test_the_end_of_what_workers_write_to_stderr_is_kept_and_does_not_reach_the_
     seen = observe(load(Numbers(trouble)))
     assert seen.end == "finished"
     assert seen.stderr.endswith(kept) and len(seen.stderr) < 100_000
-    assert len(seen.stderr) == len(kept) or trouble is datasets.write_much
+    assert len(seen.stderr) == len(kept) or trouble is small_datasets.write_much
     assert len(str(seen).splitlines()) < 30
     assert capfd.readouterr() == ("", "")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import datasets
 import pytest
+import small_datasets
 import torch
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 from torch.utils.data import DataLoader, Dataset
 
 import dltutor
@@ -101,9 +101,9 @@ def test_one_batch_of_a_loader_is_measured_and_the_worker_that_made_it() -> None
 @pytest.mark.parametrize(
     ("trouble", "deadline", "told"),
     [
-        (datasets.raise_error, 60, "ValueError in W0"),
-        (datasets.killed, 60, "W0 killed by SIGKILL"),
-        (datasets.sleep_on, 1, "Hung"),
+        (small_datasets.raise_error, 60, "ValueError in W0"),
+        (small_datasets.killed, 60, "W0 killed by SIGKILL"),
+        (small_datasets.sleep_on, 1, "Hung"),
     ],
 )
 def test_a_dataset_that_gives_no_batch_is_told_in_one_sentence(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import MeasuredStream, Numbers, load
+from small_datasets import MeasuredStream, Numbers, load
 from test_report import observation
 from test_timeline import curves, timeline
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from datasets import FOR_EVER
 from own_process import until
+from small_datasets import FOR_EVER
 
 from dltutor.observation import stacks
 

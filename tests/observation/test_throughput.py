@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Numbers, Stream, raise_error, sleep_on
 from own_process import DEADLINE
+from small_datasets import Numbers, Stream, raise_error, sleep_on
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import how_many_workers
@@ -199,7 +199,7 @@ def test_it_tries_up_to_twice_the_cores() -> None:
 OWN = """
 import sys, time
 import torch
-from datasets import Numbers, Stream, raise_error, sleep_on
+from small_datasets import Numbers, Stream, raise_error, sleep_on
 from torch.utils.data import DataLoader, Dataset
 from beside import LENGTH
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Numbers, load
+from small_datasets import Numbers, load
 
 from dltutor.observation.memory.worker_names import WorkerNames
 

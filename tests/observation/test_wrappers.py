@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import datasets
 import pytest
-from datasets import Numbers, load
+import small_datasets
+from small_datasets import Numbers, load
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.observation import Observation, observe
@@ -76,7 +76,7 @@ def test_batches_are_counted_and_workers_named_in_every_epoch(wrap: Callable[[An
 def test_an_error_in_a_worker_is_told_and_the_loader_can_be_used_again(
     wrap: Callable[[Any], Any],
 ) -> None:
-    dataset = Numbers(datasets.raise_error)
+    dataset = Numbers(small_datasets.raise_error)
     loader = wrap(dataset)
     seen = observe(loader)
     assert seen.story().title == "Raised: ValueError in W0"
@@ -87,7 +87,7 @@ def test_an_error_in_a_worker_is_told_and_the_loader_can_be_used_again(
 
 @pytest.mark.parametrize("wrap", WRAPPERS)
 def test_a_killed_worker_is_told(wrap: Callable[[Any], Any]) -> None:
-    seen = observe(wrap(Numbers(datasets.killed)))
+    seen = observe(wrap(Numbers(small_datasets.killed)))
     assert seen.end == "worker died", seen
     assert [worker.signal for worker in seen.workers].count("SIGKILL") == 1
 
@@ -109,7 +109,7 @@ def test_the_workers_of_several_loaders_say_whose_they_are() -> None:
 
 @pytest.mark.thorough
 def test_of_several_loaders_the_one_that_raised_is_told() -> None:
-    seen = observe(two_loaders(texts=datasets.raise_error))
+    seen = observe(two_loaders(texts=small_datasets.raise_error))
     assert seen.story().title == "Raised: ValueError in W0 of texts"
 
 
@@ -138,7 +138,7 @@ def pairs(**troubles: Callable[[], object]) -> Pairs:
 
 
 def test_a_wrapper_of_ones_own_is_taken_and_each_worker_says_its_loader() -> None:
-    seen = observe(pairs(right=datasets.raise_error))
+    seen = observe(pairs(right=small_datasets.raise_error))
     assert seen.story().title == "Raised: ValueError in W0 of right"
     names = ["W0 of left", "W1 of left", "W0 of right", "W1 of right"]
     assert [worker.name for worker in seen.workers] == names
@@ -177,7 +177,7 @@ class Nested(IterableDataset[Any]):
 def test_a_dataset_that_has_a_loader_inside_is_a_loader_and_another_is_not() -> None:
     assert observe(Nested()).batches == 8
     with pytest.raises(TypeError, match=r"got Stream \(a Dataset\): wrap it"):
-        observe(datasets.Stream(3))
+        observe(small_datasets.Stream(3))
 
 
 def test_a_loader_that_a_thread_iterates_is_named_too() -> None:

@@ -29,7 +29,7 @@ def test_where_the_disk_fills_up_the_workers_words_are_lost_and_the_run_is_not(
 ) -> None:
     script = """
         import os, sys
-        from datasets import Numbers, load
+        from small_datasets import Numbers, load
         from dltutor import observe
 
         def speak(*_):
@@ -48,7 +48,7 @@ def test_where_the_disk_fills_up_the_workers_words_are_lost_and_the_run_is_not(
 def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so() -> None:
     script = """
         import math, os
-        from datasets import Numbers, load
+        from small_datasets import Numbers, load
         from dltutor import machine, observe
 
         assert not os.path.exists("/dev/shm")
@@ -66,14 +66,14 @@ def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so() ->
 def test_two_notebooks_at_once_leave_each_other_alone() -> None:
     script = """
         import os
-        import datasets, psutil
-        from datasets import Numbers, load
+        import psutil
+        from small_datasets import Numbers, killed, load, raise_error, sleep_on
         from dltutor import observe
 
         this = psutil.Process()
         observe(load(Numbers()))
         before = this.num_fds()
-        troubles = [None, datasets.raise_error, datasets.killed, datasets.sleep_on]
+        troubles = [None, raise_error, killed, sleep_on]
         for i in range(12):
             seen = observe(load(Numbers(troubles[i % 4])), deadline=1 if i % 4 == 3 else 30)
             print(seen.end)

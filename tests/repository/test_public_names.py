@@ -28,7 +28,7 @@ def test_a_name_imports_what_it_needs_and_nothing_before_it_is_asked_for() -> No
         import dltutor.observation.report
         dltutor.observation.report, dltutor.observe
         sys.path.insert(0, tests)
-        from datasets import Numbers, load
+        from small_datasets import Numbers, load
         from dltutor import check, machine, observe
         observe(load(Numbers())), machine(), check("01.predict", "b")
         loaded()
