@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Sampler,
+    get_worker_info,
+)
 
 from dltutor import Diagnosis, diagnose
 from dltutor.failures import FACTS, NAMES
@@ -330,6 +337,28 @@ class Epochs(Sampler[int]):
         return iter(order)
 
 
+class Counting(DataLoader[Any]):
+    """A loader that tells its sampler the epoch. It counts the epochs that begin, or end (`late`)."""
+
+    def __init__(self, *, late: bool) -> None:
+        batches = BatchSampler(Epochs(32), 4, drop_last=False)
+        options: Any = {"num_workers": 2, "multiprocessing_context": "fork"}
+        super().__init__(Rows(), batch_sampler=batches, **options)
+        self.late, self.epoch = late, 0
+
+    def __iter__(self) -> Any:
+        self.batch_sampler.sampler.set_epoch(self.epoch)
+        self.epoch += not self.late
+        yield from super().__iter__()
+        self.epoch += self.late
+
+
+def leave_early(loader: Any) -> None:
+    for number, _ in enumerate(loader):
+        if number == 2:
+            return
+
+
 def train(loader: Any) -> None:
     for epoch in range(3):
         loader.sampler.set_epoch(epoch)
@@ -498,6 +527,12 @@ def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:
     loader = Endless(Rows(), batch_size=4, sampler=Epochs(64), num_workers=2)
     diagnosis = diagnose(loader, consume=train)
     assert named(diagnosis) == ["independent"], diagnosis
+
+
+@pytest.mark.parametrize(("late", "found"), [(True, ["independent"]), (False, [])])
+def test_epochs_that_are_left_early_and_begin_alike(late: bool, found: list[str]) -> None:
+    diagnosis = diagnose(Counting(late=late), consume=leave_early)
+    assert named(diagnosis) == found, diagnosis
 
 
 def test_a_result_that_differs_with_workers_is_found() -> None:

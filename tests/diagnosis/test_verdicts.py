@@ -18,6 +18,7 @@ from dltutor.diagnosis.probes.fetched import Fetched
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
+from dltutor.diagnosis.probes.order import Order
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
@@ -35,6 +36,7 @@ STREAM = replace(PARTS, stream=True, batches=None, length=None)
 STAYS = replace(PARTS, persistent=True, loop=True)
 TOLD = replace(PARTS, hooks=("sampler",))
 OF_1000 = replace(PARTS, length=1000)
+LEFT = Order(told=2, epochs=2, repeated=1, early=400, follows=True)
 BY_TWO = replace(STREAM, batch_size=2)
 
 
@@ -411,6 +413,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "shuffled alike": (
             ill(fetched=Fetched(stuck="randperm")),
             ill(fetched=Fetched(stuck="randperm"), parts=TOLD),
+        ),
+        "left early, and begun alike": (
+            ill(order=LEFT, parts=OF_1000),
+            ill(order=replace(LEFT, repeated=0), parts=OF_1000),
+            ill(order=replace(LEFT, told=0), parts=OF_1000),  # the loop's caller may count
+            ill(order=replace(LEFT, follows=False), parts=OF_1000),  # always in one order
         ),
         "seeded alike": (ill(samples=drawn(seeded=("numpy",))), ill()),
         "seeded by the index": (ill(samples=drawn(seeded_each=("torch",))), ill()),

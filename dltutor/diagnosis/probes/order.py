@@ -27,9 +27,11 @@ class Order:
 
     Args:
         told: How often the loop called the sampler's `set_epoch`.
-        epochs: How many epochs the loop finished.
-        repeated: How many finished epochs had the same order as an earlier epoch.
+        epochs: How many epochs the loop finished, or two if it leaves them early.
+        repeated: How many of these epochs had the same order as an earlier one, as far as they got.
+        early: How many samples the shorter of two epochs that the loop left early got to, or 0.
         moves: Whether `set_epoch` changes the order, and the order stays the same without it.
+        follows: Whether the order depends on the epoch that `set_epoch` gets.
         ranks: How many ranks there are, or 0 if that isn't known.
         twice: How many duplicate indices all ranks together get in one epoch.
         shuffles: The sampler's attribute `shuffle` or, if it has none, the value of `moves`.
@@ -38,7 +40,9 @@ class Order:
     told: int = 0
     epochs: int = 0
     repeated: int = 0
+    early: int = 0
     moves: bool = False
+    follows: bool = False
     ranks: int = 0
     twice: int = 0
     shuffles: bool = False
@@ -56,24 +60,30 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Order:
     """Ask the sampler for its order, and run the loop once more."""
-    samplers: Any = subject.inner.sampler
-    moves, ranks, twice, shuffles = forks.in_fork(partial(_asked, samplers, subject.dataset), 4.0)
-    orders, told = _loop(subject)
+    asked = partial(_asked, subject.sampler, subject.dataset)
+    moves, follows, ranks, twice, shuffles = forks.in_fork(asked, 4.0)
+    orders, told, early = _loop(subject)
     return Order(
         told=told,
         epochs=len(orders),
         repeated=len(orders) - len(set(map(tuple, orders))),
+        early=early,
         moves=moves,
+        follows=follows,
         ranks=ranks,
         twice=twice,
         shuffles=shuffles,
     )
 
 
-def _asked(sampler: Any, dataset: Any) -> tuple[bool, int, int, bool]:
+def _asked(sampler: Any, dataset: Any) -> tuple[bool, bool, int, int, bool]:
     first, again = _dealt(sampler), _dealt(sampler)
-    sampler.set_epoch(getattr(sampler, "epoch", 0) + 1)
-    moves = first == again and _dealt(sampler) != first
+    epoch, told = getattr(sampler, "epoch", 0), []
+    for number in (epoch, epoch + 1, epoch):
+        sampler.set_epoch(number)
+        told.append(_dealt(sampler))
+    follows = told[0] == told[2] != told[1]
+    moves = first == again != told[1]
     ranks = int(getattr(sampler, "num_replicas", 0) or 0)
     twice = 0
     if ranks > 1 and hasattr(sampler, "rank") and len(dataset) <= _MOST:
@@ -83,7 +93,7 @@ def _asked(sampler: Any, dataset: Any) -> tuple[bool, int, int, bool]:
             other.rank = rank
             together += _dealt(other)
         twice = len(together) - len(set(together))
-    return moves, ranks, twice, bool(getattr(sampler, "shuffle", moves))
+    return moves, follows, ranks, twice, bool(getattr(sampler, "shuffle", moves))
 
 
 def _dealt(sampler: Any) -> list[Any]:
@@ -94,11 +104,16 @@ def _hashable(index: Any) -> Any:
     return tuple(index) if isinstance(index, list) else index
 
 
-def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
-    """Return the order in each finished epoch, and how often the loop called `set_epoch`."""
+def _loop(subject: Subject) -> tuple[list[list[Any]], int, int]:
+    """Return the epochs' orders, how often the loop called `set_epoch`, and `early` as in Order.
 
-    def work() -> tuple[list[list[Any]], int]:
-        sampler: Any = subject.inner.sampler
+    If the loop leaves its one epoch early, call it twice, and keep what both epochs got to.
+    """
+    run = subject.known.run if subject.known else None
+    again = run is not None and run.finished == (False,)
+
+    def work() -> tuple[list[list[Any]], int, int]:
+        sampler = subject.sampler
         cls, own = type(sampler), type(sampler).__iter__
         orders: list[list[Any]] = []
 
@@ -117,11 +132,15 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
         # The sampler is in main, so the start method makes no difference to its order. Fork the
         # workers, because that's the fastest way to start them.
         subject.change(method="fork")
-        ran = runner.run(subject, seconds=3.0, content=False)
+        epochs = 2 if again else None
+        ran = runner.run(subject, seconds=3.0, content=False, epochs=epochs)
+        if again and len(ran.finished) == 2 and len(orders) >= 2:
+            most = min(map(len, orders[-2:]))
+            return [each[:most] for each in orders[-2:]], ran.epochs_told, most
         whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
-        return whole, ran.epochs_told
+        return whole, ran.epochs_told, 0
 
-    return forks.attempt(work, 8.0) or ([], 0)
+    return forks.attempt(work, 8.0) or ([], 0, 0)
 
 
 EXPERIMENT: Final = probe("order", 12.0, needed, ask)

@@ -163,7 +163,9 @@ def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
 
 def _sampler(inner: DataLoader[Any]) -> Any:
     batches = inner.batch_sampler
-    return inner.sampler if batches is None or type(batches) is BatchSampler else batches
+    if type(batches) is BatchSampler:
+        return batches.sampler  # not the loader's own, if you passed the batch sampler
+    return inner.sampler if batches is None else batches
 
 
 def _name(function: Any) -> str:

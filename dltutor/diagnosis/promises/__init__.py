@@ -32,7 +32,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if not explained & _SAME_DATA:
         found += _each(evidence, same.lost, same.repeats_with_workers, same.changed_by_loop)
         found += _each(evidence, complete.reused)
-        found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
+        found += _each(evidence, independent.order, independent.left_early, independent.seeded)
+        found += _each(evidence, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.restarted)
         found += _each(evidence, independent.collides, independent.kept, independent.salted)
         # Look only until there's a finding, because further findings may have the same cause.

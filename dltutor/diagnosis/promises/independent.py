@@ -254,6 +254,25 @@ def salted(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def left_early(evidence: Evidence) -> Iterator[Finding]:
+    """Find epochs that the loop leaves early, and that begin with the same samples each time."""
+    order, parts = evidence.order, evidence.parts
+    if order is None or not (order.follows and order.repeated) or order.told < 2:
+        return
+    if order.early < _ENOUGH or order.early >= (parts.length or 0):
+        return
+    yield _finding(
+        f"The loop leaves the epoch early. The next time, the sampler deals out the same "
+        f"{order.early} of {parts.length} samples first, although something calls its `set_epoch` "
+        "each time.",
+        f"{parts.sampler}.set_epoch",
+        "Count the epochs in your loop, and call `loader.set_epoch(epoch)`, if the loader has it, "
+        "or the sampler's. Or let each epoch end.",
+        cause=f"{parts.loader} counts only the epochs that reach their end, so the sampler is told "
+        "the same number each time. The other samples are never used.",
+    )
+
+
 def order(evidence: Evidence) -> Iterator[Finding]:
     """Find an order that repeats even though the loop called the sampler's `set_epoch`."""
     run, order, parts = evidence.run, evidence.order, evidence.parts

@@ -177,7 +177,8 @@ def ranks(evidence: Evidence) -> Finding | None:
     order = evidence.order
     if order is None:
         return None
-    if order.moves and order.epochs > 1 and order.repeated and not order.told:
+    # If the doctor called the loop twice, the loop's caller may call `set_epoch`.
+    if order.moves and order.epochs > 1 and order.repeated and not (order.told or order.early):
         return Finding(
             f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
             "never calls the sampler's `set_epoch`. When the doctor called it, the order changed.",

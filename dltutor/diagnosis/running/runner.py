@@ -123,7 +123,7 @@ def _patience(subject: Subject, patience: float) -> float:
 
 @contextmanager
 def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
-    sampler: Any = subject.inner.sampler
+    sampler = subject.sampler
     own = attribute(sampler, "set_epoch")
     if own is None:
         yield

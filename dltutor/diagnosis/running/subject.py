@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.objects.digests import digest
@@ -157,16 +157,22 @@ class Subject:
 
         A sampler without an attribute `generator` stays as it is.
         """
-        sampler: Any = self.inner.sampler
+        sampler = self.sampler
         if has(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
 
     def seed(self, seed: int) -> None:
         """Seed the global random generators, and the generators of the loader and its sampler."""
         seed_all(seed)
-        for each in (self.inner, self.inner.sampler):
+        for each in (self.inner, self.sampler):
             if is_a(generator := attribute(each, "generator"), torch.Generator):
                 generator.manual_seed(seed)
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler that deals out indices, which may be in a BatchSampler that you passed."""
+        batches, own = self.inner.batch_sampler, self.inner.sampler
+        return attribute(batches, "sampler", own) if is_a(batches, BatchSampler) else own
 
     @property
     def dealer(self) -> Any:
@@ -187,7 +193,7 @@ class Subject:
 
     def tell(self, epoch: int) -> None:
         """Call `set_epoch` on the dataset and samplers that have it, as a training loop does."""
-        for each in (self.dataset, self.inner.sampler, self.inner.batch_sampler):
+        for each in (self.dataset, self.sampler, self.inner.batch_sampler):
             if callable(set_epoch := attribute(each, "set_epoch")):
                 set_epoch(epoch)
 
