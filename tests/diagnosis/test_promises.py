@@ -338,7 +338,7 @@ class Epochs(Sampler[int]):
 
 
 class Counting(DataLoader[Any]):
-    """A loader that tells its sampler the epoch. It counts the epochs that begin, or end (`late`)."""
+    """A loader that tells its sampler the epoch, and counts at its start or, if `late`, end."""
 
     def __init__(self, *, late: bool) -> None:
         batches = BatchSampler(Epochs(32), 4, drop_last=False)
