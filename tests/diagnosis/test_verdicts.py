@@ -454,6 +454,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(replace(ALIKE, drawn=COLLIDE), parts=BY_TWO),
             ill(replace(ALIKE, drawn=(COLLIDE[0],) * 2), parts=BY_TWO),
             ill(replace(ALIKE, drawn=(COLLIDE[0], tuple(range(32)))), parts=BY_TWO),
+            Evidence(BY_TWO, replace(ALIKE, drawn=COLLIDE, counted=(32, 31))),  # other data
         ),
         "one worker an epoch later, with another number of batches": (
             ill(replace(ALIKE, drawn=tuple(each[:26] for each in COLLIDE)), parts=BY_TWO),
