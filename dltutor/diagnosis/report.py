@@ -71,7 +71,7 @@ class Diagnosis:
         is `parts`.
         """
         return {
-            "version": 5,
+            "version": 6,
             "ok": self.ok,
             "title": self.title,
             "findings": [each.to_dict() for each in self.findings],
