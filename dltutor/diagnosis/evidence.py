@@ -55,6 +55,7 @@ class Evidence:
     repeated: Measures | None = None
     seeded: Measures | None = None
     seeded_again: Measures | None = None
+    called_again: Measures | None = None
     copied: Measures | None = None
     not_kept: Measures | None = None
     one_thread: Measures | None = None

@@ -154,6 +154,18 @@ def _files_run_out(evidence: Evidence) -> bool:
     return "too_many_open_files" in run.named
 
 
+def _one_random_epoch(evidence: Evidence) -> bool:
+    samples, run = evidence.samples, evidence.run
+    if samples is None or not evidence.parts.loop:
+        return False
+    if not (samples.random or samples.joined):
+        return False
+    return run.finished == (True,) and run.pace * run.batches < _BRIEF
+
+
+_BRIEF: Final = 3.0  # seconds for an epoch, to have time for two
+
+
 def _at_most(most: float, subject: Subject) -> dict[str, Any]:
     return {"seconds": min(most, subject.seconds / 2)}
 
@@ -301,6 +313,15 @@ INTERVENTIONS: Final = (
         _repeats_without_workers,
         {},
         **_ONE_SEED,
+    ),
+    _run(
+        "called_again",
+        "Are the random samples others if the loop is called again?",
+        14.0,
+        _one_random_epoch,
+        {},
+        options=(partial(_at_most, 6.0),),
+        epochs=2,
     ),
     _run(
         "copied",

@@ -427,6 +427,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(replace(ALIKE, drawn=(tuple("abcd"), tuple("efgh"))), samples=RANDOM),
             ill(ALIKE),
         ),
+        "the loop seeds each time": (
+            ill(called_again=ALIKE, samples=RANDOM),
+            ill(called_again=replace(ALIKE, drawn=(("a",) * 4, ("b",) * 4)), samples=RANDOM),
+            ill(called_again=ALIKE),
+        ),
         "the sampler seeds what the workers' seeds come from": (
             reseeds(),
             replace(reseeds(), samples=drawn()),

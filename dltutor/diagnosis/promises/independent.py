@@ -54,8 +54,11 @@ def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
 
 def repeated(evidence: Evidence) -> Iterator[Finding]:
     """Find epochs that repeat all random numbers."""
-    run, samples, fetched, parts = evidence.run, evidence.samples, evidence.fetched, evidence.parts
-    if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
+    run = evidence.called_again or evidence.run
+    samples, fetched, parts = evidence.samples, evidence.fetched, evidence.parts
+    if samples is None or run.finished[:2] != (True, True):
+        return
+    if samples.random < _ENOUGH and not samples.joined:
         return
     if parts.method not in ("", "fork"):
         return  # the doctor doesn't know whether samples are random in a new interpreter
@@ -92,7 +95,8 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
         "the sampler its own generator: `torch.Generator().manual_seed(...)`.",
         cause=cause,
-        certainty="shown" if first == second else "likely",
+        # A loop may seed on purpose, for example to validate with the same samples each time.
+        certainty="shown" if first == second and run is evidence.run else "likely",
     )
 
 

@@ -98,7 +98,9 @@ def _complete(evidence: Evidence) -> Answer:
             return False, "samples are random, so only their number can be compared"
         return True, "all values arrived, with workers and without, cut into different samples"
     if difference is not None and difference.whole and difference.came == difference.expected:
-        return True, f"{difference.came} {difference.unit} arrived, with workers and without"
+        of = evidence.parts.length if difference.unit == "samples" else None
+        came = f"{difference.came} of {of}" if of and difference.came < of else difference.came
+        return True, f"{came} {difference.unit} arrived, with workers and without"
     return False, _TOGETHER if evidence.parts.mixed else _NOT_ALIKE
 
 
