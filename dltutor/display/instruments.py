@@ -32,9 +32,10 @@ def observe(
 
     If an exception ends the run, `observe` reports the exception as text instead of raising it.
     Afterward, the workers are gone, even persistent ones, with everything that they started and
-    left in `/dev/shm`. `observe` restores signal handlers, the sharing strategy, the start method,
-    and the global random states. If this process is killed during the run, the workers and their
-    files are gone within 10 s (Linux).
+    left in `/dev/shm`. A loader that kept its workers, such as one for validation that your loop
+    iterates, starts new ones when it's used again. `observe` restores signal handlers, the sharing
+    strategy, the start method, and the global random states. If this process is killed during the
+    run, the workers and their files are gone within 10 s (Linux).
 
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's
