@@ -156,9 +156,8 @@ def _files_run_out(evidence: Evidence) -> bool:
 
 def _one_random_epoch(evidence: Evidence) -> bool:
     samples, run = evidence.samples, evidence.run
-    if samples is None or not evidence.parts.loop:
-        return False
-    if not (samples.random or samples.joined):
+    random = samples is not None and (samples.random or samples.joined)
+    if not random or not evidence.parts.loop:
         return False
     return run.finished == (True,) and run.pace * run.batches < _BRIEF
 

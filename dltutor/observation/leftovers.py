@@ -44,12 +44,12 @@ class Started:
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
         iterators: Weak references to iterators of loaders that aren't observed, but that the
-            training loop iterates itself, such as one for validation.
+            training loop iterates itself, such as one for validation, each with its loader.
         mark: The mark that the workers and everything they start carry.
     """
 
     processes: set[Process] = field(default_factory=set)
-    iterators: list[weakref.ref[Any]] = field(default_factory=list)
+    iterators: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=list)
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
@@ -112,7 +112,7 @@ def nothing_left() -> Iterator[Started]:
         # Python frees queues and semaphores together with the iterators that hold them. A garbage
         # collection is slow in a process with many objects, so run it only if an iterator is still
         # alive.
-        if any(iterator() is not None for iterator in started.iterators):
+        if any(iterator() is not None for iterator, _ in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(SHM_MANAGER,))
         if not had_server and not descendants(server._forkserver_pid or 0):

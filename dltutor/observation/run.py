@@ -75,8 +75,6 @@ class Run:
         self._inner = loaders.inner_loaders(loader)
         self._counted: list[Counted] = []
         self._iterators: dict[int, tuple[str, Any]] = {}  # id -> loader's name, iterator
-        # Iterators of other loaders that the loop iterates, and those loaders.
-        self._others: list[tuple[weakref.ref[Any], weakref.ref[DataLoader[Any]]]] = []
         self._arrived = 0  # batches that arrived from `_iterators`
         self._samples: int | None = 0  # samples in the batches that arrived from `_iterators`
 
@@ -168,7 +166,7 @@ class Run:
 
     def other_workers(self) -> int:
         """Return how many workers of other loaders, which the loop iterated and kept, still run."""
-        alive = [each for other, _ in self._others if (each := other()) is not None]
+        alive = [each for other, _ in self._ours.iterators if (each := other()) is not None]
         workers = [worker for each in alive for worker in torch_internals.workers_of(each)]
         return sum(worker.is_alive() for worker in workers)
 
@@ -179,7 +177,7 @@ class Run:
         training loop keeps a loader, such as one for validation, it starts new workers later.
         """
         iterators = [iterator for _, iterator in self._iterators.values()]
-        for other, keeper in self._others:
+        for other, keeper in self._ours.iterators:
             if (iterator := other()) is not None:
                 iterators.append(iterator)
                 if (loader := keeper()) is not None and loader._iterator is iterator:
@@ -231,9 +229,8 @@ class Run:
                     self._ours.own_started(error)
                 raise
             if in_main and loader.num_workers:  # the loop's own loader, not another thread's
-                self._ours.iterators.append(weakref.ref(iterator))
+                self._ours.iterators.append((weakref.ref(iterator), weakref.ref(loader)))
                 self._ours.own(iterator)
-                self._others.append((weakref.ref(iterator), weakref.ref(loader)))
             return iterator
         if loader.num_workers == 0:
             iterator = make()

@@ -13,7 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, default_collate
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.running.subject import Subject, length_of, own_line
+from dltutor.diagnosis.running.subject import Subject, length_of, own_line, sampler_of
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
 from dltutor.observation.loaders import inner_loaders
@@ -163,9 +163,7 @@ def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
 
 def _sampler(inner: DataLoader[Any]) -> Any:
     batches = inner.batch_sampler
-    if type(batches) is BatchSampler:
-        return batches.sampler  # not the loader's own, if you passed the batch sampler
-    return inner.sampler if batches is None else batches
+    return sampler_of(inner) if batches is None or type(batches) is BatchSampler else batches
 
 
 def _name(function: Any) -> str:

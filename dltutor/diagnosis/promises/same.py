@@ -232,6 +232,15 @@ def repeats_with_workers(evidence: Evidence) -> Iterator[Finding]:
     if not (run.begins_again and len(alone.passes) > 1) or alone.begins_again:
         return
     kept = " persistent" if parts.persistent else ""
+    cause = (
+        "Each epoch has new workers, which begin with main's copy of the dataset. What an epoch "
+        "changes in its workers' copies, such as a count of epochs, is gone with them."
+    )
+    if parts.persistent:
+        cause = (
+            "A persistent worker keeps the copy of the dataset that it started with, so what your "
+            "loop sets between epochs doesn't reach it."
+        )
     yield _finding(
         f"With{kept} workers, epochs 0 and 1 have the same samples in the same order. Without "
         "workers, they differ.",
@@ -239,11 +248,7 @@ def repeats_with_workers(evidence: Evidence) -> Iterator[Finding]:
         "Keep what changes between epochs in a tensor in shared memory "
         "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
         f"`persistent_workers={not parts.persistent}`.",
-        cause="A persistent worker keeps the copy of the dataset that it started with, so what "
-        "your loop sets between epochs doesn't reach it."
-        if parts.persistent
-        else "Each epoch has new workers, which begin with main's copy of the dataset. What an "
-        "epoch changes in its workers' copies, such as a count of epochs, is gone with them.",
+        cause=cause,
     )
 
 

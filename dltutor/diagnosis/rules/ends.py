@@ -127,11 +127,12 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
             "leaves the worker. Give the loader a timeout=."
         )
         return Finding(said, where, fix)
-    last = "".join(run.said.strip().splitlines()[-1:])
-    if culprit.stage == "" and "in _feed" in run.said and not _is_os_error(last):
-        said = f"The loop waited in vain. The queue thread of a worker wrote: {last}."
-        return Finding(said, where)
-    return None
+    if culprit.stage or "in _feed" not in run.said:
+        return None
+    last = run.said.strip().splitlines()[-1]
+    if _is_os_error(last):
+        return None
+    return Finding(f"The loop waited in vain. The queue thread of a worker wrote: {last}.", where)
 
 
 def _is_os_error(line: str) -> bool:

@@ -170,9 +170,8 @@ class Subject:
 
     @property
     def sampler(self) -> Any:
-        """The sampler that deals out indices, which may be in a BatchSampler that you passed."""
-        batches, own = self.inner.batch_sampler, self.inner.sampler
-        return attribute(batches, "sampler", own) if is_a(batches, BatchSampler) else own
+        """The sampler that deals out indices."""
+        return sampler_of(self.inner)
 
     @property
     def dealer(self) -> Any:
@@ -220,6 +219,12 @@ class Subject:
 def inner_loader(loader: Any) -> DataLoader[Any]:
     """Return the loader itself, or the first DataLoader in a wrapper."""
     return next(iter(inner_loaders(loader).values()))
+
+
+def sampler_of(loader: DataLoader[Any]) -> Any:
+    """Return the sampler that deals out indices, which may be in a BatchSampler that you passed."""
+    batches, own = loader.batch_sampler, loader.sampler
+    return attribute(batches, "sampler", own) if is_a(batches, BatchSampler) else own
 
 
 def length_of(thing: Any) -> int | None:
