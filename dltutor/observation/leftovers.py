@@ -6,15 +6,13 @@ import gc
 import multiprocessing
 import os
 import random
-import re
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -27,14 +25,17 @@ from dltutor.system.processes import (
     Process,
     descendants,
     end,
+    files_of,
     has_name,
+    identity,
     is_running,
     known,
+    segments_of,
 )
 
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # the most seconds to wait for the processes that workers started
-_NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
+_NAMED: Final = ("sem.", "psm_")  # the first part of names that a resource tracker unlinks
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Started:
 
 @contextmanager
 def nothing_left() -> Iterator[Started]:
-    """Undo what the block did to this process, and end the workers that the block registered.
+    """Undo what the block did to this process, and end the workers that the block registers.
 
     Also end what those workers started, except torch's shared-memory managers. End
     multiprocessing's helpers that the block started, unless they're in use. Other processes keep
@@ -93,9 +94,6 @@ def nothing_left() -> Iterator[Started]:
     torch draws the workers' seeds from the global random state, and a sampler without a generator
     draws its order from that state. Restore the start method unless the block chose one, because
     making the first queue fixes the default for good.
-
-    Yields:
-        A Started, with which the block registers its workers and iterators.
     """
     python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
     chosen = multiprocessing.get_start_method(allow_none=True)
@@ -134,18 +132,8 @@ def nothing_left() -> Iterator[Started]:
 def _serves(tracker: Any) -> bool:
     # The resource tracker is still needed if another descendant holds its pipe, or if we have
     # mapped a name in /dev/shm that the tracker would unlink when it ends.
-    pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
-    for pid in descendants(os.getpid()) - {tracker._pid}:
-        with suppress(OSError):  # the process is gone
-            if pipe in map(_link, Path(f"/proc/{pid}/fd").iterdir()):
-                return True
-    with suppress(OSError):
-        maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
-        return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # without /proc, another thread may use the tracker
-
-
-def _link(path: Path) -> str:
-    with suppress(OSError):
-        return os.readlink(path)
-    return ""
+    if not os.path.isdir("/proc/self"):
+        return threading.active_count() > 1  # another thread may use the tracker
+    pipe = identity(f"/proc/self/fd/{tracker._fd}")
+    others = descendants(os.getpid()) - {tracker._pid}
+    return any(pipe in files_of(pid) for pid in others) or bool(segments_of(os.getpid(), _NAMED))

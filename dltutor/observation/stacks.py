@@ -19,7 +19,6 @@ from dltutor.observation.errors import frame, is_yours
 from dltutor.observation.record import Frame
 
 _ASK: Final = signal.SIGUSR2
-_ANSWER: Final = 1.0  # the most seconds to wait for a worker's answer
 _LINE: Final = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
@@ -29,35 +28,35 @@ def answer_when_asked(folder: str) -> None:
     faulthandler.register(_ASK, file=_answers(folder, os.getpid()).open("w"), all_threads=True)
 
 
-def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
-    """Ask a worker for its stack.
-
-    Args:
-        folder: The folder for which the worker called `answer_when_asked`.
-        pid: The worker's pid.
+def ask(folder: str, pid: int, *, within: float = 1.0) -> tuple[Frame, ...] | None:
+    """Ask a process for its stack, in the folder for which it called `answer_when_asked`.
 
     Returns:
-        The learner's lines in the worker's main thread, innermost first, or the line in torch's
-        worker loop if there are none. The result is None if the worker hasn't called
-        `answer_when_asked`, is gone, or doesn't answer within 1 s.
+        The learner's lines in the process's main thread, innermost first, or the line in torch's
+        worker loop if there are none. The result is None if the process hasn't called
+        `answer_when_asked`, is gone, or doesn't answer `within` so many seconds.
     """
     path = _answers(folder, pid)
     if not path.exists():
-        return None  # the worker has no handler yet, so the signal would kill it
+        return None  # the process has no handler yet, so the signal would kill it
     try:
         os.kill(pid, _ASK)
     except ProcessLookupError:
         return None
-    return main_thread(_wait_for(path)) or None
+    until = time.monotonic() + within
+    text = ""
+    while time.monotonic() < until:
+        time.sleep(0.02)
+        before, text = text, path.read_text(errors="replace")
+        if text and text == before:
+            break
+    return main_thread(text) or None
 
 
 def main_thread(dump: str) -> tuple[Frame, ...]:
-    """Return the learner's lines in the main thread, innermost first.
+    """Return the learner's lines in the main thread, innermost first, from faulthandler's output.
 
     If there are none, return the line in torch's worker loop.
-
-    Args:
-        dump: faulthandler's output.
     """
     # faulthandler lists the newest thread first and the main thread last. From Python 3.14 on, a
     # crash's C functions follow.
@@ -76,14 +75,3 @@ def main_thread(dump: str) -> tuple[Frame, ...]:
 
 def _answers(folder: str, pid: int) -> Path:
     return Path(folder) / f"stack-{pid}"
-
-
-def _wait_for(path: Path) -> str:
-    until = time.monotonic() + _ANSWER
-    text = ""
-    while time.monotonic() < until:
-        time.sleep(0.02)
-        before, text = text, path.read_text(errors="replace")
-        if text and text == before:
-            break
-    return text

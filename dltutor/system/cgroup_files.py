@@ -23,20 +23,17 @@ _NO_LIMIT = 1 << 60  # bytes. This much or more means no limit (version 1 report
 def groups(
     controller: str, pid: int | None = None, *, proc: str = "/proc"
 ) -> list[tuple[str, int]]:
-    """Return the cgroups that a process is in, the innermost first.
+    """Return the folder and version (1 or 2) of each cgroup that a process is in, innermost first.
 
     If both versions are mounted, each controller belongs to only one of them. A container sees only
-    its own group and the groups inside that group.
+    its own group and the groups inside that group. If version 1 doesn't have the controller, such
+    as "memory" or "cpu", these are the process's groups in version 2, whether or not they have the
+    controller. There are none if version 2 isn't mounted in that case, or if the process is gone.
 
     Args:
-        controller: The controller, such as "memory" or "cpu".
+        controller: The controller.
         pid: The process. If None, it's this process.
         proc: Where `/proc` is mounted.
-
-    Returns:
-        The folder and the version (1 or 2) of each group. If version 1 doesn't have the controller,
-        these are the process's groups in version 2, whether or not they have the controller. The
-        list is empty if version 2 isn't mounted in that case, or if the process is gone.
     """
     mounted = dict(_mounts(proc))
     paths: dict[str, str] = {}
@@ -57,8 +54,6 @@ def groups(
 def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | None]:
     """Find the cgroup that limits a process's memory the most.
 
-    `pid` and `proc` are as for `groups`.
-
     Returns:
         The path of the file that says how much memory is charged to that group, page cache
         included, and the group's limit in bytes. If no group has a limit, the file is the innermost
@@ -69,14 +64,14 @@ def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | N
     return file, limit if limit < _NO_LIMIT else None
 
 
-def memory_left(pid: int | None = None, *, proc: str = "/proc") -> int | None:
-    """Return how many more bytes a process's cgroups allow, or None without a limit.
+def memory_left(*, proc: str = "/proc") -> int | None:
+    """Return how many more bytes this process's cgroups allow, or None without a limit.
 
-    `pid` and `proc` are as for `groups`. The page cache is charged to a group, but its inactive
-    part counts as free, because Linux gives that part up as soon as a process needs the memory.
+    The page cache is charged to a group, but its inactive part counts as free, because Linux gives
+    that part up as soon as a process needs the memory.
     """
     left = []
-    for file, limit in _memory_bounds(pid, proc):
+    for file, limit in _memory_bounds(None, proc):
         used = number(file)
         if limit < _NO_LIMIT and used is not None:
             stat = counts(f"{os.path.dirname(file)}/memory.stat")
@@ -86,13 +81,10 @@ def memory_left(pid: int | None = None, *, proc: str = "/proc") -> int | None:
     return min(left, default=None)
 
 
-def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
-    """Return how many cores' worth of time a process's cgroups grant, or None without a quota.
-
-    `pid` and `proc` are as for `groups`.
-    """
+def cpu_quota(*, proc: str = "/proc") -> float | None:
+    """Return how many cores' worth of time this process's cgroups grant, or None for no quota."""
     quotas = []
-    for folder, version in groups("cpu", pid, proc=proc):
+    for folder, version in groups("cpu", proc=proc):
         if version == 2:
             words = " ".join(_lines(f"{folder}/cpu.max")).split()
         else:

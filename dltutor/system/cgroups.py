@@ -23,21 +23,13 @@ _PATIENCE: Final = 5.0  # seconds to wait for killed processes to leave a group
 
 @dataclass(frozen=True)
 class Group:
-    """A cgroup that dltutor made.
-
-    Args:
-        folder: The group's folder in the cgroup file system.
-        version: The cgroup version, 1 or 2.
-    """
+    """A cgroup, of version 1 or 2, that dltutor made."""
 
     folder: Path
     version: int
 
     def enter(self) -> None:
-        """Move this process into the group.
-
-        Children that this process starts afterward are in the group, too.
-        """
+        """Move this process into the group, and with it all children that it starts afterward."""
         (self.folder / "cgroup.procs").write_text("0")
 
     @property
@@ -75,15 +67,11 @@ class Group:
 
 
 def make(limit: int, *, proc: str = "/proc") -> Group:
-    """Make a group with a memory limit and no swap, named after this process's pid.
+    """Make a group with a memory limit (in bytes) and no swap, named after this process's pid.
 
     In version 1, the new group is inside this process's group. In version 2, a group with
     processes can't contain groups with a limit, so the new group is inside the nearest group
     around this process that delegates the memory controller and permits a new group.
-
-    Args:
-        limit: The memory limit, in bytes.
-        proc: Where `/proc` is mounted.
 
     Raises:
         OSError: No memory cgroup is mounted, no group around this process delegates its memory
@@ -110,12 +98,12 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
     raise why
 
 
-def remove_abandoned(*, proc: str = "/proc") -> None:
+def remove_abandoned() -> None:
     """Remove the groups of processes that ended without removing them.
 
     Call this before `make`, because this function also removes a group with this process's pid.
     """
-    for parent, version in _parents(proc):
+    for parent, version in _parents("/proc"):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)
             # This process has made no group yet, so a group with its pid is from an older process.

@@ -23,15 +23,7 @@ class KernelLog:
         self._last = (_read() or "").strip().rpartition("\n")[2]
 
     def kills(self, group: str) -> list[str] | None:
-        """Return the lines about the processes that the OOM killer killed in a cgroup.
-
-        Args:
-            group: The cgroup's name, which Linux writes a few lines above each of these lines.
-
-        Returns:
-            Each line, from "Memory cgroup out of memory: Killed process" on, or None if this
-            process can't read the log.
-        """
+        """Return what `kills` finds since this object was made, or None if we can't read it."""
         text = _read()
         if text is not None and self._last:
             text = text.split(self._last, 1)[-1]  # the whole log if Linux has dropped that line
@@ -41,12 +33,8 @@ class KernelLog:
 def kills(text: str, group: str) -> list[str]:
     """Return the lines about the processes that the OOM killer killed in a cgroup.
 
-    Args:
-        text: Lines from the kernel log.
-        group: The cgroup's name.
-
-    Returns:
-        Each line, from "Memory cgroup out of memory: Killed process" on.
+    Linux writes the cgroup's name a few lines above each of these lines, which we return from
+    "Memory cgroup out of memory: Killed process" on.
     """
     found = []
     ours = False

@@ -31,8 +31,7 @@ _BITS: Final = (31, 16, 16)  # how many bits each level has
 def new() -> int:
     """Make a mark for the processes that this process is about to start.
 
-    Returns:
-        The mark, or 0 if the system isn't Linux or this process is three levels deep already.
+    It's 0 if the system isn't Linux or this process is three levels deep already.
     """
     mine = _read(os.getpid()) or 0
     for level, bits in zip(_LEVELS, _BITS, strict=True):
@@ -43,13 +42,9 @@ def new() -> int:
 
 
 def put(mark: int, pid: int = 0) -> None:
-    """Mark a process and everything that it starts from now on.
+    """Mark a process (this one, if the pid is 0) and everything that it starts from now on.
 
     Do nothing if the mark is 0, the process is gone, or the system doesn't let us mark the process.
-
-    Args:
-        mark: The mark, which `new` made.
-        pid: The process's pid. If 0, mark this process.
     """
     if not mark:
         return

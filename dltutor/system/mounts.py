@@ -16,15 +16,12 @@ _REC_PRIVATE: Final = 1 << 14 | 1 << 18  # MS_REC and MS_PRIVATE in linux/mount.
 
 
 def own_shm(size: int) -> None:
-    """Mount a `/dev/shm` that only this process and its later children see, until they all end.
+    """Mount a `/dev/shm` of `size` bytes that only this process and its later children see.
 
     A process without the right to mount gets that right in a new user namespace, and keeps its user
     and group there. Unless its user is root, the process loses the right again at the next `exec`,
-    but keeps the mount. Processes outside the namespace don't see a difference. Call this function
-    from a process with a single thread.
-
-    Args:
-        size: The size of the new `/dev/shm`, in bytes.
+    but keeps the mount, which lasts until all these processes end. Call this function from a
+    process with a single thread.
 
     Raises:
         OSError: The system isn't Linux, has no `/dev/shm`, or doesn't permit the mount.

@@ -15,8 +15,6 @@ TYPE_CHECKING = False  # importing typing would take as long as the rest of the 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dltutor.system.psutil_reader import Psutil
-
     Figures = dict[str, int | None]
 
 # The result of `memory` if the system doesn't let us read a process's memory.
@@ -24,11 +22,7 @@ DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
 class Proc:
-    """A reader for Linux's `/proc`.
-
-    Args:
-        root: Where `/proc` is mounted.
-    """
+    """A reader for Linux's `/proc`."""
 
     source = "proc"
 
@@ -116,10 +110,6 @@ class Proc:
         """Return the size of the machine's memory in bytes, or None if unknown."""
         return _kilobytes(self._read("meminfo")).get(b"MemTotal:")
 
-    def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """Return the cgroup that limits a process's memory, as `cgroup_files.memory` does."""
-        return cgroup_files.memory(pid, proc=self.root)
-
     def _listed_children(self, pid: int) -> set[int]:
         found: set[int] = set()
         for thread in self._names(f"{pid}/task"):  # a child belongs to the thread that forked it
@@ -158,13 +148,91 @@ class Proc:
             return file.readall()
 
 
+class Psutil:
+    """A reader for systems without a `/proc`, with no PSS, and often no page faults.
+
+    The methods do what those of `Proc` do.
+    """
+
+    source = "psutil"
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._errors = (psutil.Error, OSError, RuntimeError)
+
+    def descendants(self, pids: list[int]) -> set[int]:
+        found: set[int] = set()
+        for pid in pids:
+            try:
+                family = self._psutil.Process(pid).children(recursive=True)
+            except self._errors:
+                continue
+            found.update(child.pid for child in family)
+        return found
+
+    def process(self, pid: int) -> tuple[float, Figures] | None:
+        try:
+            process = self._psutil.Process(pid)
+            with process.oneshot():
+                if process.status() == self._psutil.STATUS_ZOMBIE:
+                    return None
+                memory = process.memory_info()
+                cheap = {
+                    "rss": memory.rss,
+                    "faults": getattr(memory, "pfaults", None),
+                    "threads": process.num_threads(),
+                    "fds": process.num_fds(),
+                }
+                return process.create_time(), cheap
+        except self._errors:
+            return None
+
+    def birth(self, pid: int) -> tuple[float, int] | None:
+        try:
+            process = self._psutil.Process(pid)
+            return process.create_time(), process.ppid()
+        except self._errors:
+            return None
+
+    def is_alive(self, pid: int) -> bool:
+        return self.process(pid) is not None
+
+    def has_stopped(self, pid: int) -> bool:
+        """Return True, because psutil doesn't report whether each thread has stopped."""
+        return True
+
+    def command(self, pid: int) -> bytes:
+        try:
+            return " ".join(self._psutil.Process(pid).cmdline()).encode(errors="replace")
+        except self._errors:
+            return b""
+
+    def memory(self, pid: int) -> Figures | None:
+        try:
+            return {**DENIED, "uss": self._psutil.Process(pid).memory_full_info().uss}
+        except self._psutil.AccessDenied:
+            return DENIED
+        except self._errors:
+            return None
+
+    def available(self) -> int | None:
+        return self._machine("available")
+
+    def total(self) -> int | None:
+        return self._machine("total")
+
+    def _machine(self, name: str) -> int | None:
+        try:
+            return int(getattr(self._psutil.virtual_memory(), name))
+        except self._errors:
+            return None
+
+
 def reader(proc: str = "/proc") -> Proc | Psutil:
     """Return a reader that uses `/proc`, or psutil if there is no `/proc`."""
-    if os.path.exists(f"{proc}/self/stat"):
-        return Proc(proc)
-    from dltutor.system.psutil_reader import Psutil
-
-    return Psutil()
+    return Proc(proc) if os.path.exists(f"{proc}/self/stat") else Psutil()
 
 
 def mapped(pid: int) -> dict[str, int]:

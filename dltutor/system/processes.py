@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dltutor.system.marks import carriers, carries
-from dltutor.system.process_memory import Proc, reader
-from dltutor.system.psutil_reader import Psutil
+from dltutor.system.process_memory import Proc, Psutil, reader
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG in linux/prctl.h
 _SET_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
@@ -44,9 +43,7 @@ _NEVER: Final = -1.0  # the start time of a process that is gone
 class Process(NamedTuple):
     """A process, identified by pid and start time, because the system reuses pids.
 
-    Args:
-        pid: The pid, which the system may give to another process later.
-        start: The start time, in clock ticks since boot from `/proc`, or in Unix time from psutil.
+    The start time is in clock ticks since boot from `/proc`, or in Unix time from psutil.
     """
 
     pid: int
@@ -56,10 +53,7 @@ class Process(NamedTuple):
 def adopt_orphans(on: bool = True) -> bool:
     """Set whether orphaned descendants become children of this process (Linux).
 
-    Children don't inherit this setting.
-
-    Returns:
-        The previous setting, or False on systems without this setting.
+    Return the previous setting. Children don't inherit this setting.
     """
     before = ctypes.c_int()
     _prctl(_GET_SUBREAPER, ctypes.byref(before))
@@ -68,12 +62,9 @@ def adopt_orphans(on: bool = True) -> bool:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have Linux kill this process when its parent ends.
+    """Have Linux kill this process when its parent ends, or exit if it has ended already.
 
     Linux does this even if only the parent's thread that forked this process ends.
-
-    Args:
-        parent: The parent's pid. If the parent has already ended, this process exits.
     """
     _prctl(_DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:
@@ -136,14 +127,7 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
 
 def end_descendants(mark: int = 0) -> set[Process]:
-    """Kill this process's descendants, as `end` does.
-
-    Args:
-        mark: If not 0, also kill every other process that carries this mark.
-
-    Returns:
-        The processes that have ended.
-    """
+    """Kill this process's descendants, and return those that have ended, as `end` does."""
     return _end(set(), {os.getpid()}, mark, ())
 
 
@@ -249,33 +233,31 @@ def segments() -> set[str]:
     return {entry.name for entry in os.scandir(_SHM)} if _SHM.is_dir() else set()
 
 
-def segments_of(pid: int) -> dict[str, tuple[int, int]]:
-    """Return the batches with a name in `/dev/shm` that a process has open or mapped.
+def segments_of(pid: int, prefix: str | tuple[str, ...] = "torch_") -> dict[str, tuple[int, int]]:
+    """Return the files with a name in `/dev/shm` that a process has open or mapped.
 
     A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind. With
     the sharing strategy `file_system`, each batch has a name for as long as the batch exists.
 
     Returns:
-        Name -> device and inode. If the process is gone or we may not inspect it, an empty dict.
+        Name -> device and inode, of names that begin with `prefix`. If the process is gone or we
+        may not inspect it, an empty dict.
     """
-    named = {_identity(_SHM / name): name for name in segments() if name.startswith("torch_")}
+    named = {identity(_SHM / name): name for name in segments() if name.startswith(prefix)}
     if not named:
         return {}
     return {named[file]: file for file in files_of(pid) & named.keys()}
 
 
 def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
-    """Remove batches from `/dev/shm`, unless the name belongs to another file by now.
+    """Remove batches, as `segments_of` returns them, unless the name is another file's by now.
 
     Keep a batch that this process still uses, because torch unlinks the batch itself later, and
     aborts the process if the file is gone by then.
-
-    Args:
-        owned: The batches to remove, in the form that `segments_of` returns.
     """
     used = files_of(os.getpid()) if owned else set()
     for name, file in owned.items():
-        if file not in used and _identity(_SHM / name) == file:
+        if file not in used and identity(_SHM / name) == file:
             with suppress(OSError):  # the file is gone or belongs to another user
                 (_SHM / name).unlink()
 
@@ -301,8 +283,8 @@ def held_segments(pids: Iterable[int]) -> dict[int, int]:
 def files_of(pid: int) -> set[tuple[int, int]]:
     """Return the files that a process has open, and the files in `/dev/shm` that it has mapped.
 
-    Returns:
-        Each file's device and inode. If the process is gone or we may not inspect it, an empty set.
+    Each file is its device and inode. If the process is gone or we may not inspect it, there are
+    none.
     """
     found = set()
     with suppress(OSError):  # the process is gone or belongs to another user
@@ -311,13 +293,14 @@ def files_of(pid: int) -> set[tuple[int, int]]:
             if len(words) > 5 and words[5].startswith(f"{_SHM}/"):
                 major, minor = (int(number, 16) for number in words[3].split(":"))
                 found.add((os.makedev(major, minor), int(words[4])))
-        found |= {_identity(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        found |= {identity(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
     return found - {_NO_FILE}
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def identity(path: str | Path) -> tuple[int, int]:
+    """Return a file's device and inode, or (0, 0) if there is no such file."""
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return _NO_FILE
     return status.st_dev, status.st_ino

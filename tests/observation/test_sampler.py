@@ -25,8 +25,7 @@ from own_process import until
 from dltutor.observation.memory import sampler
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system import process_memory
-from dltutor.system.process_memory import DENIED, Proc
-from dltutor.system.psutil_reader import Psutil
+from dltutor.system.process_memory import DENIED, Proc, Psutil
 
 NO_PROCESS = 2**22 + 1  # above the highest pid that Linux assigns
 CHEAP = {"rss": 1, "faults": 2, "threads": 3, "fds": 4}

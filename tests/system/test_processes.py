@@ -16,7 +16,7 @@ import pytest
 from own_process import DEADLINE, until
 
 from dltutor.system import marks
-from dltutor.system.process_memory import Proc, pss
+from dltutor.system.process_memory import Proc, Psutil, pss
 from dltutor.system.processes import (
     adopt_orphans,
     descendants,
@@ -29,7 +29,6 @@ from dltutor.system.processes import (
     segments_of,
     unlink_segments,
 )
-from dltutor.system.psutil_reader import Psutil
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 

@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor.observation import stacks
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.confinement.watchdog import Watchdog
 from dltutor.system import cgroups, marks
 from dltutor.system.kernel_log import KernelLog
-from dltutor.system.process_memory import reader
 from dltutor.system.processes import adopt_orphans, end_descendants
 
 _TICK: Final = 0.05  # seconds between two checks on the child and the caller
@@ -94,7 +94,7 @@ def _make_group(task: Task, report: Report) -> cgroups.Group | None:
 def _wait(task: Task, report: Report) -> None:
     watchdog = None
     if task.memory is not None and report.no_cgroup:
-        watchdog = Watchdog(task.memory, reader(), task.folder)
+        watchdog = Watchdog(task.memory, task.folder)
     observing = Path(task.folder) / "observing"
     started = time.monotonic()
     stop_at, seconds_observing = started + task.seconds, task.seconds_observing
@@ -112,22 +112,11 @@ def _wait(task: Task, report: Report) -> None:
         if time.monotonic() > stop_at:
             report.stopped = True
             if task.seconds_observing is not None:  # the child isn't a script, so get its stack
-                _ask_for_stack(report.pid, Path(task.folder) / f"stack-{report.pid}")
+                stacks.ask(task.folder, report.pid, within=_ANSWER)
             break
         if watchdog is not None:
             watchdog.look()
             report.watchdog = tuple(watchdog.killed)
-
-
-def _ask_for_stack(pid: int, answer: Path) -> None:
-    os.kill(pid, signal.SIGUSR2)
-    until = time.monotonic() + _ANSWER
-    before, size = -1, 0
-    while size != before or not size:  # until the file has content and stops growing
-        if time.monotonic() > until:
-            return
-        time.sleep(_TICK)
-        before, size = size, answer.stat().st_size if answer.exists() else 0
 
 
 def _nobody_waits(parent: int, within: float = _TICK) -> bool:

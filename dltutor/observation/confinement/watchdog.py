@@ -8,8 +8,7 @@ from typing import Final
 
 from dltutor.observation.confinement.task import worker_numbers
 from dltutor.system import processes
-from dltutor.system.process_memory import Proc
-from dltutor.system.psutil_reader import Psutil
+from dltutor.system.process_memory import pss, reader
 
 _AGAIN: Final = 0.25  # seconds to wait for a killed process to give its memory back
 _SHARE: Final = 0.1  # the largest fraction of a core to use for reading PSS
@@ -18,25 +17,19 @@ _SHARE: Final = 0.1  # the largest fraction of a core to use for reading PSS
 class Watchdog:
     """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
-    Whenever the supervisor calls `look`, the watchdog adds up RSS and, if that passes the limit,
-    PSS (or RSS for a process whose PSS it can't read). A cgroup also counts the page cache and
-    files in `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every
-    allocation.
+    Whenever the supervisor calls `look`, the watchdog adds up RSS and, if that passes the limit (in
+    bytes), PSS (or RSS for a process whose PSS it can't read). A cgroup also counts the page cache
+    and files in `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every
+    allocation. If no worker is alive, the watchdog kills the largest process.
 
-    Args:
-        limit: The memory limit for all processes together, in bytes.
-        reader: The reader for the processes' figures.
-        folder: The folder with the file `workers`, which has the workers' pids. If no worker is
-            alive, the watchdog kills the largest process.
-
-    Attributes:
-        killed: The pids of the processes that the watchdog has killed.
+    The file `workers` in the folder has the workers' pids, and `killed` has the pids of the
+    processes that the watchdog has killed.
     """
 
-    def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:
+    def __init__(self, limit: int, folder: str) -> None:
         self.killed: list[int] = []
         self._limit = limit
-        self._reader = reader
+        self._reader = reader()
         self._folder = folder
         self._not_before = 0.0
 
@@ -52,7 +45,7 @@ class Watchdog:
         # PSS is never higher than RSS, so don't read PSS, which is slow, if RSS is low enough.
         if sum(self._rss(pid) for pid in family) <= self._limit:
             return
-        sizes = {pid: self._pss(pid) for pid in family}
+        sizes = {pid: pss(pid) for pid in family}
         self._not_before = started + (time.monotonic() - started) / _SHARE
         if sum(sizes.values()) > self._limit:
             living = [pid for pid in worker_numbers(self._folder) if sizes.get(pid)]
@@ -65,7 +58,3 @@ class Watchdog:
     def _rss(self, pid: int) -> int:
         figures = self._reader.process(pid)
         return (figures[1]["rss"] or 0) if figures else 0
-
-    def _pss(self, pid: int) -> int:
-        figures = self._reader.memory(pid)
-        return (figures["pss"] if figures else None) or self._rss(pid)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import signal
     from typing import Any
 
-    from dltutor.system.process_memory import Figures, Proc
-    from dltutor.system.psutil_reader import Psutil
+    from dltutor.system.process_memory import Figures, Proc, Psutil
 else:
     import _signal as signal  # `signal` imports enum, which takes a third of the helper's start
 
@@ -41,19 +40,12 @@ _FLUSH = 2.0  # seconds to wait for the parent to read the last line
 class Sampler:
     """Sample the memory and other figures of one process and all its descendants.
 
-    A full sample also has each process's USS and PSS.
+    A full sample also has each process's USS and PSS. Cheap samples count against `memory_budget`,
+    a fraction of a core, but are never skipped, and at least half of it is for full samples.
 
-    Args:
-        reader: The reader for the processes' figures.
-        pid: The process to observe.
-        memory_period: The minimum number of seconds between two full samples, unless processes have
-            started in between.
-        memory_budget: The fraction of a core to spend on sampling. Cheap samples count against it
-            but are never skipped, and at least half of it is for full samples.
-        often: Whether to take many full samples even in a short run. If so, the first sample is
-            full, and the budget is larger for the first 10 s. Otherwise the sampler takes the first
-            full sample when there are workers, or after `memory_period`, and the time that observed
-            processes may have to wait counts against the budget.
+    If `often`, the first sample is full, and the budget is larger for the first 10 s. Otherwise the
+    sampler takes the first full sample when there are workers, or after `memory_period`, and the
+    time that observed processes may have to wait counts against the budget.
     """
 
     def __init__(
@@ -81,11 +73,10 @@ class Sampler:
         self._used = time.process_time()
 
     def look(self, *, full: bool = False) -> dict[str, Any]:
-        """Take a sample.
+        """Take a sample, which is full if `full` is True, or if a full sample is due.
 
-        The sample is full if `full` is True, or if a full sample is due and the budget isn't
-        overdrawn. A full sample is due after `memory_period`, and also when an earlier sample found
-        new processes and this sample finds no more.
+        A full sample is due, if the budget isn't overdrawn, after `memory_period`, and also when an
+        earlier sample found new processes and this sample finds no more.
 
         Returns:
             `processes` (pid -> cheap figures), `gone` (the pids that are gone since the last
@@ -165,9 +156,9 @@ class Parent:
         return not self.alive()
 
     def wait(self, seconds: float) -> str:
-        """Wait for a message from the parent, and return "now", "end", or "" if there is none.
+        """Wait at most 1 s for a message from the parent, and return "now", "end", or "" for none.
 
-        Wait for `seconds`, but at most 1 s. Return "gone" if the parent ended or closed its end.
+        Return "gone" if the parent ended or closed its end.
         """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
@@ -231,7 +222,7 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
     reader = process_memory.reader(options["proc"])
     rates = options["memory_period"], options["memory_budget"], options["often"]
     sampler = Sampler(reader, pid, *rates)
-    charged, limit = reader.cgroup(pid)
+    charged, limit = cgroup_files.memory(pid, proc=options["proc"])
     limits = {"machine": reader.total(), "cgroup": limit, "shm": process_memory.shared_memory()[1]}
     parent.tell({"source": reader.source, "limits": limits})
     due = last = time.monotonic()
