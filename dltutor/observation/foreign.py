@@ -18,17 +18,14 @@ from dltutor.observation import texts
 _CONTAINERS: Final[tuple[Any, ...]] = (dict, list, tuple, deque, set, frozenset)
 _OF_CLASSES: Final = vars(type)
 _NOTHING: Final = object()
+_DEEP: Final = 32  # the most levels of nested containers to follow
 _LINE: Final = 160  # the most characters that `first_line` returns
 
 
 def is_a(thing: object, kinds: type | tuple[type, ...]) -> bool:
-    """Return whether the class of an object is one of these classes, or inherits from one.
+    """Return whether an object's class is, or inherits from, one of these classes or ABCs.
 
     A proxy, such as `weakref.proxy`, doesn't count as the object behind it.
-
-    Args:
-        thing: Any object.
-        kinds: One class or several, including abstract ones such as `Mapping`.
     """
     return issubclass(type(thing), kinds)
 
@@ -46,13 +43,7 @@ def lineage(cls: type) -> tuple[type, ...]:
 
 
 def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
-    """Return an object's attribute, as `getattr` does, but with a default for any Exception.
-
-    Args:
-        thing: Any object.
-        name: The attribute's name.
-        otherwise: The result if there is no such attribute, or if the object raises an Exception.
-    """
+    """Return an object's attribute, or `otherwise` if it has none or raises an Exception."""
     try:
         return getattr(thing, name, otherwise)
     except Exception:
@@ -71,9 +62,11 @@ def attributes_of(thing: object) -> dict[str, Any]:
 
 def module_of(thing: object) -> str:
     """Return the name of the module that defines a class or a function, or "" if unknown."""
-    asked = _OF_CLASSES["__module__"].__get__ if is_a(thing, type) else _defined_in
+    of_class = _OF_CLASSES["__module__"].__get__
     try:
-        name = asked(thing)
+        name = (
+            of_class(thing) if is_a(thing, type) else object.__getattribute__(thing, "__module__")
+        )
     except Exception:
         return ""
     return name if type(name) is str else ""
@@ -105,6 +98,25 @@ def length(thing: object) -> int | None:
     """Return the length of a dict, list, tuple, deque, set, or frozenset, or None for others."""
     kind = _container(thing)
     return None if kind is None else int(kind.__len__(thing))
+
+
+def length_by_shape(batch: Any) -> int | None:
+    """Return the number of samples in a batch that torch's `default_collate` made.
+
+    `default_collate` puts the samples' first parts into one tensor, or into one list if they are
+    strings. This function returns the length of that tensor or list, or None if the first part has
+    no dimensions and isn't a list of strings. If other code made the batch, it's only a guess.
+    """
+    for _ in range(_DEEP):
+        if not is_a(batch, (Mapping, list, tuple)):
+            break
+        _, first = next(elements(batch), (None, ""))
+        # ["cat", "dog"] is a batch of names, but [images, labels] is a batch of tensors.
+        if is_a(batch, (list, tuple)) and is_a(first, (str, bytes)):
+            return length(batch)
+        batch = first
+    shape = attribute(batch, "shape")
+    return int(shape[0]) if is_a(shape, tuple) and shape else None
 
 
 def number(thing: object) -> int | float | None:
@@ -156,7 +168,3 @@ def _dict_of(thing: object) -> Any:
     except Exception:
         return {}
     return own if is_a(own, (dict, type(_OF_CLASSES))) else {}
-
-
-def _defined_in(thing: object) -> Any:
-    return object.__getattribute__(thing, "__module__")

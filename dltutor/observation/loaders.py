@@ -34,14 +34,10 @@ def check_loader(thing: Any) -> None:
 
 
 def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
-    """Return the DataLoaders whose workers serve a loader.
+    """Return the DataLoaders whose workers serve a loader, which may be a wrapper, by name.
 
-    Args:
-        thing: A DataLoader, or a wrapper that has DataLoaders in its attributes, lists, or dicts.
-
-    Returns:
-        Name -> DataLoader, or {} if the wrapper has none. The name is "" if there is only one
-        loader. Otherwise it's the loader's key in a dict, or a name such as "loader 2".
+    A wrapper has them in its attributes, lists, or dicts. If there is only one loader, its name is
+    "". Otherwise it's the loader's key in a dict, or a name such as "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -54,24 +50,26 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
 
 
 def length(loader: DataLoader[Any]) -> int | None:
-    """Return how many samples an epoch must have, which is `len(dataset)`.
+    """Return how many samples an epoch must have, which is `len(dataset)`, or None if unknown.
 
-    Returns:
-        The number, or None if the dataset has no length, a map-style dataset's sampler has no
-        length or a different one, the batch sampler isn't a plain `BatchSampler`, or `drop_last` is
-        True.
+    It's unknown if the dataset has no length, a map-style dataset's sampler has no length or a
+    different one, the batch sampler isn't a plain `BatchSampler`, or `drop_last` is True.
     """
     batches = loader.batch_sampler
     if type(batches) not in (BatchSampler, type(None)) or getattr(batches, "drop_last", False):
         return None
-    # If you pass a batch sampler to DataLoader, the loader's own sampler isn't used.
-    sampler = getattr(batches, "sampler", loader.sampler)
     try:
         whole = len(loader.dataset)  # type: ignore[arg-type]  # the dataset may have no length
         stream = is_a(loader.dataset, IterableDataset)
-        return whole if stream or len(sampler) == whole else None  # type: ignore[arg-type]
+        return whole if stream or len(sampler_of(loader)) == whole else None
     except Exception:  # the learner's dataset and sampler may raise anything
         return None
+
+
+def sampler_of(loader: DataLoader[Any]) -> Any:
+    """Return the sampler that deals out indices, which may be in a BatchSampler that you passed."""
+    batches, own = loader.batch_sampler, loader.sampler
+    return attribute(batches, "sampler", own) if is_a(batches, BatchSampler) else own
 
 
 def title_of(loader: Any) -> str:
@@ -107,17 +105,14 @@ def _search(
 
 
 def _can_be_iterated_again(thing: Any) -> bool:
-    if is_a(thing, type) or not _defines(thing, "__iter__"):
+    iterable = any("__iter__" in attributes_of(cls) for cls in lineage(type(thing)))
+    if is_a(thing, type) or not iterable:
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
         # Most Datasets and Iterators aren't loaders. But webdataset's and Lightning's loaders are
         # Datasets or Iterators, too, and we recognize them by their inner loaders.
         return bool(inner_loaders(thing))
     return not is_a(thing, Collection)
-
-
-def _defines(thing: Any, method: str) -> bool:
-    return any(method in attributes_of(cls) for cls in lineage(type(thing)))
 
 
 def _what_instead(thing: Any) -> str:

@@ -26,9 +26,8 @@ from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils import worker as worker_loop
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
-from dltutor.observation.collated import length_by_shape
 from dltutor.observation.errors import traceback_of
-from dltutor.observation.foreign import is_a
+from dltutor.observation.foreign import is_a, length_by_shape
 from dltutor.system.processes import SHM_MANAGER, end, known
 
 MakeIterator = Callable[[], Any]
@@ -36,11 +35,9 @@ MakeIterator = Callable[[], Any]
 
 @contextmanager
 def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterator[None]:
-    """Have every loader in this process make its iterators through `make`, in the block.
+    """Have every loader in this process, but not in its forks, make its iterators through `make`.
 
-    Args:
-        make: A function that takes the loader and a function that makes its iterator. Processes
-            that are forked in the block don't call `make`.
+    `make` takes the loader and a function that makes its iterator.
     """
     main = os.getpid()
     # Both a subclass's method and the base class's method, which it may call, are replaced. So keep
@@ -66,10 +63,8 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
 class _Dealt:
     """A record of how many samples the sampler dealt out for each of an iterator's batches.
 
-    Attributes:
-        ahead: torch's number for a batch that torch has requested and that hasn't arrived -> how
-            many samples it has, or None if unknown.
-        last: How many samples the last batch to arrive has, or None if unknown.
+    `ahead` has torch's number for each batch that torch has requested and that hasn't arrived.
+    `last` is about the last batch to arrive. A number of samples is None if it's unknown.
     """
 
     def __init__(self) -> None:
@@ -87,15 +82,13 @@ _dealt: WeakKeyDictionary[_BaseDataLoaderIter, _Dealt] = WeakKeyDictionary()
 
 @contextmanager
 def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
-    """Track how many samples each batch in the block was made of.
+    """Track how many samples each batch in the block was made of, and call `arrived` for each.
 
     The sampler is ahead of the batches that arrive, and batches may overtake each other. So count
     the indices when torch deals them out, and look the count up when the batch arrives.
 
-    Args:
-        arrived: A function to call with any iterator in this process that gets a batch. `samples`
-            then returns the batch's size. Processes that are forked in the block don't call
-            `arrived`.
+    `arrived` takes any iterator in this process, but not in its forks, that got a batch. `samples`
+    then returns the batch's size.
     """
     main = os.getpid()
 
@@ -135,12 +128,10 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
 
 
 def samples(iterator: Any) -> int | None:
-    """Return how many samples the last batch from a loader's iterator was made of.
+    """Return how many samples the last batch from a loader's iterator was made of, or None.
 
-    Returns:
-        How many samples the sampler dealt out for the batch, or None if the batch arrived outside
-        `arrivals`, the iterator isn't torch's, the sampler's indices have no length, or a stream's
-        batch doesn't show the number.
+    It's None if the batch arrived outside `arrivals`, the iterator isn't torch's, the sampler's
+    indices have no length, or a stream's batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -265,12 +256,8 @@ def shut_down(iterator: Any) -> None:
     """
     if hasattr(iterator, "_shutdown_workers"):
         for worker in workers_of(iterator):
-            vars(worker)["terminate"] = _leave_alone
+            vars(worker)["terminate"] = lambda: None
         iterator._shutdown_workers()
-
-
-def _leave_alone() -> None:
-    pass
 
 
 def abandon(iterator: Any) -> None:

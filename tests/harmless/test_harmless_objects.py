@@ -33,7 +33,7 @@ from dltutor.diagnosis.report import Diagnosis
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.observation import foreign
 from dltutor.observation.budget.own_loader import tensor_bytes
-from dltutor.observation.collated import length_by_shape
+from dltutor.observation.foreign import length_by_shape
 from dltutor.observation.loaders import inner_loaders
 
 Left = Callable[..., None]

@@ -13,10 +13,10 @@ from torch.utils.data import BatchSampler, DataLoader, default_collate
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.running.subject import Subject, length_of, own_line, sampler_of
+from dltutor.diagnosis.running.subject import Subject, length_of, own_line
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
-from dltutor.observation.loaders import inner_loaders
+from dltutor.observation.loaders import inner_loaders, sampler_of
 from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB
 

@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.objects.digests import digest
@@ -24,7 +24,7 @@ from dltutor.diagnosis.running.own_locks import OwnLocks
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
-from dltutor.observation.loaders import inner_loaders
+from dltutor.observation.loaders import inner_loaders, sampler_of
 from dltutor.observation.texts import tidy
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 
@@ -219,12 +219,6 @@ class Subject:
 def inner_loader(loader: Any) -> DataLoader[Any]:
     """Return the loader itself, or the first DataLoader in a wrapper."""
     return next(iter(inner_loaders(loader).values()))
-
-
-def sampler_of(loader: DataLoader[Any]) -> Any:
-    """Return the sampler that deals out indices, which may be in a BatchSampler that you passed."""
-    batches, own = loader.batch_sampler, loader.sampler
-    return attribute(batches, "sampler", own) if is_a(batches, BatchSampler) else own
 
 
 def length_of(thing: Any) -> int | None:

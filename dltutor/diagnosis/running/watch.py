@@ -31,9 +31,8 @@ from dltutor.diagnosis.objects.digests import (
 from dltutor.diagnosis.running.side_effects import temporary_files
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation import torch_internals
-from dltutor.observation.collated import length_by_shape
 from dltutor.observation.counting import Counted
-from dltutor.observation.foreign import is_a
+from dltutor.observation.foreign import is_a, length_by_shape
 from dltutor.tables import MB
 
 _SEEN: Final = 2000  # the most batches in one iteration that get a digest
