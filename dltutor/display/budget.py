@@ -75,17 +75,16 @@ def budget(
             could be measured in time.
         RuntimeError: No worker could be measured, or you passed a loader outside the main thread.
     """
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "num_workers": num_workers,
         "prefetch_factor": prefetch_factor,
         "batch_size": batch_size,
         "sample_bytes": sample_bytes,
         "start_method": start_method,
     }
+    given = {name: value for name, value in settings.items() if value is not None}
     if loader is None:
-        return Budget(
-            Settings(**{name: value for name, value in given.items() if value is not None})
-        )
+        return Budget(Settings(**given))
     settings_of(loader, Batch(1, 1, 0), **given)  # check the settings before the slow part
     batch = measure_batch(loader, deadline)
     return Budget(settings_of(loader, batch, **given), batch)
@@ -103,20 +102,9 @@ class Budget:
         self._own = own
         self._machine = machine()
         self.trial: Trial | None = None
-        self._workers = widgets.IntSlider(
-            settings.num_workers,
-            1,
-            max(_MOST_WORKERS, self._machine.cores, settings.num_workers),
-            description="num_workers",
-            **_NAMED,
-        )
-        self._ahead = widgets.IntSlider(
-            settings.prefetch_factor,
-            1,
-            max(_MOST_AHEAD, settings.prefetch_factor),
-            description="prefetch_factor",
-            **_NAMED,
-        )
+        most = max(_MOST_WORKERS, self._machine.cores)
+        self._workers = _slider("num_workers", settings.num_workers, most)
+        self._ahead = _slider("prefetch_factor", settings.prefetch_factor, _MOST_AHEAD)
         self._batch = _choice("batch_size", _BATCH_SIZES, settings.batch_size, str)
         self._sample = _choice("sample size", _SAMPLE_SIZES, settings.sample_bytes, size)
         self._method = widgets.ToggleButtons(
@@ -240,6 +228,10 @@ class Budget:
             '<div role="status" style="max-width:640px;line-height:1.5;white-space:pre-wrap">'
             f"{escape(text)}</div>"
         )
+
+
+def _slider(name: str, value: int, most: int) -> Any:
+    return widgets.IntSlider(value, 1, max(most, value), description=name, **_NAMED)
 
 
 def _choice(name: str, sizes: tuple[int, ...], value: int, label: Callable[[int], str]) -> Any:

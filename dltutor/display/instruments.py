@@ -83,7 +83,7 @@ def observe(
             deadline=deadline,
             consume=consume,
             epochs=epochs,
-            memory="often",
+            often=True,
             listeners=screen.listeners,
         )
         return seen

@@ -40,22 +40,14 @@ _FRAME: Final = re.compile(
 class Failed:
     """An exception in plain text, so that Python can free the exception itself.
 
-    Args:
-        chain: The type and message of the exception and of its causes, outermost first.
-        traceback: The learner's lines in the traceback, outermost first.
-        raised_in_worker: The type of the exception that a worker raised, or None if no worker did.
-        failed_worker: The number of the worker that raised an exception, or None if no worker did.
-        raw: The error as a terminal would show it without `observe`, with shortened paths.
-        lost_contact: Whether multiprocessing couldn't fetch a batch, so a worker may be gone.
-        notes: The notes on the exceptions in `chain`.
+    The fields are those of an Observation.
     """
 
-    chain: tuple[tuple[str, str], ...]
-    traceback: tuple[Frame, ...]
-    raised_in_worker: str | None
-    failed_worker: int | None
-    raw: str
-    lost_contact: bool
+    chain: tuple[tuple[str, str], ...] = ()
+    traceback: tuple[Frame, ...] = ()
+    raised_in_worker: str | None = None
+    failed_worker: int | None = None
+    raw: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -67,10 +59,6 @@ class Failed:
         if any(text.startswith("DataLoader timed out") for text in texts):
             return "timed out"
         return ""
-
-
-#: A Failed without an exception, for a run in which nothing failed.
-NOTHING: Final = Failed((), (), None, None, "", False)
 
 
 def read(error: BaseException) -> Failed:
@@ -85,7 +73,6 @@ def read(error: BaseException) -> Failed:
         raised_in_worker=wrapped.group(1) if wrapped else None,
         failed_worker=int(wrapped.group(2)) if wrapped else None,
         raw=_as_in_a_terminal(error),
-        lost_contact=any(map(_lost_contact, chain(error))),
         notes=tuple(note for each in chain(error) for note in _notes_of(each)),
     )
 
@@ -120,6 +107,19 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return found
 
 
+def lost_contact(error: BaseException) -> bool:
+    """Return whether multiprocessing couldn't fetch a batch, so a worker may be gone."""
+    # If a worker is gone, main gets a ConnectionResetError, a FileNotFoundError for a socket, or an
+    # EOFError (pytorch#28950). With the file_system sharing strategy, main gets a RuntimeError for
+    # a segment that is gone.
+    kinds = (OSError, EOFError, pickle.UnpicklingError, RuntimeError)
+    for each in chain(error):
+        entries = traceback.extract_tb(traceback_of(each)) if is_a(each, kinds) else ()
+        if entries and "/multiprocessing/" in entries[-1].filename:
+            return True
+    return False
+
+
 def is_yours(file: str) -> bool:
     """Return whether a file can be the learner's, or is in dltutor/failures."""
     if file.startswith(_PACKAGE):
@@ -137,15 +137,11 @@ def _own(error: BaseException, name: str) -> Any:
 
 
 def _as_in_a_terminal(error: BaseException) -> str:
-    text = without_colors(_formatted(error).rstrip())
-    return shorten_paths(_INSTRUMENT.sub("", text))
-
-
-def _formatted(error: BaseException) -> str:
     try:
-        return "".join(traceback.format_exception(error))
+        lines = traceback.format_exception(error)
     except Exception:  # the error's own notes or truth value may raise an exception
-        return "".join([*traceback.format_tb(traceback_of(error)), said(error)])
+        lines = [*traceback.format_tb(traceback_of(error)), said(error)]
+    return shorten_paths(_INSTRUMENT.sub("", without_colors("".join(lines).rstrip())))
 
 
 def _notes_of(error: BaseException) -> tuple[str, ...]:
@@ -154,16 +150,6 @@ def _notes_of(error: BaseException) -> tuple[str, ...]:
     notes = elements(attribute(error, "__notes__"))
     own = [note for _, note in notes if is_a(note, str)]
     return (*notes_in(message_of(error)), *own)
-
-
-def _lost_contact(error: BaseException) -> bool:
-    # If a worker is gone, main gets a ConnectionResetError, a FileNotFoundError for a socket, or an
-    # EOFError (pytorch#28950). With the file_system sharing strategy, main gets a RuntimeError for
-    # a segment that is gone.
-    if not is_a(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
-        return False
-    entries = traceback.extract_tb(traceback_of(error))
-    return bool(entries) and "/multiprocessing/" in entries[-1].filename
 
 
 def _frames_of(error: BaseException) -> list[Frame]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 from dltutor.observation import errors
 from dltutor.observation.foreign import is_a, text
@@ -31,39 +31,27 @@ def observe(
     deadline: float = 30,
     consume: Callable[[Any], object] | None = None,
     epochs: int = 1,
-    memory: Literal["often", "seldom"] = "seldom",
+    often: bool = False,
     listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
-    """Run a loader and record what happened, as `dltutor.observe` does, without drawing anything.
+    """Run a loader and record what happened, without drawing anything.
+
+    What comes back and the errors are those of `dltutor.observe`.
 
     Args:
-        loader: A DataLoader or a wrapper. `dltutor.observe` says which wrappers it takes.
-        deadline: Seconds after which `observe` stops the run. `observe` then reports the run as
-            "hung", or as "worker died" if a dead worker is the reason.
-        consume: The training loop, as a function that takes the loader. If None, only iterate.
+        loader: A DataLoader or a wrapper.
+        deadline: Seconds after which to stop the run.
+        consume: The training loop, or None to only iterate.
         epochs: How many times the loop runs.
-        memory: How often to read USS and PSS, which takes time from the workers. "seldom" means
-            after workers have started, otherwise at most every 10 s, and at the end. "often" means
-            up to twice a second at first (see `Recorder`).
+        often: Whether to read USS and PSS often (see `Recorder`), which takes time from the
+            workers.
         listeners: Functions to call, in a thread, with every Moment as it's sampled.
-
-    Returns:
-        The Observation, even if the run raised an exception or hung.
-
-    Raises:
-        TypeError: The loader or `consume` has the wrong type.
-        ValueError: `deadline` isn't a positive number of seconds, or `epochs` isn't a whole number
-            of 1 or more.
-        RuntimeError: This isn't the main thread.
-        KeyboardInterrupt: You interrupted the run.
     """
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
-        recorder = Recorder(
-            often=memory == "often", listeners=listeners, mark=started.mark, folder=folder
-        )
+        recorder = Recorder(often=often, listeners=listeners, mark=started.mark, folder=folder)
         recorder.start()
         clean_up.callback(recorder.stop)
         run = Run(loader, folder, recorder, started, interrupts)
@@ -74,8 +62,7 @@ def observe(
                 raise KeyboardInterrupt from None
             seen = _write_down(run, error, seconds, deadline, recorder.stop)
             waited = run.waited / seconds if consume is not None else None
-            others = run.other_workers()
-            seen = replace(seen, result=result, expected=run.expected, waited=waited, others=others)
+            seen = replace(seen, result=result, waited=waited)
         finally:
             run.end(gracefully=error is None)
             if error is not None:
@@ -119,13 +106,14 @@ def _write_down(
     timeline: Callable[[], Timeline],
 ) -> Observation:
     hung = is_a(error, DeadlinePassed)
-    failed = errors.read(error) if error is not None else errors.NOTHING
+    failed = errors.read(error) if error is not None else errors.Failed()
     if hung:  # our own alarm ended the loop, so keep only where the loop was
-        failed = replace(errors.NOTHING, traceback=failed.traceback)
+        failed = errors.Failed(traceback=failed.traceback)
     end: End = "hung" if hung else "raised" if error is not None else "finished"
+    lost = error is not None and not hung and errors.lost_contact(error)
     if (
         failed.by_torch == "worker died"
-        or (failed.lost_contact and run.wait_for_dead_worker())
+        or (lost and run.wait_for_dead_worker())
         or (hung and run.waits_for_dead_worker())
     ):
         end = "worker died"
@@ -137,28 +125,18 @@ def _write_down(
         seconds=seconds,
         first_batch_seconds=run.first_batch,
         last_batch_seconds=run.last_batch,
-        chain=failed.chain,
-        traceback=failed.traceback,
-        raised_in_worker=failed.raised_in_worker,
-        failed_worker=failed.failed_worker,
         failed_loader=run.loader_of(error) if error is not None else "",
         workers=run.fates(where=hung or failed.by_torch == "timed out"),
         stderr=end_of_file(run.stderr),
-        raw=failed.raw,
         timeline=timeline(),
-        notes=failed.notes,
+        expected=run.expected,
+        others=run.other_workers(),
+        **vars(failed),
     )
 
 
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
-    """Check the arguments for `observe`, and check that this is the main thread.
-
-    Raises:
-        TypeError: The loader or `consume` has the wrong type.
-        ValueError: `deadline` isn't a positive number of seconds, or `epochs` isn't a whole number
-            of 1 or more.
-        RuntimeError: This isn't the main thread.
-    """
+    """Raise the errors of `observe` about its arguments, and if this isn't the main thread."""
     check_loader(loader)
     check_run(deadline, consume, epochs)
     check_main_thread("observe()", "its deadline interrupt a loader that hangs")

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
-from dltutor.observation import story, texts
-from dltutor.observation.record import Record
+from dltutor.observation.memory.timeline import Timeline
+from dltutor.observation.record import Confinement, End, Frame, Worker
 from dltutor.observation.signs import signs
-from dltutor.tables import Table, Told
+from dltutor.observation.texts import fate, said, tidy
+from dltutor.tables import Table, Told, Tone, count_of
+
+_TONES: Final[dict[End, Tone]] = {
+    "finished": "good",
+    "raised": "bad",
+    "worker died": "bad",
+    "main died": "bad",
+    "hung": "warn",
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Observation(Record, Told):
+class Observation(Told):
     """The record of a run in `observe` or `confine`.
 
     Args:
@@ -56,6 +66,30 @@ class Observation(Record, Told):
             first.
     """
 
+    end: End
+    deadline: float
+    batches: int = 0
+    samples: int | None = 0
+    seconds: float
+    first_batch_seconds: float | None = None
+    last_batch_seconds: float | None = None
+    chain: tuple[tuple[str, str], ...] = ()
+    traceback: tuple[Frame, ...] = ()
+    raised_in_worker: str | None = None
+    failed_worker: int | None = None
+    workers: tuple[Worker, ...] = ()
+    stderr: str = ""
+    raw: str = ""
+    timeline: Timeline
+    result: object = None
+    confinement: Confinement | None = None
+    failed_loader: str = ""
+    notes: tuple[str, ...] = ()
+    expected: int | None = None
+    waited: float | None = None
+    left: int = 0
+    others: int = 0
+
     @cached_property
     def signs(self) -> tuple[tuple[str, str], ...]:
         """The promises that the run broke even though it finished, each with its evidence."""
@@ -87,22 +121,86 @@ class Observation(Record, Told):
         return {
             "ok": self.ok,
             "title": self.story().title,
-            "signs": [{"promise": promise, "evidence": said} for promise, said in self.signs],
+            "signs": [{"promise": promise, "evidence": what} for promise, what in self.signs],
             **plain,
-            "chain": [
-                {"type": kind, "message": texts.tidy(message)} for kind, message in self.chain
-            ],
+            "chain": [{"type": kind, "message": tidy(message)} for kind, message in self.chain],
             "traceback": [asdict(frame) for frame in self.traceback],
             "workers": [
                 {"name": each.name, "signal": each.signal, "fate": each.fate, **asdict(each)}
                 for each in self.workers
             ],
-            "notes": list(map(texts.tidy, self.notes)),
-            "stderr": texts.tidy(self.stderr),
+            "notes": list(map(tidy, self.notes)),
+            "stderr": tidy(self.stderr),
             "timeline": self.timeline.to_dict(),
             "confinement": dict(self.confinement.rows()) if self.confinement is not None else None,
         }
 
     def story(self) -> Table:
         """Return a short table without pids and times, which rarely differs between runs."""
-        return story.story(self, self.signs)
+        tone = "warn" if self.signs else _TONES[self.end]
+        return Table(_title(self), tuple(_rows(self)), tone=tone)
+
+
+def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
+    from_outside = seen.confinement is not None and seen.confinement.from_outside
+    # Main notices a worker's death wherever main happens to be, so chance decides how many batches
+    # arrived before and how torch words the error. `chain` and `raw` have the error.
+    by_chance = seen.end == "worker died"
+    if not by_chance and not from_outside:
+        yield "got", _count(seen)
+    yield from seen.signs
+    if seen.chain and not by_chance:
+        yield "error", "\n".join(tidy(said(kind, message)) for kind, message in seen.chain)
+    if seen.notes and not by_chance:
+        yield "notes", "\n".join(map(tidy, seen.notes))
+    if seen.raised_in_worker and seen.raised_in_worker != seen.chain[0][0]:
+        yield "type", f"{seen.raised_in_worker} in the worker, {seen.chain[0][0]} in main"
+    if seen.traceback and not by_chance:
+        yield "where", _lines(seen.traceback[-3:])
+    if seen.workers:
+        yield "workers", "\n".join(map(str, seen.workers))
+    for worker in seen.workers:
+        if worker.stack:
+            yield f"{worker.name} was at", _lines(worker.stack)
+    if seen.stderr.strip():
+        yield "output" if from_outside else "stderr", _tail(tidy(seen.stderr.strip()))
+    if seen.confinement is not None:
+        yield from seen.confinement.rows()
+
+
+def _title(seen: Observation) -> str:
+    exitcode = seen.confinement.exitcode if seen.confinement is not None else None
+    if seen.end == "main died":
+        return f"Main died: {fate(exitcode)}"
+    if seen.end == "raised" and not seen.chain:
+        return fate(exitcode).capitalize()
+    if seen.end == "raised":
+        of = f" of {seen.failed_loader}" if seen.failed_loader else ""
+        place = f"W{seen.failed_worker}{of}" if seen.failed_worker is not None else "main"
+        return f"Raised: {seen.raised_in_worker or seen.chain[0][0]} in {place}"
+    if seen.end == "worker died":
+        died = [worker for worker in seen.workers if worker.exitcode is not None]
+        return f"Worker died: {', '.join(map(str, died)) or 'which one is unknown'}"
+    if seen.end == "hung":
+        return f"Hung: stopped at its deadline of {seen.deadline:g} s"
+    if seen.signs:
+        return f"Finished, but something is wrong: {', '.join(dict(seen.signs))}"
+    return "Finished"
+
+
+def _count(seen: Observation) -> str:
+    text = count_of(seen.batches, "batch", "batches")
+    if seen.samples is not None:
+        text += f", {count_of(seen.samples, 'sample')}"
+    return text if seen.end == "finished" else f"{text} before that"
+
+
+def _lines(frames: tuple[Frame, ...]) -> str:
+    return "\n".join(map(str, frames))
+
+
+def _tail(text: str, lines: int = 12) -> str:
+    kept = text.splitlines()
+    if len(kept) <= lines:
+        return text
+    return "\n".join([f"({len(kept) - lines} earlier lines)", *kept[-lines:]])

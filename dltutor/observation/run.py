@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.observation import loaders, stacks, torch_internals
+from dltutor.observation import loaders, stacks, torch_internals, worker_setup
 from dltutor.observation.counting import Counted, counting
 from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
@@ -22,12 +22,6 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.record import Worker
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.observation.worker_init import WorkerInit
-from dltutor.observation.worker_setup import (
-    WorkerSetup,
-    remove_temporary_folders,
-    stderr_for_workers,
-    temporary_folder_shown,
-)
 
 _GRACE: Final = 1.0  # seconds to wait for an iterator's workers to exit, or to reap a dead worker
 _LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after main has lost contact with it
@@ -35,14 +29,6 @@ _LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after main has l
 
 class Run:
     """One observed run, which counts batches and knows each iterator's workers.
-
-    Args:
-        loader: The loader, or a wrapper around several loaders.
-        folder: A folder for the workers' stderr and stacks.
-        recorder: The Recorder, which gets the workers' names and fates and the number of batches.
-        started: The Started, which gets the workers, and also the iterators of other loaders that
-            the loop uses.
-        interrupts: Interrupts to deliver after workers have started, and with each batch.
 
     Attributes:
         batches: How many batches have arrived.
@@ -106,11 +92,7 @@ class Run:
 
     @property
     def expected(self) -> int | None:
-        """How many samples all epochs have according to `len(dataset)`, or None if unknown.
-
-        The number is known if there is one loader, every epoch finished, and `loaders.length` knows
-        the number for one epoch.
-        """
+        """How many samples all epochs have according to `len(dataset)`, or None if unknown."""
         if len(self._inner) != 1 or not all(each.finished for each in self._counted):
             return None
         loader = next(iter(self._inner.values()))
@@ -118,10 +100,7 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """Return the name of the loader whose iterator raised `error`.
-
-        The name is "" if there is only one loader or the loader is unknown.
-        """
+        """Return the name of the loader whose iterator raised `error`, or "" if it's unknown."""
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 
@@ -188,7 +167,7 @@ class Run:
                     torch_internals.shut_down(iterator)
             torch_internals.abandon(iterator)
         self._iterators.clear()
-        remove_temporary_folders(self._folder)
+        worker_setup.remove_temporary_folders(self._folder)
         for counted in self._counted:
             counted.release()
 
@@ -237,11 +216,13 @@ class Run:
             self._register(name, iterator)
             return iterator
         init_fn = loader.worker_init_fn
-        loader.worker_init_fn = WorkerInit(
-            init_fn, before=WorkerSetup(self._folder, self._ours.mark)
-        )
+        setup = worker_setup.WorkerSetup(self._folder, self._ours.mark)
+        loader.worker_init_fn = WorkerInit(init_fn, before=setup)
         try:
-            with stderr_for_workers(self.stderr), temporary_folder_shown(self._folder):
+            with (
+                worker_setup.stderr_for_workers(self.stderr),
+                worker_setup.temporary_folder_shown(self._folder),
+            ):
                 iterator = make()
         except BaseException as error:
             unfinished = torch_internals.iterator_in(error)

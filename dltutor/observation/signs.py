@@ -6,13 +6,15 @@ One run can't show why the promise is broken, so you still need `diagnose` for t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from dltutor.observation.memory.process_curves import Floats
-from dltutor.observation.record import Record
 from dltutor.tables import MB
+
+if TYPE_CHECKING:
+    from dltutor.observation.report import Observation
 
 #: Growth of a worker by no more than this many MB is harmless.
 LATE: Final = 24.0
@@ -24,7 +26,7 @@ _MOST: Final = 0.5  # the largest fraction of its time that a loop may wait for 
 _LONG: Final = 4.0  # seconds that any loop may wait, because a short run may be slow by chance
 
 
-def signs(seen: Record) -> Iterator[tuple[str, str]]:
+def signs(seen: Observation) -> Iterator[tuple[str, str]]:
     """Yield the promises that a finished run broke, such as "complete", each with its evidence."""
     if seen.expected is not None and seen.samples not in (None, seen.expected):
         yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
@@ -49,7 +51,7 @@ def signs(seen: Record) -> Iterator[tuple[str, str]]:
         yield "quick", "your loop spent most of its time waiting for batches"
 
 
-def _waits(seen: Record) -> bool:
+def _waits(seen: Observation) -> bool:
     # Leave out the wait for the first batch, which includes the start of the workers.
     if seen.waited is None or seen.first_batch_seconds is None:
         return False
@@ -57,7 +59,7 @@ def _waits(seen: Record) -> bool:
     return waited > max(_LONG, _MOST * (seen.seconds - seen.first_batch_seconds))
 
 
-def _growth(seen: Record, curve: Floats) -> float:
+def _growth(seen: Observation, curve: Floats) -> float:
     # Return the growth since the first batch, or 0 if the curve doesn't grow, has leveled off, or
     # has too few samples.
     batches = seen.timeline.batches

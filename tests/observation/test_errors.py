@@ -133,13 +133,14 @@ PICKLES_NOTES = ("when serializing dict item 'handle'", "when serializing train.
 def test_what_a_worker_raised_is_told_with_its_type_number_and_lines(
     trouble: Callable[[], object], kind: str, told: str, notes: tuple[str, ...]
 ) -> None:
-    failed = errors.read(from_a_worker(trouble))
+    error = from_a_worker(trouble)
+    failed = errors.read(error)
     assert (failed.raised_in_worker, failed.failed_worker, failed.notes) == (kind, 0, notes)
     assert said(*failed.chain[0]) == told
     functions = [frame.function for frame in failed.traceback]
     assert functions == ["__getitem__", trouble.__name__]  # type: ignore[attr-defined]
     assert failed.traceback[-1].code.startswith("raise ")
-    assert not failed.lost_contact and not failed.by_torch
+    assert not errors.lost_contact(error) and not failed.by_torch
 
 
 @pytest.mark.parametrize(
@@ -198,13 +199,13 @@ def test_a_batch_that_could_not_be_fetched_is_lost_contact_and_other_files_not(
 ) -> None:
     lost = caught(lambda: Client(str(tmp_path / "socket")))
     assert isinstance(lost, FileNotFoundError)
-    assert errors.read(lost).lost_contact
+    assert errors.lost_contact(lost)
     wrapper = RuntimeError("the epoch failed")
     wrapper.__cause__ = lost
-    assert errors.read(wrapper).lost_contact
+    assert errors.lost_contact(wrapper)
     for read in (os.stat, Path.read_text, shutil.rmtree):
-        assert not errors.read(caught(partial(read, tmp_path / "missing"))).lost_contact
-    assert not errors.read(caught(lambda: pickle.loads(b"nonsense"))).lost_contact
+        assert not errors.lost_contact(caught(partial(read, tmp_path / "missing")))
+    assert not errors.lost_contact(caught(lambda: pickle.loads(b"nonsense")))
 
 
 def test_forgetting_an_error_frees_what_its_frames_held() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dltutor.display.areas import areas
 from dltutor.display.chart import Chart
+from dltutor.observation.confinement.results import timeline_of
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.process_curves import Bounds
@@ -79,6 +80,15 @@ def test_chart_figure_and_table_show_the_same_numbers_of_one_run() -> None:
     assert timeline.peak("pss") / MB == pytest.approx(drawn.peak)
     totals = [sum(size for size, _ in row["p"].values()) / 1024 for row in chart.history]
     assert max(totals) == pytest.approx(drawn.peak, abs=0.01)
+
+
+def test_what_a_main_process_that_died_left_is_the_same_timeline() -> None:
+    moments, timeline = recorded()
+    again = timeline_of(moments, "cut off")
+    assert (again.roles, again.notes) == (timeline.roles, ("cut off",))
+    for one, other in zip(again.processes, timeline.processes, strict=True):
+        assert (one.role, one.first, one.ended) == (other.role, other.first, other.ended)
+        np.testing.assert_array_equal(again.memory_curve(one.role), timeline.memory_curve(one.role))
 
 
 def test_growth_is_that_of_the_curve_that_the_chart_shows() -> None:

@@ -164,7 +164,7 @@ def observe_memory(
             loader,
             consume=consume,
             deadline=deadline,
-            memory="often",
+            often=True,
             listeners=[_note_reading],
         )
     finally:

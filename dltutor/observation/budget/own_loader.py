@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,11 +14,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.observation.budget.prediction import Footprint, Settings
+from dltutor.observation.budget.usage import Lookout
 from dltutor.observation.foreign import attribute, elements, has, is_a
-from dltutor.observation.observing import check_arguments, observe
+from dltutor.observation.loaders import check_loader
+from dltutor.observation.observing import observe
 from dltutor.observation.texts import said, tidy
 from dltutor.observation.throughput import with_workers
-from dltutor.system.process_memory import pss
 from dltutor.system.this_machine import default_start_method
 
 _TORCHS_DEFAULT: Final = 2  # torch's prefetch_factor if there are workers and you don't set it
@@ -42,24 +42,19 @@ class Batch:
 
 
 def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
-    """Have one worker make a batch, and measure the batch and the worker.
+    """Have one worker make a batch within `deadline` seconds, and measure the batch and the worker.
 
     The worker starts with the loader's start method and makes at most two batches, so this works
     even if the loader itself would use too much memory.
-
-    Args:
-        loader: The learner's loader, with any number of workers.
-        deadline: How many seconds the worker has to make the batch.
 
     Raises:
         ValueError: The run failed or returned no batch, the batch had no tensor, or the deadline is
             out of range.
         RuntimeError: This isn't the main thread.
-        KeyboardInterrupt: You pressed Stop.
     """
     one_worker = with_workers(loader, 1)
     one_worker.prefetch_factor = 1
-    seen = observe(one_worker, consume=_measure_first, deadline=deadline, memory="often")
+    seen = observe(one_worker, consume=_measure_first, deadline=deadline, often=True)
     if seen.end != "finished":
         error = f" ({tidy(said(*seen.chain[-1]))})" if seen.end == "raised" else ""
         raise ValueError(
@@ -80,20 +75,15 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
 
 
 def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settings:
-    """Return a loader's settings, with some of them changed.
+    """Return a loader's settings, with those in `changed` instead of its own.
 
-    Args:
-        loader: The loader whose number of workers, prefetch factor, and start method to use.
-        batch: The measurements for one of the loader's batches, which give the batch size and the
-            size of a sample.
-        changed: Settings to use instead of the loader's own, by name. None keeps the loader's own.
+    The batch size and the size of a sample come from `batch`.
 
     Raises:
         TypeError: `observe` doesn't take this object as a loader.
         ValueError: A setting is out of range.
-        RuntimeError: This isn't the main thread.
     """
-    check_arguments(loader, deadline=1, consume=None, epochs=1)
+    check_loader(loader)
     context = loader.multiprocessing_context
     own: dict[str, Any] = {
         "num_workers": loader.num_workers,
@@ -102,17 +92,12 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
         "sample_bytes": -(-batch.bytes // batch.samples),
         "start_method": context.get_start_method() if context else default_start_method(),
     }
-    return Settings(**own | {name: value for name, value in changed.items() if value is not None})
+    return Settings(**own | changed)
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return a footprint that isn't smaller than what this process and the learner's worker use.
-
-    Args:
-        synthetic: The footprint from a run with synthetic samples.
-        batch: The measurements from the learner's loader, with its worker's memory.
-    """
-    main = max(synthetic.main, pss(os.getpid()))
+    """Return a footprint that isn't smaller than what this process and the learner's worker use."""
+    main = max(synthetic.main, Lookout().look(set()).processes)
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 
 

@@ -20,11 +20,7 @@ _TO_A_FILE: Final = (
 
 
 def read_size(name: str, value: object) -> int | None:
-    """Return a limit in bytes, or None if there is no limit.
-
-    Args:
-        name: The limit's name, for error messages.
-        value: A number of bytes, a string such as "300M", or None for no limit.
+    """Return a limit in bytes, from a number, a string such as "300M", or None for no limit.
 
     Raises:
         ValueError: The value isn't a size, or it's less than 1 MB, or 2**60 bytes or more.
@@ -57,14 +53,7 @@ def read_open_files(value: object) -> int | None:
 
 
 def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str, str]:
-    """Find out what a target is, and make sure that a new interpreter can run it.
-
-    Args:
-        target: The function to call, or the path of the script to run.
-        options: Keyword arguments for the target.
-
-    Returns:
-        The path of a script, or the module and the name of a function.
+    """Return the path of a script, or a function's module and name, that a new interpreter can run.
 
     Raises:
         TypeError: The target is neither a script nor a function, or doesn't take these options.

@@ -12,15 +12,9 @@ from dltutor.observation.confinement.supervisor import argv_of
 
 
 def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[str]:
-    """Write the file that tells a child which function to call.
+    """Write the file that tells a child which function to call, and return its command line.
 
-    Args:
-        folder: The folder for the call and the answer.
-        function: A function that a new interpreter can import by its name.
-        args: The function's arguments, which must be picklable.
-
-    Returns:
-        The child's command line.
+    A new interpreter must be able to import the function by its name, and to unpickle `args`.
     """
     (folder / "call").write_bytes(pickle.dumps((function, args)))
     return argv_of(__name__, folder)
@@ -31,8 +25,7 @@ def answer(folder: Path) -> Any:
 
     Raises:
         FileNotFoundError: The child ended before the function returned.
-        TypeError: The function raised this TypeError.
-        RuntimeError: The function raised this RuntimeError.
+        TypeError or RuntimeError: The function raised this error.
     """
     found = pickle.loads((folder / "answer").read_bytes())
     if isinstance(found, Exception):

@@ -71,9 +71,6 @@ def observe_made(
         deadline: How many seconds the loader may run.
         added_score: How much to add to the workers' oom_score_adj.
 
-    Returns:
-        The Observation, whose `end` is "raised" if the function raised an exception.
-
     Raises:
         TypeError: The function returns neither a loader nor a Case.
     """
@@ -85,16 +82,12 @@ def observe_made(
             target = getattr(target, part)
         made = target(**options)
     except Exception as error:
-        failed = errors.read(error)
         return Observation(
             end="raised",
             deadline=deadline,
             seconds=time.perf_counter() - started,
             timeline=timeline_of([], "the loader couldn't be built"),
-            chain=failed.chain,
-            traceback=failed.traceback,
-            raw=failed.raw,
-            notes=failed.notes,
+            **vars(errors.read(error)),
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
     if isinstance(loader, DataLoader):
@@ -113,7 +106,7 @@ def observe_made(
             file.flush()
 
         (Path(folder) / "observing").touch()
-        seen = observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
+        seen = observe(loader, deadline=deadline, consume=consume, often=True, listeners=[keep])
     try:
         pickle.dumps(seen.result)
     except Exception:  # the loop may return something that can't be pickled

@@ -10,7 +10,7 @@ import math
 import pickle
 import re
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +19,12 @@ from typing import Final
 import numpy as np
 
 from dltutor.observation.confinement.calling import answer
-from dltutor.observation.confinement.enforced import Confinement
 from dltutor.observation.confinement.task import FIRST_CHOICE, Report, Task, worker_numbers
-from dltutor.observation.memory.moments import Moment, Reading
-from dltutor.observation.memory.timeline import FIELDS, Bounds, ProcessCurves, Timeline
-from dltutor.observation.record import End, Frame
+from dltutor.observation.memory.collector import Collector
+from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.process_curves import FIELDS, Bounds
+from dltutor.observation.memory.timeline import Timeline
+from dltutor.observation.record import Confinement, End, Frame
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import main_thread
 from dltutor.observation.texts import end_of_file
@@ -39,13 +40,8 @@ def observation_of(
     """Return the child's Observation, or one made from outside if the child left none.
 
     Add the Confinement. If the watchdog or the OOM killer killed a worker that the child still
-    reported as running, correct that worker's exit code.
-
-    Args:
-        task: The task, whose folder holds everything that the child wrote.
-        report: The supervisor's report.
-        deadline: The deadline that the caller of `confine` set, in seconds.
-        recorded: The timeline for a script, recorded from outside.
+    reported as running, correct that worker's exit code. For a script, `recorded` is the timeline
+    that was recorded from outside.
 
     Raises:
         TypeError: The target returned neither a loader nor a Case.
@@ -60,41 +56,26 @@ def observation_of(
     return replace(_with_kills(seen, report, workers), confinement=confinement)
 
 
-def timeline_of(
-    moments: Sequence[Moment],
-    *notes: str,
-    limits: Bounds = Bounds(),  # noqa: B008
-) -> Timeline:
-    """Make a Timeline from the moments that a listener received.
-
-    Args:
-        moments: The moments, in chronological order.
-        notes: Sentences about what is missing from the record.
-        limits: The limits on memory.
-    """
-    roles = dict.fromkeys(role for moment in moments for role in moment.processes)
-    return Timeline(
-        seconds=_column(moment.seconds for moment in moments),
-        batches=np.array([moment.batches for moment in moments], dtype=np.int64),
-        shm=_column(moment.shm for moment in moments),
-        available=_column(moment.available for moment in moments),
-        cgroup=_column(moment.cgroup for moment in moments),
-        processes=tuple(_life(role, moments) for role in roles),
-        limits=limits,
-        notes=notes,
-    )
-
-
-def _life(role: str, moments: Sequence[Moment]) -> ProcessCurves:
-    rows = [row for row, moment in enumerate(moments) if role in moment.processes]
-    seen = [moment.processes.get(role, Reading()) for moment in moments[rows[0] : rows[-1] + 1]]
-    values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
-    gone = rows[-1] + 1 < len(moments)
-    return ProcessCurves(role, rows[0], values, moments[rows[-1] + 1].seconds if gone else None)
-
-
-def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+def timeline_of(moments: Iterable[Moment], note: str) -> Timeline:
+    """Make a Timeline from the moments that a listener received, with a note on what is missing."""
+    collector = Collector(0, math.inf)
+    pids = {"main": 0}  # role -> a number, because a moment doesn't have pids
+    before: set[str] = set()
+    for moment in moments:
+        for role in moment.processes:
+            collector.names[pids.setdefault(role, len(pids))] = role
+        line = {
+            "processes": {
+                pids[role]: {field: getattr(reading, field) for field in FIELDS}
+                for role, reading in moment.processes.items()
+            },
+            "gone": [pids[role] for role in before - moment.processes.keys()],
+            "memory": None,
+            **{name: getattr(moment, name) for name in ("seconds", "shm", "available", "cgroup")},
+        }
+        collector.add(line, moment.batches)
+        before = {*moment.processes}
+    return replace(collector.timeline(), notes=(note,))
 
 
 def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> Observation:
@@ -124,15 +105,18 @@ def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> O
 def _confinement(
     task: Task, report: Report, workers: dict[int, int], *, from_outside: bool
 ) -> Confinement:
-    log = report.kernel_log
     roles = {report.pid: "main"} | {pid: f"W{number}" for pid, number in workers.items()}
+    log = report.kernel_log
+    if log is not None:
+        # Change "... Killed process 1234 (pt_data_worker)" to "... Killed process W0 (...)".
+        log = [_PID.sub(lambda pid: roles.get(int(pid[0]), "another"), line) for line in log]
     return Confinement(
         limits=tuple(_limits(task, report, workers=bool(workers))),
         memory=task.memory,
         stand_in=task.memory is not None and report.cgroup is None,
         oom_kills=report.oom_kills,
         peak=report.peak,
-        kernel_log=None if log is None else tuple(_name(line, roles) for line in log),
+        kernel_log=None if log is None else tuple(log),
         watchdog=tuple(roles.get(pid, "a process") for pid in report.watchdog),
         from_outside=from_outside,
         exitcode=report.exitcode if from_outside else None,
@@ -188,8 +172,8 @@ def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline
         limits = Bounds(reader().total(), shm=task.shm)
         if report.cgroup is not None:
             limits = replace(limits, cgroup=task.memory)
-        moments = list(_moments(Path(task.folder)))
-        return timeline_of(moments, "main's last moments weren't sampled", limits=limits)
+        made = timeline_of(_moments(Path(task.folder)), "main's last moments weren't sampled")
+        return replace(made, limits=limits)
     if task.shm is None:
         return recorded
     return replace(
@@ -217,8 +201,3 @@ def _last_stack(task: Task, report: Report) -> tuple[Frame, ...]:
         if "(most recent call first):" in (dump := end_of_file(Path(task.folder) / name)):
             return main_thread(dump)[::-1]
     return ()
-
-
-def _name(line: str, roles: dict[int, str]) -> str:
-    # Change "... Killed process 1234 (pt_data_worker) ..." to "... Killed process W0 (...) ...".
-    return _PID.sub(lambda pid: roles.get(int(pid[0]), "another"), line)

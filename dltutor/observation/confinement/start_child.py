@@ -46,11 +46,9 @@ def start(
     Args:
         argv: The program and its arguments.
         output: The file for the program's standard output and error.
-        group: The cgroup to start the program in. If None, use this process's cgroup.
-        shm: The size in bytes of a private `/dev/shm` for the program. If None, the program shares
-            this process's `/dev/shm`.
-        open_files: How many file descriptors the program may have open. If None, this process's
-            limit applies.
+        group: The cgroup to start the program in, or None to use this process's cgroup.
+        shm: The size in bytes of a private `/dev/shm`, or None to share this process's.
+        open_files: How many descriptors the program may have open, or None for our own limit.
 
     Returns:
         The program's pid.
@@ -62,9 +60,8 @@ def start(
     answer, theirs = os.pipe()  # exec closes `theirs`, so that the read below ends
     pid = os.fork()
     if pid == 0:
-        limit = ""
+        limit = "memory"
         try:
-            limit = "memory"
             if group is not None:
                 group.enter()
             limit = "open_files"

@@ -60,8 +60,7 @@ def argv_of(module: str, folder: Path) -> list[str]:
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    Yields:
-        The folder, and the Interrupts that hold interrupts back in the block.
+    Also hold interrupts back in the block, with the Interrupts that come with the folder.
     """
     with (
         interrupts_held() as interrupts,
@@ -80,10 +79,7 @@ def run(
 ) -> tuple[Report, Timeline | None]:
     """Have a supervisor run a child, then end both and everything that they started.
 
-    Args:
-        task: The child's command line and limits.
-        interrupts: The Interrupts from `workspace`. Stop gets through while this function waits.
-        record: Whether to record the child's memory.
+    Stop gets through while this function waits. If `record` is True, record the child's memory.
 
     Returns:
         The report, and the timeline of the child's memory, which is None without `record` or if the
@@ -91,7 +87,6 @@ def run(
 
     Raises:
         RuntimeError: The supervisor ended without a report, for example because it was killed.
-        KeyboardInterrupt: You pressed Stop.
     """
     observation = Path(__file__).parents[1]
     folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}

@@ -48,6 +48,8 @@ class Task:
 class Report:
     """The supervisor's report on what happened to the child.
 
+    `Confinement` says more about the last four fields, which have pids instead of names.
+
     Args:
         pid: The child's pid, or 0 if the child never started.
         exitcode: The child's exit code, negative for a signal, or None if the child never started
@@ -58,12 +60,6 @@ class Report:
             the program itself couldn't start), and the error message. Otherwise None.
         cgroup: The version of the child's cgroup, or None without a cgroup.
         no_cgroup: Why there was no cgroup despite a memory limit.
-        oom_kills: How many processes the OOM killer killed, by the cgroup's count, or None if
-            unknown.
-        peak: The most memory in use in the cgroup, in bytes, or None if unknown.
-        kernel_log: The kernel log's lines about the kills, or None without a cgroup or if the
-            supervisor can't read the log.
-        watchdog: The pids that the watchdog killed.
     """
 
     pid: int = 0
