@@ -108,21 +108,20 @@ def test_too_much_memory_is_refused_where_shared_memory_would_do() -> None:
 
 def test_without_a_dev_shm_only_the_memory_counts() -> None:
     mac = replace(BINDER, shm=None)
-    assert Room(None, GB).safe_shm == math.inf
-    assert prediction(machine=mac, prefetch_factor=16).refusal(Room(None, 4 * GB)) == ""
-    assert "of memory" in prediction(machine=mac, sample_bytes=GB).refusal(Room(None, 4 * GB))
+    assert prediction(machine=mac, prefetch_factor=16).refusal(Room(math.inf, 4 * GB)) == ""
+    assert "of memory" in prediction(machine=mac, sample_bytes=GB).refusal(Room(math.inf, 4 * GB))
 
 
 def test_room_is_what_is_free_now(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = shutil.disk_usage("/dev/shm").total if os.path.isdir("/dev/shm") else None
     now = room()
     assert now.memory > 0
-    assert (now.shm is None) == (disk is None)
-    assert now.shm is None or disk is None or 0 <= now.shm <= disk
+    assert (now.shm == math.inf) == (disk is None)
+    assert disk is None or 0 <= now.shm <= disk
     monkeypatch.setattr(usage, "shared_memory", lambda: (16 * MB, 64 * MB))
     assert room().shm == 48 * MB
     monkeypatch.setattr(usage, "shared_memory", lambda: (None, None))
-    assert room().shm is None
+    assert room().shm == math.inf
 
 
 def test_room_ends_where_the_cgroup_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import mmap
 import multiprocessing
 from dataclasses import dataclass
 
-from dltutor.observation.budget.usage import Room
+from dltutor.observation.budget.usage import SAFE, Room
 from dltutor.system.this_machine import Machine
 from dltutor.tables import Table, Told, count_of, size
 
@@ -134,21 +134,16 @@ class Prediction(Told):
 
     def refusal(self, room: Room) -> str:
         """Return why this loader shouldn't run with this much room, or "" if it may run."""
-        if (
-            self.machine.shm is not None
-            and room.shm is not None
-            and self.settings.peak_shared > room.safe_shm
-        ):
-            need, free, safe = self.settings.peak_shared, room.shm, room.safe_shm
-            what = f"put {size(need)} into /dev/shm, where {size(free)} are free"
-        elif self.total > room.safe_memory:
-            what = f"take up {size(self.total)} of memory, where {size(room.memory)} are available"
-            safe = room.safe_memory
-        else:
+        need, free = self.settings.peak_shared, room.shm
+        what = f"put {size(need)} into /dev/shm, where {size(free)} are free"
+        if need <= SAFE * free:
+            need, free = self.total, room.memory
+            what = f"take up {size(need)} of memory, where {size(free)} are available"
+        if need <= SAFE * free:
             return ""
         return (
-            f"It would {what}. Up to {size(safe)} (three quarters of that) is safe. Use fewer "
-            "workers, a lower prefetch factor, or smaller batches."
+            f"It would {what}. Up to {size(SAFE * free)} (three quarters of that) is safe. Use "
+            "fewer workers, a lower prefetch factor, or smaller batches."
         )
 
     def story(self) -> Table:

@@ -38,12 +38,10 @@ _footprints: dict[str, Footprint] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """A prediction, and the measurements from a real run.
+    """A prediction, and the measurements from a real run, in order.
 
-    Args:
-        prediction: The prediction, with the settings that the run used.
-        looks: The measurements, in order. The first one is from before the loader started, and the
-            last one is with full queues, while the loop held its last batch.
+    The first measurement is from before the loader started. The last one is with full queues, while
+    the loop held its last batch.
     """
 
     prediction: Prediction
@@ -73,20 +71,13 @@ def footprint(start_method: str) -> Footprint:
     """Measure the memory that main and a worker use, with a real loader and tiny samples.
 
     The first call for a start method runs the loader in a child interpreter, for a few seconds.
-    Later calls return the same Footprint. It doesn't include the pages that a full garbage
-    collection copies in a forked process, about 40 MB with torch alone.
-
-    Args:
-        start_method: "fork", "spawn", or "forkserver".
-
-    Returns:
-        The Footprint, measured as PSS without its part in shared memory, or as USS if there is no
-        PSS.
+    Later calls return the same Footprint, which is PSS without its part in shared memory, or USS if
+    there is no PSS. It doesn't include the pages that a full garbage collection copies in a forked
+    process, about 40 MB with torch alone.
 
     Raises:
         ValueError: This system has no such start method.
         RuntimeError: The run didn't finish.
-        KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     settings = Settings(1, 1, 1, 1, start_method)
     if start_method not in _footprints:
@@ -99,17 +90,13 @@ def footprint(start_method: str) -> Footprint:
 def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
     """Run a loader with the predicted settings and synthetic samples in a child interpreter.
 
-    After each batch, the loop waits until the workers have filled the queues.
-
-    Args:
-        prediction: The prediction to test.
-        deadline: Seconds for the run, without the child's start.
+    After each batch, the loop waits until the workers have filled the queues. The deadline is in
+    seconds, without the child's start.
 
     Raises:
         ValueError: The run would use more memory or more of `/dev/shm` than is safe now, or the
             deadline isn't a positive number of seconds.
         RuntimeError: The run didn't finish.
-        KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
     """
     check_deadline(deadline)
     if refusal := prediction.refusal(room()):
@@ -135,10 +122,7 @@ def _in_child(settings: Settings, deadline: float) -> tuple[Usage, ...]:
 class Synthetic(Dataset[torch.Tensor]):
     """A dataset that makes samples of one size on request, as a decoder does.
 
-    Args:
-        samples: How many samples there are.
-        sample_bytes: The size of each sample, in bytes.
-        workers: How many workers the loader has. Each one counts the batches that it makes.
+    Each of the loader's workers counts the batches that it makes.
     """
 
     def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
@@ -169,17 +153,9 @@ class Synthetic(Dataset[torch.Tensor]):
 
 
 def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
-    """Run a loader in this process, the child, and wait for full queues after each batch.
+    """Run a loader in this process, the child, and return the measurements for `Trial.looks`.
 
-    Args:
-        settings: The loader's settings.
-        deadline: How many seconds the run may take.
-
-    Returns:
-        The measurements, for `Trial.looks`.
-
-    Raises:
-        RuntimeError: The run didn't finish.
+    After each batch, wait for full queues. Raise RuntimeError if the run doesn't finish.
     """
     # Have the OOM killer choose this process instead of the notebook.
     with suppress(OSError):

@@ -10,7 +10,7 @@ from typing import Final
 from dltutor.system.process_memory import DENIED, free, reader, shared_memory
 from dltutor.system.processes import held_segments
 
-_SAFE: Final = 0.75  # the fraction of free memory, and of free /dev/shm, that is safe to use
+SAFE: Final = 0.75  # the fraction of free memory, and of free /dev/shm, that is safe to use
 
 
 @dataclass(frozen=True)
@@ -18,30 +18,20 @@ class Room:
     """The free memory and the free space in `/dev/shm` at one moment, in bytes.
 
     Args:
-        shm: How much is free in `/dev/shm`, or None without a `/dev/shm`.
+        shm: How much is free in `/dev/shm`, or infinity without a `/dev/shm`.
         memory: How much memory the machine can give without swapping, within the cgroup's limit, or
             infinity if unknown.
     """
 
-    shm: int | None
+    shm: float
     memory: float
-
-    @property
-    def safe_shm(self) -> float:
-        """How much of `/dev/shm` a loader may use, or infinity without a `/dev/shm`."""
-        return math.inf if self.shm is None else _SAFE * self.shm
-
-    @property
-    def safe_memory(self) -> float:
-        """How much memory a loader may use."""
-        return _SAFE * self.memory
 
 
 def room() -> Room:
     """Measure how much memory, and how much of `/dev/shm`, is free now."""
     used, limit = shared_memory()
     left = free()
-    shm = None if used is None or limit is None else limit - used
+    shm = math.inf if used is None or limit is None else limit - used
     return Room(shm, math.inf if left is None else left)
 
 
