@@ -64,13 +64,8 @@ def areas(timeline: Timeline) -> Areas:
 def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None:
     """Draw the areas, their total, the limit if it's near, and the processes that died.
 
-    If there are no layers, write that nothing was recorded, and add the recording's notes.
-
-    Args:
-        axes: The axes to draw on.
-        drawn: The layers, from `areas(timeline)`.
-        timeline: The record, which has the limit and the processes that died.
-        top: The highest total that must fit, in MB.
+    If there are no layers, write that nothing was recorded, and add the recording's notes. `top` is
+    the highest total that must fit, in MB.
     """
     axes.set_ylabel(f"{drawn.kind} in MB")
     limit = (timeline.limits.memory or 0) / MB

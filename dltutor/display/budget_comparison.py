@@ -94,9 +94,7 @@ def _of_it(shared: int | None) -> str:
 def scale_for(highest: float, limit: float) -> float:
     """Return the bytes at a scale's end: 64 MB, 256 MB, 1 GB, ..., or the limit if that's lower.
 
-    Args:
-        highest: The length of the longest bar in bytes, which must fit even beyond the limit.
-        limit: The limit in bytes.
+    The longest bar, of `highest` bytes, must fit even beyond the limit.
     """
     end = float(_FIRST_SCALE)
     while end < highest:

@@ -42,7 +42,14 @@ class Chart(anywidget.AnyWidget):
     limits = traitlets.Dict().tag(sync=True)
     window = traitlets.Float().tag(sync=True)
     alone = traitlets.Bool().tag(sync=True)
-    palette = traitlets.Dict().tag(sync=True)
+    palette = traitlets.Dict(
+        {
+            "main": style.MAIN,
+            "workers": list(style.WORKERS),
+            "other": style.OTHER,
+            "alarm": style.ALARM,
+        }
+    ).tag(sync=True)
     row = traitlets.Dict().tag(sync=True)
     end = traitlets.Dict().tag(sync=True)
     # We change the history in place and never assign it, so that traitlets doesn't send all of it
@@ -59,18 +66,7 @@ class Chart(anywidget.AnyWidget):
         window: float = 0,
         alone: bool = False,
     ) -> None:
-        super().__init__(
-            title=title,
-            limits=dict(limits),
-            window=window,
-            alone=alone,
-            palette={
-                "main": style.MAIN,
-                "workers": list(style.WORKERS),
-                "other": style.OTHER,
-                "alarm": style.ALARM,
-            },
-        )
+        super().__init__(title=title, limits=dict(limits), window=window, alone=alone)
         self._counted = counted
         self._others = False
         self._gone: tuple[str, ...] = ()
@@ -99,13 +95,10 @@ class Chart(anywidget.AnyWidget):
         self.row = row
 
     def finish(self, how: str, timeline: Timeline | None) -> None:
-        """Show that the run has ended.
+        """Show that the run has ended, and `how`, in a few words.
 
-        Args:
-            how: How the run ended, in a few words.
-            timeline: The record, or None. If there is a record, the chart folds to one line,
-                because a figure shows the rest. The record also has the processes that died, which
-                the samples don't always show.
+        If there is a record, the chart folds to one line, because a figure shows the rest. The
+        record also has the processes that died, which the samples don't always show.
         """
         processes = timeline.processes if timeline else ()
         died = [[each.role, each.ended, each.died] for each in processes if each.died]
@@ -147,11 +140,9 @@ def _seconds(seconds: float) -> float:
 
 
 def thinned(rows: list[Row], window: float) -> list[Row]:
-    """Return the rows to keep, including the last row.
+    """Return the rows of the last `window` seconds. If it's 0, merge every two rows instead.
 
-    Args:
-        rows: The chart's rows, oldest first.
-        window: How many seconds to keep, up to the last row. If 0, merge every two rows instead.
+    The rows come oldest first, and the last one stays.
     """
     if window:
         return [row for row in rows if row["t"] >= rows[-1]["t"] - window]

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 class Screen:
     """The chart and the figure of one run, in the running cell's output.
 
-    Outside a notebook, a Screen does nothing and imports nothing.
-
-    Args:
-        title: The name of the run.
-        options: More keyword arguments for Chart, such as `window`.
+    Outside a notebook, a Screen does nothing and imports nothing. The options go to Chart.
     """
 
     def __init__(self, title: str, **options: Any) -> None:
@@ -42,12 +38,9 @@ class Screen:
             _display(self._chart)
 
     def finish(self, how: str, timeline: Timeline | None) -> None:
-        """Show how the run ended.
+        """Show how the run ended, in a few words, and a figure of the record, if there is one.
 
-        Args:
-            how: How the run ended, in a few words.
-            timeline: The record, or None if there is no record. A figure of the record appears in
-                the running cell's output and stays in the saved notebook.
+        The figure appears in the running cell's output and stays in the saved notebook.
         """
         if not self._chart:
             return

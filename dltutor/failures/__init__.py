@@ -5,21 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from dltutor.failures.tools import (
-    PROMISES,
-    START_METHODS,
-    Case,
-    Consume,
-    Costs,
-    Counts,
-    Facts,
-    Failure,
-    Finding,
-    Promise,
-    Says,
-    Sign,
-    all_facts,
-)
+from dltutor.failures.tools.contract import START_METHODS, Case, Failure
+from dltutor.failures.tools.facts import PROMISES, Facts, Promise, all_facts
+from dltutor.failures.tools.sign import Costs, Counts, Finding, Says, Sign
 
 #: The static facts about each failure mode, read without importing torch, in lesson order.
 FACTS: Final = tuple(all_facts().values())
@@ -38,7 +26,6 @@ __all__ = [
     "PROMISES",
     "START_METHODS",
     "Case",
-    "Consume",
     "Costs",
     "Counts",
     "Facts",

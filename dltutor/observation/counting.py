@@ -12,11 +12,7 @@ from dltutor.observation import torch_internals
 
 
 class Counted:
-    """A wrapper around a loader's iterator that reports each batch and otherwise behaves the same.
-
-    Args:
-        iterator: The loader's own iterator.
-        deliver: A function to call with each batch.
+    """A wrapper around a loader's iterator that passes each batch to `deliver`, too.
 
     Attributes:
         waited: How many seconds the loop has waited for batches.
@@ -63,13 +59,10 @@ class Counted:
 
 @contextmanager
 def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
-    """Have `iter(loader)` return `counted(iterator)` in the block.
+    """Have `iter(loader)` return `counted(iterator)` in the block, except in forked processes.
 
-    Args:
-        loader: Any iterable object. Python looks up `__iter__` in the object's class, so this
-            function replaces the method there, but only for this object.
-        counted: A function that takes the loader's own iterator and returns its replacement.
-            Processes that are forked in the block don't call the function.
+    Python looks up `__iter__` in the object's class, so this function replaces the method there,
+    but only for this object.
     """
     cls, main = type(loader), os.getpid()
     own, inherited = cls.__iter__, "__iter__" not in vars(cls)

@@ -26,10 +26,7 @@ class CutConnections:
     A connection is a connected TCP or Unix stream socket. In a fork, `cut` replaces each connection
     with a socket that leads nowhere. The new socket accepts writes, has one byte to read, and is
     then at its end, so no reader waits for more. Connections to torch's shared-memory managers
-    stay.
-
-    Args:
-        wanted: Whether to replace connections. If False, forks keep them.
+    stay, and all connections if they aren't `wanted`.
     """
 
     def __init__(self, wanted: bool = True) -> None:

@@ -110,8 +110,7 @@ class Interrupts:
     def hold(self) -> Iterator[None]:
         """Hold interrupts back in the block, and longer if an outer block holds them.
 
-        When the block ends without an exception, raise KeyboardInterrupt if an interrupt has
-        arrived and no outer block holds it.
+        When the block ends without an exception, do what `deliver` does.
         """
         holding, self._holding = self._holding, True
         try:
@@ -155,12 +154,9 @@ def in_plumbing(frame: FrameType | None) -> bool:
 def interrupts_held() -> Iterator[Interrupts]:
     """Hold interrupts back in the block, and then raise KeyboardInterrupt if one has arrived.
 
-    Nested blocks hold interrupts back until the outer block ends, except where either block lets
-    them through. Do nothing if SIGINT has no Python handler, or outside the main thread, because
-    Python interrupts only the main thread.
-
-    Yields:
-        The Interrupts, whose `let_through` lets interrupts through. Nested blocks share one.
+    The Interrupts that this yields can let them through in between. Nested blocks share one, and
+    hold interrupts back until the outer block ends. Do nothing if SIGINT has no Python handler, or
+    outside the main thread, because Python interrupts only the main thread.
     """
     previous = signal.getsignal(signal.SIGINT)
     outer = getattr(previous, "__self__", None)

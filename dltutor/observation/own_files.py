@@ -29,7 +29,10 @@ def positions() -> dict[int, int]:
     next line belongs after the fork's last line.
     """
     found = {}
-    printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
+    printed = []
+    for descriptor in (1, 2):
+        with suppress(OSError):  # the stream is closed
+            printed.append(os.fstat(descriptor))
     for descriptor in map(int, os.listdir("/dev/fd")):
         with suppress(OSError):  # listdir's own descriptor is closed, or the file has no position
             status = os.fstat(descriptor)
@@ -38,13 +41,6 @@ def positions() -> dict[int, int]:
             if descriptor > 2 and not log and stat.S_ISREG(status.st_mode):
                 found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
     return found
-
-
-def _is_open(descriptor: int) -> bool:
-    with suppress(OSError):
-        os.fstat(descriptor)
-        return True
-    return False
 
 
 def put_back(before: Mapping[int, int]) -> None:

@@ -101,16 +101,12 @@ def run(
             something that JSON can hold.
         at_most: The time limit in seconds, from the moment when the timed part begins.
         announce: A function to call in this process when the timed part begins.
-        memory: The most memory for all processes, in bytes (PSS). If None, it's MEMORY.
+        memory: The most memory for all processes, in bytes (PSS).
         own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
-            If not, the function runs in this process's folder.
         temporary: A folder for temporary files, which the caller removes. If "", the sandbox makes
             a folder and removes it afterward.
         before_fork: A function to call right before this process forks.
         cut: Whether to cut this process's connections in the fork.
-
-    Returns:
-        The Ended, with the function's result and how the processes ended.
 
     Raises:
         KeyboardInterrupt: You pressed Stop. By then, all processes are gone.

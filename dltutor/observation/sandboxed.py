@@ -48,12 +48,8 @@ def sandboxed_process(
 ) -> NoReturn:
     """Set this fork up as a main process of its own, call `work`, send the result, and exit.
 
-    Args:
-        work: The function that the caller passed to `sandbox.run`.
-        guard: The pid of the guard, which is this process's parent.
-        folders: The folders for this process.
-        messages: The descriptor for messages, each a line of JSON.
-        output: The descriptor for stdout and stderr.
+    `guard` is the pid of this process's parent. `messages` and `output` are the descriptors for
+    messages, each a line of JSON, and for stdout and stderr.
     """
     processes.die_with_parent(guard)
     processes.adopt_orphans(True)

@@ -15,10 +15,7 @@ _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
 def signal_name(exitcode: int | None) -> str | None:
-    """Return the name of the signal behind an exit code, such as "SIGKILL" or "signal 40".
-
-    Return None if the exit code is None or not negative, because then no signal ended the process.
-    """
+    """Return the signal that ended a process, such as "SIGKILL" or "signal 40", or None."""
     if exitcode is None or exitcode >= 0:
         return None
     try:
@@ -28,10 +25,7 @@ def signal_name(exitcode: int | None) -> str | None:
 
 
 def fate(exitcode: int | None) -> str:
-    """Return how a process ended, such as "killed by SIGKILL (exit code -9)".
-
-    Return "still running" if the exit code is None.
-    """
+    """Return how a process ended, such as "killed by SIGKILL (exit code -9)" or "still running"."""
     if exitcode is None:
         return "still running"
     if name := signal_name(exitcode):

@@ -102,7 +102,7 @@ def how_many_workers(
         raise ValueError(f"runs and batches must be 1 or more, got {runs} and {batches}")
     check_main_thread("how_many_workers()", "its deadline interrupt a loader that hangs")
     numbers = default_counts() if counts is None else _whole(counts)
-    work = _work(step)
+    work, told = _work(step)
     until = time.monotonic() + deadline
     slice_ = _FIRST_ROUND * deadline / len(numbers)
     found: dict[int, list[_Measured]] = {number: [] for number in numbers}
@@ -146,7 +146,7 @@ def how_many_workers(
         tuple(sorted({*too_short} - {*unfinished})),
         unfinished,
         unit=unit,
-        step=_named(step),
+        step=told,
     )
 
 
@@ -158,25 +158,18 @@ class _Measured:
     start: float  # seconds until each worker had delivered a batch
 
 
-def _work(step: Step | float | None) -> Step:
+def _work(step: Step | float | None) -> tuple[Step, str]:
+    # Return a function that does the step, and the step in words.
     accepted = "step must be a function that takes a batch, or a positive number of seconds"
     if step is None:
-        return lambda batch: None
+        return lambda batch: None, ""
     if isinstance(step, (int, float)) and not isinstance(step, bool):
         if not 0 < step < math.inf:
             raise ValueError(f"{accepted}, got {step!r}")
-        return lambda batch: time.sleep(step)
+        return lambda batch: time.sleep(step), f"a step of {step:g} s"
     if isinstance(step, type) or not callable(step):
         raise TypeError(f"{accepted}, got {step!r:.60}")
-    return step
-
-
-def _named(step: Step | float | None) -> str:
-    if step is None:
-        return ""
-    if isinstance(step, (int, float)):
-        return f"a step of {step:g} s"
-    return f"the step {getattr(step, '__name__', type(step).__name__)}()"
+    return step, f"the step {getattr(step, '__name__', type(step).__name__)}()"
 
 
 def _whole(counts: Sequence[int]) -> list[int]:
@@ -219,12 +212,8 @@ class _Endless:
 def with_workers(loader: Loader, workers: int, *, endless: bool = False) -> Loader:
     """Copy a loader with another number of workers.
 
-    The copy is always a plain DataLoader, without persistent workers.
-
-    Args:
-        loader: The loader to copy.
-        workers: How many workers the copy starts.
-        endless: Whether the copy's sampler begins again at its end. A stream still ends.
+    The copy is always a plain DataLoader, without persistent workers. If it's `endless`, its
+    sampler begins again at its end, but a stream still ends.
     """
     dealt = _Endless if endless else lambda sampler: sampler
     names = ("collate_fn", "pin_memory", "worker_init_fn", "generator", "in_order")

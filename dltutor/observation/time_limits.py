@@ -30,12 +30,7 @@ def check_deadline(seconds: object) -> None:
 
 
 def check_main_thread(call: str, why: str) -> None:
-    """Raise RuntimeError unless this is the main thread.
-
-    Args:
-        call: The call to check, such as "observe()".
-        why: What works only in the main thread, as the words after "only there can".
-    """
+    """Raise RuntimeError unless this is the main thread, because "only there can" `why`."""
     here = threading.current_thread()
     if here is not threading.main_thread():
         raise RuntimeError(

@@ -11,12 +11,9 @@ InWorker = Callable[[int], object]
 
 @dataclass(frozen=True)
 class WorkerInit:
-    """A `worker_init_fn` that wraps the user's own.
+    """A `worker_init_fn` that wraps the user's own, with a function before and one after it.
 
-    Args:
-        own: The user's own `worker_init_fn`, or None if there isn't one.
-        before: A function to call with the worker's number before the user's own, or None.
-        after: A function to call with the worker's number after the user's own, or None.
+    Each function takes the worker's number, and each may be None.
     """
 
     own: Any

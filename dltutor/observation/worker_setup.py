@@ -25,10 +25,8 @@ from dltutor.system import marks
 class WorkerSetup:
     """A function that prepares the worker, for `WorkerInit` to call.
 
-    Args:
-        folder: The folder for the worker's stacks, the file `stderr`, and a link to the worker's
-            temporary folder.
-        mark: The mark for the worker and everything that it starts, or 0 for no mark.
+    The folder gets the worker's stacks, the file `stderr`, and a link to the worker's temporary
+    folder. The worker and everything that it starts get the mark, unless it's 0.
     """
 
     folder: str
@@ -72,10 +70,8 @@ def remove_temporary_folders(folder: str) -> None:
     """Remove the folders that killed workers left behind in the machine's temporary folder.
 
     multiprocessing makes a folder there for the sockets over which a worker passes shared memory.
-    The worker removes the folder when it ends, unless it's killed.
-
-    Args:
-        folder: The folder for which the workers ran a WorkerSetup, which has linked their folders.
+    The worker removes the folder when it ends, unless it's killed. A WorkerSetup has linked the
+    workers' folders in `folder`.
     """
     for link in Path(folder).glob("sockets-*"):
         shutil.rmtree(link.resolve(), ignore_errors=True)

@@ -53,11 +53,7 @@ def all_facts() -> dict[str, Facts]:
 
 
 def facts_of(module: str) -> dict[str, Any]:
-    """Return the facts of the failure mode that a module defines, as arguments for `Failure`.
-
-    Args:
-        module: The module's `__name__`, such as `dltutor.failures.corrupt_images`.
-    """
+    """Return the facts of the failure mode whose module has this `__name__`, for `Failure`."""
     return asdict(all_facts()[module.rpartition(".")[2]])
 
 

@@ -82,11 +82,7 @@ class _Measured:
 
 @dataclass(frozen=True)
 class Counts(_Measured):
-    """A count as a sign. The broken run's loop counts errors, and the fixed run's counts none.
-
-    Args:
-        least: The fewest errors that the broken run's loop must count (default 1).
-    """
+    """A count as a sign: the broken run's loop counts `least` or more errors, the fixed one 0."""
 
     least: int = 1
 
@@ -97,11 +93,7 @@ class Counts(_Measured):
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A cost as a sign, such as memory or time. The broken run costs `times` times as much or more.
-
-    Args:
-        times: The smallest ratio of the broken run's cost to the fixed run's.
-    """
+    """A cost as a sign, such as memory or time. The broken run costs at least `times` as much."""
 
     times: float
 

@@ -61,11 +61,7 @@ class Estimate:
         self._begins_read = False
 
     def add(self, seconds: float, known: Known) -> int:
-        """Add a sample.
-
-        Returns:
-            How many earlier samples the new sample corrected.
-        """
+        """Add a sample, and return how many earlier samples it corrected."""
         self._open.append((seconds, known))
         if math.isnan(known.uss) and math.isnan(known.pss):
             self.private.append(self._forward(known))
@@ -123,24 +119,17 @@ class Estimate:
 
 
 class Estimates:
-    """An Estimate for each process. Add one sample of all processes at a time.
-
-    Attributes:
-        of: A key that identifies a process -> its Estimate.
-    """
+    """An Estimate for each process. `of` has them, by a key that identifies the process."""
 
     def __init__(self) -> None:
         self.of: dict[Any, Estimate] = {}
         self._living: set[Any] = set()
 
     def add(self, seconds: float, processes: Mapping[Any, Known]) -> int:
-        """Add a sample of all running processes.
+        """Add a sample of all running processes, and return how many earlier samples it corrected.
 
         When a process ends, the others inherit its share, because the pages are still there and
         fewer processes share the pages. So the sum changes only when memory does.
-
-        Returns:
-            How many earlier samples the new sample corrected.
         """
         gone, new = self._living - processes.keys(), processes.keys() - self._living
         self._living = {*processes}

@@ -77,12 +77,8 @@ def slopes(along: Floats, values: Floats) -> Floats:
     """Return the slopes between all pairs of points, for the Theil-Sen estimate.
 
     From more than 400 points, use only every second one, every third one, and so on, so that at
-    most 400 are left. Two points at the same position have no slope.
-
-    Args:
-        along: Each point's position, such as the seconds or the number of batches, in ascending
-            order.
-        values: Each point's value.
+    most 400 are left. Two points at the same position have no slope. `along` has the positions,
+    such as the seconds or the number of batches, in ascending order.
     """
     step = max(1, math.ceil(len(along) / _MOST_POINTS))
     one, other = np.triu_indices(len(along[::step]), k=1)
@@ -97,10 +93,6 @@ def steady(batches: NDArray[np.int64], seconds: Floats) -> NDArray[np.bool_]:
     The steady part begins at the first batch that arrives after the process's first sample. Without
     such a batch, the part begins after a quarter of the process's life or after 1 s, whichever is
     shorter.
-
-    Args:
-        batches: How many batches were delivered by the time of each sample.
-        seconds: When each sample was taken.
     """
     if batches.size and batches[-1] > batches[0]:
         return np.asarray(batches > batches[0])

@@ -12,10 +12,8 @@ _COMMAND: Final = "pt_data_worker"  # torch's worker loop gives its process this
 class WorkerNames:
     """A callable that names any loader's workers W0, W1, ... in the order in which they appear.
 
-    When a worker is gone, its number is free again, so the next epoch begins with W0.
-
-    Args:
-        proc: Where `/proc` is mounted. Without a `/proc`, no process gets a name.
+    When a worker is gone, its number is free again, so the next epoch begins with W0. Without a
+    `/proc`, no process gets a name.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
