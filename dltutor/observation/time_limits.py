@@ -30,7 +30,10 @@ def check_deadline(seconds: object) -> None:
 
 
 def check_main_thread(call: str, why: str) -> None:
-    """Raise RuntimeError unless this is the main thread, because "only there can" `why`."""
+    """Raise RuntimeError unless this is the main thread.
+
+    `why` says what works only there, in words that follow "only there can".
+    """
     here = threading.current_thread()
     if here is not threading.main_thread():
         raise RuntimeError(

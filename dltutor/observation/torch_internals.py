@@ -174,11 +174,8 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 def iterator_in(error: BaseException) -> Any:
     """Return the multi-worker iterator in an exception's traceback, or None if there is none."""
-    for frame, _ in traceback.walk_tb(traceback_of(error)):
-        iterator = frame.f_locals.get("self")
-        if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
-            return iterator
-    return None
+    found = _selves(error, _BaseDataLoaderIter)
+    return next((each for each in found if hasattr(each, "_shutdown_workers")), None)
 
 
 def starting_pid(error: BaseException) -> int | None:
@@ -187,11 +184,13 @@ def starting_pid(error: BaseException) -> int | None:
     The pid comes from the traceback, because the Process object may not have it yet, for example
     while main writes to a spawned process.
     """
-    for frame, _ in traceback.walk_tb(traceback_of(error)):
-        starting = frame.f_locals.get("self")
-        if is_a(starting, popen_fork.Popen):
-            return getattr(starting, "pid", None)
-    return None
+    starting = next(_selves(error, popen_fork.Popen), None)
+    return getattr(starting, "pid", None)
+
+
+def _selves(error: BaseException, kind: type) -> Iterator[Any]:
+    frames = (frame for frame, _ in traceback.walk_tb(traceback_of(error)))
+    return (own for frame in frames if is_a(own := frame.f_locals.get("self"), kind))
 
 
 def kept_iterator(loader: DataLoader[Any]) -> Any:

@@ -15,8 +15,8 @@ from tiny_notebooks import code, lesson, save
 
 from dltutor.display.chart import Chart
 from dltutor.observation.memory.moments import Moment, Reading
-from dltutor.observation.memory.process_curves import ProcessCurves
-from dltutor.observation.memory.timeline import FIELDS, Timeline
+from dltutor.observation.memory.process_curves import FIELDS, ProcessCurves
+from dltutor.observation.memory.timeline import Timeline
 from notebooks import execute
 
 MB = 1 << 20

@@ -338,7 +338,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any
     The function takes the name of a function in confined_cases.py.
     """
     monkeypatch.setattr(child, "answer_when_asked", lambda folder: None)
-    return lambda name: child.observe_made(str(tmp_path), "confined_cases", name, {}, 5, 0)
+    return lambda name: child.observe_made(str(tmp_path), f"confined_cases:{name}", {}, 5, 0)
 
 
 def test_a_case_that_cannot_be_built_is_an_observation_too(made: Callable[[str], Any]) -> None:

@@ -38,10 +38,12 @@ _footprints: dict[str, Footprint] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """A prediction, and the measurements from a real run, in order.
+    """A prediction, and the measurements from a real run.
 
-    The first measurement is from before the loader started. The last one is with full queues, while
-    the loop held its last batch.
+    Args:
+        prediction: The prediction, with the settings that the run used.
+        looks: The measurements, in order. The first one is from before the loader started, and the
+            last one is with full queues, while the loop held its last batch.
     """
 
     prediction: Prediction

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
@@ -52,8 +52,8 @@ def read_open_files(value: object) -> int | None:
     return value
 
 
-def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str, str]:
-    """Return the path of a script, or a function's module and name, that a new interpreter can run.
+def read_target(target: object, options: Mapping[str, Any]) -> Path | str:
+    """Return a script's path, or a function as "module:name", for a new interpreter to run.
 
     Raises:
         TypeError: The target is neither a script nor a function, or doesn't take these options.
@@ -68,12 +68,13 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
             "dltutor.failures.corrupt_images.broken (without parentheses), or the path of a "
             f"script, got {type(target).__name__}: {target!r:.60}"
         )
-    module, name = _importable(target)
+    name = _importable(target)
     try:
         inspect.signature(target).bind(**options)
     except TypeError as error:
-        raise TypeError(f"{name}() can't be called with these options: {error}") from None
-    return module, name
+        called = name.partition(":")[2]
+        raise TypeError(f"{called}() can't be called with these options: {error}") from None
+    return name
 
 
 def _script(path: Path, options: Mapping[str, Any]) -> Path:
@@ -88,22 +89,17 @@ def _script(path: Path, options: Mapping[str, Any]) -> Path:
     return path.absolute()
 
 
-def _importable(target: Callable[..., Any]) -> tuple[str, str]:
+def _importable(target: Callable[..., Any]) -> str:
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
     if module == "__main__":
         raise ValueError(
             f"target must be a function that a new interpreter can import, got {name} from your "
             f"notebook (__main__): {_TO_A_FILE.format(name=name)}"
         )
-    found: Any = None
-    if module and name:
-        with suppress(ImportError):
-            found = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part, None)
-    if found is not target:
-        raise ValueError(
-            "target must be a function that a new interpreter can import by its name, got "
-            f"{target!r:.60}: define it at the top level of a file"
-        )
-    return str(module), name
+    with suppress(ImportError, AttributeError, ValueError):
+        if resolve_name(f"{module}:{name}") is target:
+            return f"{module}:{name}"
+    raise ValueError(
+        "target must be a function that a new interpreter can import by its name, got "
+        f"{target!r:.60}: define it at the top level of a file"
+    )

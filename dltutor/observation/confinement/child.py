@@ -11,8 +11,8 @@ import os
 import pickle
 import time
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -55,7 +55,6 @@ class KilledFirst:
 
 def observe_made(
     folder: str,
-    module: str,
     name: str,
     options: dict[str, Any],
     deadline: float,
@@ -65,8 +64,7 @@ def observe_made(
 
     Args:
         folder: The folder for the files `observing`, `workers`, and `moments`.
-        module: The function's module.
-        name: The function's qualified name in the module, such as "Job.make".
+        name: The function's module and its name in the module, such as "jobs:Job.make".
         options: The function's keyword arguments.
         deadline: How many seconds the loader may run.
         added_score: How much to add to the workers' oom_score_adj.
@@ -77,10 +75,7 @@ def observe_made(
     answer_when_asked(folder)
     started = time.perf_counter()
     try:
-        target: Any = import_module(module)
-        for part in name.split("."):
-            target = getattr(target, part)
-        made = target(**options)
+        made = resolve_name(name)(**options)
     except Exception as error:
         return Observation(
             end="raised",
@@ -96,8 +91,9 @@ def observe_made(
     try:
         check_arguments(loader, deadline, consume, 1)
     except TypeError as error:
+        called = name.partition(":")[2]
         raise TypeError(
-            f"target must return a DataLoader or a Case, but {name}() doesn't: {error}"
+            f"target must return a DataLoader or a Case, but {called}() doesn't: {error}"
         ) from None
     with (Path(folder) / "moments").open("wb") as file:
 

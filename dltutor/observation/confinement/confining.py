@@ -93,11 +93,12 @@ def confine(
             argv = [sys.executable, str(found)]
         else:
             added_score = 0 if memory is None else FIRST_CHOICE
-            call = (str(folder), *found, options, deadline, added_score)
+            call = (str(folder), found, options, deadline, added_score)
             try:
                 argv = leave_call(folder, observe_made, *call)
             except Exception as error:
-                raise TypeError(f"the options of {found[1]} must be picklable: {error}") from error
+                name = found.partition(":")[2]
+                raise TypeError(f"the options of {name} must be picklable: {error}") from error
         task = Task(
             argv,
             str(folder),

@@ -81,10 +81,9 @@ def main(options: dict[str, Any]) -> None:
 def _make_group(task: Task, report: Report) -> cgroups.Group | None:
     if task.memory is None:
         return None
-    if os.environ.get("DLTUTOR_WATCHDOG"):
-        report.no_cgroup = "DLTUTOR_WATCHDOG is set"
-        return None
     try:
+        if os.environ.get("DLTUTOR_WATCHDOG"):
+            raise OSError("DLTUTOR_WATCHDOG is set")
         return cgroups.make(task.memory)
     except OSError as error:
         report.no_cgroup = error.strerror or str(error)

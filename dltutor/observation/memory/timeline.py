@@ -27,8 +27,6 @@ from dltutor.observation.memory.process_curves import (
     steady,
 )
 
-__all__ = ["FIELDS", "Bounds", "Field", "ProcessCurves", "Timeline"]
-
 _COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 
 
