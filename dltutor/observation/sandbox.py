@@ -101,7 +101,7 @@ def run(
             something that JSON can hold.
         at_most: The time limit in seconds, from the moment when the timed part begins.
         announce: A function to call in this process when the timed part begins.
-        memory: The most memory for all processes, in bytes (PSS).
+        memory: The most memory for all processes, in bytes (PSS). If None, it's MEMORY.
         own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
         temporary: A folder for temporary files, which the caller removes. If "", the sandbox makes
             a folder and removes it afterward.
