@@ -19,7 +19,7 @@ import pytest
 import small_datasets
 import torch.multiprocessing
 from fresh_interpreter import run_fresh
-from own_process import until
+from own_process import DEADLINE, until
 from small_datasets import Numbers, load
 from torch.utils.data import DataLoader
 
@@ -235,12 +235,12 @@ def with_the_sharing_strategy_file_system_a_loop_keeps_its_batches_however_it_en
         batches.extend(loader)
 
     batches: list[Any] = []
-    for trouble, loop, end in (
-        (small_datasets.raise_error, keeping, "raised"),
-        (small_datasets.killed, keeping, "worker died"),
-        (None, stuck, "hung"),
+    for trouble, loop, end, deadline in (
+        (small_datasets.raise_error, keeping, "raised", DEADLINE),
+        (small_datasets.killed, keeping, "worker died", DEADLINE),
+        (None, stuck, "hung", 15),  # enough for the first batch, even on a very busy machine
     ):
-        assert observe(load(Numbers(trouble)), consume=loop, deadline=4).end == end
+        assert observe(load(Numbers(trouble)), consume=loop, deadline=deadline).end == end
         assert batches[0].tolist() == [[0.0], [1.0]]
         batches.clear()
 
