@@ -54,15 +54,25 @@ def predicted(**settings: Any) -> Prediction:
     return Prediction(made, footprint(made.start_method), machine())
 
 
+def text(page: Budget) -> str:
+    """Return the words of a page's bars and of its last line."""
+    return re.sub(r"<[^>]+>", " ", page._bars.value + page._said.value)
+
+
 # --- the prediction, compared with a real run
 
 
 @leaves_nothing
-def test_a_real_run_holds_what_was_predicted() -> None:
-    before = predicted(num_workers=3, prefetch_factor=4, batch_size=32, sample_bytes=50_000)
-    settings = before.settings
+def test_the_button_measures_what_was_predicted_and_draws_it() -> None:
+    page = dltutor.budget(num_workers=2, prefetch_factor=8, batch_size=4, sample_bytes=MB // 2)
+    assert page.trial is None
+    assert "predicted" in text(page)
+    assert "measured" not in text(page)
     with ThreadPoolExecutor(1) as thread:  # a button's callback may run in any thread
-        seen = thread.submit(trial, before).result()
+        thread.submit(page._button.click).result()
+    seen, before = page.trial, page.prediction
+    settings = before.settings
+    assert seen is not None
     assert seen.prediction == before
     assert seen.steady.shared == pytest.approx(settings.shared, rel=SHARED_WITHIN)
     assert seen.peak_shared == seen.steady.shared
@@ -71,6 +81,20 @@ def test_a_real_run_holds_what_was_predicted() -> None:
     for batches in (settings.waiting, settings.waiting + 2):
         wrong = batches * settings.batch_bytes
         assert seen.steady.shared != pytest.approx(wrong, rel=SHARED_WITHIN)
+    # No process's PSS contains waiting batches, but a worker's may contain a few batches of freed
+    # samples.
+    workers = 2 * (before.footprint.worker + 3 * settings.batch_bytes)
+    assert seen.steady.processes < seen.before.processes + workers + 16 * MB
+    assert seen.steady.total == seen.steady.processes + seen.steady.shared
+    assert not page._button.disabled
+    assert page._bars.value.count('aria-label="measured') == 2
+    shared = size(settings.shared)
+    assert f'aria-label="measured: {shared}. batches {shared}"' in page._bars.value
+    page._workers.value = 3
+    assert page.prediction.settings.num_workers == 3
+    assert "measured" not in text(page)
+    page._workers.value = 2
+    assert "measured" in text(page)
 
 
 def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
@@ -151,37 +175,6 @@ def test_a_setting_out_of_range_is_named_before_anything_is_measured(
 
 
 # --- the page
-
-
-def text(page: Budget) -> str:
-    """Return the words of a page's bars and of its last line."""
-    return re.sub(r"<[^>]+>", " ", page._bars.value + page._said.value)
-
-
-def test_the_button_draws_the_measurement_beside_the_settings_that_were_run() -> None:
-    page = dltutor.budget(num_workers=1, prefetch_factor=8, batch_size=4, sample_bytes=MB)
-    assert page.trial is None
-    assert "predicted" in text(page)
-    assert "measured" not in text(page)
-    page._button.click()
-    seen, before = page.trial, page.prediction
-    assert seen is not None
-    assert seen.prediction == before
-    assert not page._button.disabled
-    assert page._bars.value.count('aria-label="measured') == 2
-    shared = size(before.settings.shared)
-    assert f'aria-label="measured: {shared}. batches {shared}"' in page._bars.value
-    # No process's PSS contains waiting batches, but a worker's may contain a few batches of freed
-    # samples.
-    assert before.settings.shared == 36 * MB
-    worker = before.footprint.worker + 3 * 4 * MB
-    assert seen.steady.processes < seen.before.processes + worker + 16 * MB
-    assert seen.steady.total == seen.steady.processes + 36 * MB
-    page._workers.value = 3
-    assert page.prediction.settings.num_workers == 3
-    assert "measured" not in text(page)
-    page._workers.value = 1
-    assert "measured" in text(page)
 
 
 def test_each_control_moves_the_prediction() -> None:

@@ -59,15 +59,6 @@ def sampler_of(reader: Any, pid: int = 1, period: float = 1e6, budget: float = 1
     return Sampler(reader, pid, period, budget)
 
 
-def test_a_process_is_reported_gone_once() -> None:
-    reader = Made({1: 10, 2: 20})
-    sampling = sampler_of(reader)
-    assert sampling.look()["gone"] == []
-    del reader.processes[2]
-    assert sampling.look()["gone"] == [2]
-    assert sampling.look()["gone"] == []
-
-
 def test_a_worker_that_dies_between_two_reads_is_in_neither() -> None:
     reader = Made({1: 10, 2: 20})
     sampling = sampler_of(reader)
@@ -221,21 +212,6 @@ def test_all_samples_together_cost_what_the_budget_gives(
     costly = made(cheap=0.0005, full=full)
     costly.for_minutes(60)
     assert costly.clock.used / costly.clock.now == pytest.approx(0.01, rel=0.2)
-
-
-def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
-    made: Callable[..., Simulated],
-) -> None:
-    assert made(cheap=0.0005, full=0.005).for_minutes(1) == 60
-
-
-def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
-    made: Callable[..., Simulated],
-) -> None:
-    costly = made(cheap=0.0, full=0.001, memory_period=0.5)
-    costly.look()
-    costly.clock.now += 0.24  # `look` adds 0.25, which makes 0.49 s
-    assert costly.look()
 
 
 def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(

@@ -68,14 +68,6 @@ def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
     assert made.peak("pss") == 39
 
 
-def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
-    # Main alone holds 100. While W0 shares that memory, each holds 50, so the sum is always 100.
-    main = curves("main", pss=[100, NAN, 50, NAN, 100])
-    made = timeline(main, curves("W0", first=1, pss=[NAN, 50, NAN], ended=1.0))
-    np.testing.assert_allclose(made.total_pss(), [100, 100, 100, 100, 100])
-    assert made.peak("pss") == 100
-
-
 def test_processes_that_came_too_late_to_be_read_together_share_what_the_others_had() -> None:
     made = timeline(
         curves("main", pss=[100, NAN, 40, 40, 40]),
@@ -140,17 +132,6 @@ def test_a_worker_that_was_not_read_yet_has_what_it_has_copied_but_not_more_than
         length=2,
     )
     assert [made.memory_curve(role)[1] / PAGE for role in made.roles] == [200, 5, 30]
-
-
-def test_the_others_inherit_the_shared_pages_of_a_worker_that_ends() -> None:
-    # Each of the three has 60 pages of its own, and they share 120 more.
-    def life(role: str, samples: int) -> ProcessCurves:
-        once = {"uss": [60.0 * PAGE], "pss": [100.0 * PAGE]}
-        read = {field: (value + [NAN] * 2)[:samples] for field, value in once.items()}
-        return curves(role, rss=[500.0 * PAGE] * samples, faults=[0.0] * samples, **read)
-
-    made = timeline(life("main", 3), life("W0", 2), life("W1", 1), length=3)
-    assert (made.total_pss() / PAGE).tolist() == [300, 240, 180]
 
 
 def test_without_pss_memory_is_uss() -> None:
