@@ -27,8 +27,6 @@ from own_process import DEADLINE, until
 from dltutor.observation.confinement import child, confining, supervisor
 from dltutor.observation.confinement.asked import read_size
 from dltutor.observation.confinement.confining import confine
-from dltutor.observation.confinement.results import observation_of
-from dltutor.observation.confinement.task import Report, Task
 from dltutor.system import cgroups
 
 GRACE = 5.0  # seconds that processes have to end
@@ -162,25 +160,6 @@ def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
     assert seen.result == [int(Path("/proc/self/oom_score_adj").read_text())]
     assert seen.confinement is not None and seen.confinement.rows() == []
     assert capfd.readouterr() == ("", "")
-
-
-def sentences(workers: str, report: Report, memory: int | None, folder: Path) -> tuple[str, ...]:
-    """Return an Observation's sentences about limits, for a file `workers` with this content."""
-    (folder / "workers").write_text(workers)
-    task = Task([], str(folder), seconds=60, seconds_observing=40, memory=memory)
-    seen = observation_of(task, report, deadline=30)
-    assert seen.confinement is not None
-    return seen.confinement.limits
-
-
-def test_who_is_killed_first_is_said_where_it_was_arranged(tmp_path: Path) -> None:
-    kernel, watchdog = Report(pid=99, cgroup=2), Report(pid=99, no_cgroup="why")
-    for report, word in ((kernel, "oom_score_adj"), (watchdog, "watchdog kills")):
-        (limit, first) = sentences("11 0\n12 1\n", report, 300 * MB, tmp_path)
-        assert word in first
-        assert ("why" in limit) == (report is watchdog)
-        assert sentences("", report, 300 * MB, tmp_path) == (limit,), "there were no workers"
-        assert sentences("11 0\n", report, None, tmp_path) == ()
 
 
 AS_NOBODY = f"""

@@ -114,14 +114,6 @@ def test_a_worker_is_killed_at_the_limit_and_the_kernel_s_line_names_it() -> Non
     assert line.startswith("Memory cgroup out of memory: Killed process W0 (pt_data_worker)")
 
 
-def test_within_its_limit_a_loader_finishes() -> None:
-    seen = confine(confined_cases.modest, memory="600M", deadline=SECONDS)
-    assert (seen.end, seen.samples) == ("finished", 16)
-    assert seen.confinement is not None
-    assert seen.confinement.oom_kills == 0
-    assert seen.timeline.limits.cgroup == 600 * MB
-
-
 def test_the_group_has_its_limit_and_no_swap() -> None:
     group = cgroups.make(64 * MB)
     try:
