@@ -1,4 +1,4 @@
-"""Make objects that raise, recurse, or mislead code that inspects them.
+"""Make objects that raise, never end, or mislead code that inspects them.
 
 Spawned workers can import this module. `HOSTILE` has a function for each kind of object. A dataset
 can hold such an object and work well, as long as the dataset's code never uses the object.
@@ -23,10 +23,6 @@ class Refused(Exception):
 
 def _refuse(*args: Any, **options: Any) -> Any:
     raise Refused("ask somebody else")
-
-
-def _recurse(self: Any, *args: Any) -> Any:
-    return _recurse(self, *args)
 
 
 def _with(name: str, method: Any, *bases: type) -> type:
@@ -156,9 +152,7 @@ def crowd(count: int = 10_000_000) -> Any:
 HOSTILE: Final[dict[str, Callable[[], Any]]] = {
     "dead_proxy": _dead_proxy,
     **{f"{name}_raises": _with(name, _refuse, object) for name in _METHODS},
-    **{f"{name}_recurses": _with(name, _recurse, object) for name in _METHODS},
     **{f"{name}_raises": _with(name, property(_refuse), object) for name in _PROPERTIES},
-    **{f"{name}_recurses": _with(name, property(_recurse), object) for name in _PROPERTIES},
     "__module__ is a number": _no_text,
     "list": lambda: _List([1, 2]),
     "dict": lambda: _Dict(one=1),
@@ -179,17 +173,6 @@ HOSTILE: Final[dict[str, Callable[[], Any]]] = {
     "enum": lambda: IntEnum("Kind", "ONE TWO").ONE,  # type: ignore[attr-defined]
 }
 """Makers of hostile objects, by name."""
-
-
-ERRORS: Final[dict[str, type[Exception]]] = {
-    name: type(f"Odd_{name}", (Exception,), {name: method, "__module__": __name__})
-    for name, method in (
-        *((each, _refuse) for each in ("__str__", "__repr__", "__eq__", "__hash__", "__bool__")),
-        *((each, _refuse) for each in ("__getattr__", "__getattribute__", "__reduce__")),
-        *((each, property(_refuse)) for each in ("__class__", "args", "__notes__", "__cause__")),
-    )
-}
-"""Exception classes, by the name of the method or property that raises when you use it."""
 
 
 def every() -> list[Any]:

@@ -24,7 +24,6 @@ from dltutor.observation.record import Worker
 from dltutor.observation.report import Observation
 from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import shorten_paths
-from dltutor.observation.throughput import CannotMeasure
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
@@ -264,12 +263,9 @@ def rest(batch: Any) -> None:
     time.sleep(STEP)
 
 
-def own(**options: Any) -> DataLoader[Any]:
-    return load(Rows(length=60), num_workers=1, batch_size=4, **options)
-
-
 def test_one_worker_that_works_while_the_step_waits_is_worth_taking() -> None:
-    found = how_many_workers(own(), counts=(0, 1), runs=2, batches=4, step=rest)
+    loader = load(Rows(length=60), num_workers=1, batch_size=4)
+    found = how_many_workers(loader, counts=(0, 1), runs=2, batches=4, step=rest)
     none, one = found.speeds
     assert one.rate > 1.2 * none.rate  # twice as fast, unless the machine is busy
     assert (found.take, found.step) == (1, "the step rest()")
@@ -278,9 +274,7 @@ def test_one_worker_that_works_while_the_step_waits_is_worth_taking() -> None:
 @pytest.mark.parametrize(
     ("dataset", "collate", "unit"),
     [
-        (Numbers(length=40), ragged, "samples"),
         (Numbers(length=40), opaque, "samples"),
-        (Numbers(length=40), nothing, "samples"),
         (Stream(40), ragged, "batches"),
     ],
 )
@@ -294,14 +288,6 @@ def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_where_they_are_know
     assert f"{unit}/s" in str(found)
 
 
-def test_the_step_is_called_with_each_batch() -> None:
-    loader = load(Numbers(length=64), batch_size=4)
-    batches: list[Any] = []
-    found = how_many_workers(loader, counts=(0,), runs=1, batches=15, step=batches.append)
-    assert [len(batch) for batch in batches] == [4] * 16
-    assert found.unit == "samples"
-
-
 def test_the_advice_says_for_which_loop_it_holds() -> None:
     none = Throughput((Speed(0, (100.0,), (0.1,)), Speed(2, (100.0,), (0.1,))))
     assert none.take == 0
@@ -310,40 +296,6 @@ def test_the_advice_says_for_which_loop_it_holds() -> None:
     for step in ("a step of 0.1 s", "the step rest()"):
         told = str(replace(none, step=step))
         assert step in told and "does nothing" not in told
-
-
-def test_a_step_that_raises_is_told_as_such() -> None:
-    def step(batch: Any) -> None:
-        raise KeyError("label")
-
-    with pytest.raises(CannotMeasure, match=r"step raised KeyError: 'label'$"):
-        how_many_workers(own(), counts=(0,), step=step)
-
-
-def test_a_step_that_takes_longer_than_there_is_time_ends_at_the_deadline() -> None:
-    began = time.monotonic()
-    with pytest.raises(CannotMeasure, match="deadline of 1 s"):
-        how_many_workers(own(), counts=(0,), step=30, deadline=1)
-    assert time.monotonic() - began < 20
-
-
-@pytest.mark.parametrize(
-    ("wrong", "kind"),
-    [
-        ("0.1", TypeError),
-        ((0.1,), TypeError),
-        (True, TypeError),
-        (dict, TypeError),
-        (0, ValueError),
-        (-1, ValueError),
-        (float("nan"), ValueError),
-        (float("inf"), ValueError),
-    ],
-)
-def test_a_wrong_step_is_refused(wrong: Any, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match=r"^step must be a function .* or .*seconds.*, got ") as caught:
-        how_many_workers(own(), step=wrong)
-    assert str(caught.value).endswith(f"got {wrong!r}")
 
 
 # --- raw: what a terminal would show without `observe`

@@ -16,6 +16,7 @@ import types
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -442,18 +443,6 @@ def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found() -
     assert set(others) == {"the same problem got in the way"}
 
 
-def test_a_loader_that_only_holds_a_connection_is_diagnosed() -> None:
-    one, other = socket.socketpair()
-    with one, other:
-        dataset = Guarded()
-        dataset.connection = one  # type: ignore[attr-defined]
-        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2), deadline=100)
-        other.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            other.recv(1)
-    assert diagnosis.ok and diagnosis.untried == ()
-
-
 def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
     run_fresh(
         """
@@ -538,16 +527,14 @@ def untried(diagnosis: Diagnosis) -> list[str]:
     return [each.why for each in diagnosis.untried]
 
 
-def test_a_dataset_that_fails_only_in_a_fork_is_untried_with_the_way_out(cuda: None) -> None:
-    why, *others = untried(diagnose(on_the_device()))
+@pytest.mark.parametrize(("dataset", "loop"), [(OnTheDevice, None), (Guarded, step_on_the_device)])
+def test_what_fails_only_in_a_fork_is_untried_with_the_way_out(
+    dataset: type[Any], loop: Any, cuda: None
+) -> None:
+    loader = DataLoader(dataset(), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    why, *others = untried(diagnose(loader, consume=loop))
     assert "CUDA" in why and "function" in why
     assert set(others) == {"the same problem got in the way"}
-
-
-def test_a_loop_that_fails_only_in_a_fork_is_untried_with_the_way_out(cuda: None) -> None:
-    loader = DataLoader(Guarded(), batch_size=4, num_workers=2)
-    why, *_ = untried(diagnose(loader, consume=step_on_the_device))
-    assert "CUDA" in why and "function" in why
 
 
 def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
@@ -621,6 +608,7 @@ class Model:
             raise RuntimeError(BAD_FORK)
 
 
+@pytest.mark.thorough  # it starts many interpreters, as does the test of a function typed into main
 def test_if_unpickling_the_function_uses_cuda_each_experiment_unpickles_it_anew(cuda: None) -> None:
     model = Model()
 
@@ -695,23 +683,15 @@ def test_the_deadline_holds_in_a_new_interpreter(cuda: None) -> None:
     assert time.monotonic() - began < 4 + 15  # 15 s to end the interpreter on a busy machine
 
 
-class NotOfThisProcess(Dataset[int]):
-    """A dataset that hangs, dies, or raises outside main, like a library that can't be forked."""
-
-    def __init__(self, how: str) -> None:
-        self.how = how
-
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> int:
-        if os.getpid() != MAIN:
-            if self.how == "hangs":
-                time.sleep(600)
-            if self.how == "dies":
-                os.kill(os.getpid(), signal.SIGABRT)
-            raise RuntimeError("ray.get() was called by a process that Ray does not know")
-        return index
+def refuse_forks(how: str) -> None:
+    """Outside main, hang, die, or raise, like a library that can't be forked."""
+    if os.getpid() == MAIN:
+        return
+    if how == "hangs":
+        time.sleep(600)
+    if how == "dies":
+        os.kill(os.getpid(), signal.SIGABRT)
+    raise RuntimeError("ray.get() was called by a process that Ray does not know")
 
 
 @pytest.mark.parametrize("how", ["hangs", "dies", "raises"])
@@ -721,8 +701,8 @@ def test_what_another_runtime_does_in_a_fork_is_untried(
     ray = types.ModuleType("ray")
     ray.is_initialized = lambda: True  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray", ray)
-    loader = DataLoader(NotOfThisProcess(how), batch_size=4, num_workers=2)
-    why, *_ = untried(diagnose(loader, deadline=10))
+    dataset = OnTheDevice(check=partial(refuse_forks, how))
+    why, *_ = untried(diagnose(DataLoader(dataset, batch_size=4, num_workers=2), deadline=10))
     assert "Ray" in why and "function" in why
 
 

@@ -452,11 +452,12 @@ def test_main_still_writes_to_its_own_stderr(capfd: pytest.CaptureFixture[str]) 
     ("make", "told"),
     [
         (Numbers, "DataLoader(Numbers(...), num_workers=2)"),
-        (lambda: Numbers, "got the class Numbers"),
-        (lambda: 3, "got int: 3"),
+        (lambda: Numbers, "got the class Numbers: make an object of it first"),
+        (lambda: None, "got NoneType"),
         (lambda: [1, 2], "got list: [1, 2]"),
         (lambda: torch.zeros(2), "got Tensor: tensor([0., 0.])"),
         (lambda: enumerate(load(Numbers(), num_workers=0)), "got enumerate (an iterator"),
+        (lambda: iter(()), "which runs once): pass the loader that it came from"),
     ],
 )
 def test_what_is_no_loader_is_named(make: Callable[[], Any], told: str) -> None:

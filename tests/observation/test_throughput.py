@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -111,18 +112,26 @@ def test_a_stream_that_is_too_short_for_a_number_is_said() -> None:
             how_many_workers(empty, counts=(0,))
 
 
+def miss_a_label(batch: Any) -> None:
+    raise KeyError("label")
+
+
 @pytest.mark.parametrize(
-    ("dataset", "deadline", "told"),
+    ("dataset", "options", "told"),
     [
-        (Numbers(raise_error, at=0), 60, "with 0 workers.* ValueError"),
-        (Numbers(sleep_on, at=0), 1, "with 0 workers.* 1 s"),
+        (Numbers(raise_error, at=0), {}, "with 0 workers.* ValueError"),
+        (Numbers(sleep_on, at=0), {"deadline": 1}, "with 0 workers.* 1 s"),
+        (Waits(), {"step": miss_a_label}, "step raised KeyError: 'label'$"),
+        (Waits(), {"step": 30, "deadline": 1}, "deadline of 1 s"),
     ],
 )
-def test_a_loader_that_fails_is_told_in_a_sentence(
-    dataset: Any, deadline: float, told: str
+def test_a_loader_or_a_step_that_fails_is_told_in_a_sentence(
+    dataset: Any, options: dict[str, Any], told: str
 ) -> None:
+    began = time.monotonic()
     with pytest.raises(CannotMeasure, match=told):
-        how_many_workers(load(dataset, **FORKED), counts=(0, 1), deadline=deadline)
+        how_many_workers(load(dataset, **FORKED), counts=(0, 1), **options)
+    assert time.monotonic() - began < 20
 
 
 def test_what_was_measured_is_kept_when_the_deadline_comes() -> None:
@@ -142,24 +151,23 @@ def test_with_little_time_there_are_fewer_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("name", "error", "values"),
     [
-        {"loader": Waits()},
-        {"loader": DataLoader},
-        {"counts": ()},
-        {"counts": (-1, 2)},
-        {"counts": 4},
-        {"counts": "0 1"},
-        {"counts": (1.0,)},
-        {"counts": (0, 5000)},
-        {"runs": 0},
-        {"deadline": 0},
+        ("loader", TypeError, [Waits(), DataLoader]),
+        ("counts", TypeError, [4, "0 1", (1.0,)]),
+        ("counts", ValueError, [(), (-1, 2), (0, 5000)]),
+        ("runs", ValueError, [0]),
+        ("deadline", ValueError, [0]),
+        ("step", TypeError, ["0.1", (0.1,), True, dict]),
+        ("step", ValueError, [0, -1, math.nan, math.inf]),
     ],
 )
-def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
-    arguments: dict[str, Any] = {"loader": load(Waits()), **wrong}
-    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
-        how_many_workers(arguments.pop("loader"), **arguments)
+def test_wrong_arguments_are_refused(name: str, error: type[Exception], values: list[Any]) -> None:
+    for value in values:
+        arguments: dict[str, Any] = {"loader": load(Waits()), name: value}
+        with pytest.raises(error, match=f"^{name} ") as caught:
+            how_many_workers(arguments.pop("loader"), **arguments)
+        assert f"got {value!r}" in str(caught.value)
 
 
 def reverse(samples: list[Any]) -> list[Any]:

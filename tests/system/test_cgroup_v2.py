@@ -139,35 +139,3 @@ def test_in_a_tree_that_was_delegated_to_a_user_the_user_needs_no_root(
     assert "with a cgroup (version 2)" in facts[1][0]
     assert facts[2] == 1
     assert not list(tree.glob("dltutor-*"))
-
-
-NAMESPACE = (
-    "unshare --cgroup --mount sh -euc "
-    "'umount /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; {then}'"
-)
-
-
-def test_in_a_container_that_hands_nothing_down_a_watchdog_stands_in_and_says_why(
-    greedy: Path, tree: Path
-) -> None:
-    then = 'exec "$0" "$@"'
-    facts = run_in(tree / "inside", confining(greedy), prefix=NAMESPACE.format(then=then))
-    assert facts[0] == "main died"
-    assert "no cgroup around this process delegates its memory controller" in facts[1][0]
-    assert facts[2] is None
-
-
-def test_in_a_container_that_hands_it_down_the_group_is_made_in_the_container(
-    greedy: Path, tree: Path
-) -> None:
-    (tree / "cgroup.subtree_control").write_text("+memory")
-    group = "/sys/fs/cgroup"
-    then = (
-        f"mkdir {group}/init; echo $$ > {group}/init/cgroup.procs; "
-        f'echo +memory > {group}/cgroup.subtree_control; exec "$0" "$@"'
-    )
-    facts = run_in(tree / "inside", confining(greedy), prefix=NAMESPACE.format(then=then))
-    (tree / "inside/init").rmdir()
-    assert facts[0] == "main died"
-    assert "with a cgroup (version 2)" in facts[1][0]
-    assert facts[2] == 1
