@@ -58,6 +58,11 @@ class Stuck(Samples):
         raise AssertionError
 
 
+def modest() -> Case:
+    """Return a case that finishes, with 16 samples of 1 kB."""
+    return case(Samples(16, 1024))
+
+
 def growing() -> Any:
     """Return a loader (not a Case) in which W0 keeps 4 MB for each sample that it makes."""
     return case(Samples(4000, 1024, kept=4 * MB), batch_size=1).loader

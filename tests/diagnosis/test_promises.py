@@ -11,16 +11,18 @@ import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import small_datasets
 import torch
+from small_datasets import Numbers
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    Dataset,
     IterableDataset,
     Sampler,
     get_worker_info,
@@ -31,26 +33,12 @@ from dltutor import Diagnosis, diagnose
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-def load(dataset: Any, **options: Any) -> DataLoader[Any]:
-    settings: dict[str, Any] = {"batch_size": 4, "num_workers": 2} | options
-    if settings["num_workers"]:
-        settings.setdefault("multiprocessing_context", "fork")
-    return DataLoader(dataset, **settings)
+load = partial(small_datasets.load, batch_size=4)
 
 
-class Rows(Dataset[torch.Tensor]):
-    """A dataset of rows that all differ."""
-
+class Rows(Numbers):
     def __init__(self, length: int = 64) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> Any:
-        if not 0 <= index < self.length:
-            raise IndexError(index)
-        return torch.full((8,), float(index))
+        super().__init__(length=length)
 
 
 # A dataset for the promise `same`
@@ -345,13 +333,15 @@ def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [pytest.param(lambda: seeded(Noisier(shared=False)), marks=pytest.mark.thorough), Side],
+    [lambda: seeded(Noisier(shared=False)), Side],
 )
+@pytest.mark.thorough  # test_verdicts.py has what is near
 def test_random_samples_that_are_each_worker_s_own(make: Callable[[], Any]) -> None:
     diagnosis = diagnose(make())
     assert named(diagnosis) == [], diagnosis
 
 
+@pytest.mark.thorough  # it takes seconds, and the next test has another such loader
 def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:
     loader = Endless(Rows(), batch_size=4, sampler=Epochs(64), num_workers=2)
     diagnosis = diagnose(loader, consume=train)
@@ -370,6 +360,7 @@ def test_epochs_that_are_left_early_and_begin_alike(late: bool, found: list[str]
     assert named(diagnosis) == found, diagnosis
 
 
+@pytest.mark.thorough  # the default tier has another loader that breaks this promise
 def test_a_result_that_differs_with_workers_is_found() -> None:
     found = diagnose(load(Rows(), collate_fn=unlabeled), consume=without_label).findings
     assert [each.name for each in found] == ["same"]

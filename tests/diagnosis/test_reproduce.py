@@ -12,6 +12,7 @@ from dltutor.failures.held_lock import FAILURE as HELD_LOCK
 from dltutor.failures.none_in_batch import FAILURE as NONE_IN_BATCH
 
 
+@pytest.mark.thorough  # spawned workers have to import torch
 def test_workers_that_have_not_started_by_the_deadline_get_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
