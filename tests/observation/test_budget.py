@@ -158,20 +158,13 @@ def test_a_deadline_must_be_positive(deadline: Any) -> None:
         trial(predicted(), deadline=deadline)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("num_workers", 0),
-        ("start_method", "thread"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [("num_workers", 0), ("start_method", "thread")])
 def test_a_setting_out_of_range_is_named_before_anything_is_measured(
     name: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget_module, "footprint", None)
-    options: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=f"^{name} must be .*got {value!r}"):
-        dltutor.budget(**options)
+        dltutor.budget(**{name: value})
 
 
 # --- the page

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import confined_cases
 import pytest
@@ -67,29 +66,6 @@ def tree() -> Iterator[Path]:
             each.rmdir()
 
 
-def run_in(group: Path, code: str, *, prefix: str = "") -> Any:
-    """Run code in a new process in a cgroup, and return the JSON that it prints.
-
-    `prefix` is a command that starts Python, such as one that makes namespaces first.
-    """
-    python = f"exec {prefix} {sys.executable} -B -c"
-    command = ["sh", "-euc", f'echo $$ > {group}/cgroup.procs; {python} "$0"', code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def confining(script: Path) -> str:
-    """Return code that confines a script, and prints its end, limits, OOM kills, and peak."""
-    return f"""
-import json
-from dltutor.observation.confinement.confining import confine
-seen = confine({str(script)!r}, memory="100M", deadline={SECONDS})
-by = seen.confinement
-print(json.dumps([seen.end, by.limits, by.oom_kills, by.peak]))
-"""
-
-
 def test_a_script_is_killed_at_its_limit_and_nothing_of_it_is_swapped_out(greedy: Path) -> None:
     seen = confine(greedy, memory="100M", deadline=SECONDS)
     print(f"{seen}\n{seen.confinement}")
@@ -132,10 +108,21 @@ def test_in_a_tree_that_was_delegated_to_a_user_the_user_needs_no_root(
     (tree / "cgroup.subtree_control").write_text("+memory")
     for name in ("", "cgroup.procs", "cgroup.subtree_control"):
         os.chown(tree / name, unprivileged.NOBODY, unprivileged.NOBODY)
+    code = f"""
+import json
+from dltutor.observation.confinement.confining import confine
+seen = confine({str(greedy)!r}, memory="100M", deadline={SECONDS})
+print(json.dumps([seen.end, seen.confinement.limits[0], seen.confinement.oom_kills]))
+"""
     with TemporaryDirectory() as hidden:  # only root may be allowed to read the interpreter
-        prefix = f"unshare --mount sh -euc {shlex.quote(unprivileged.opened_to_all(hidden))}"
-        facts = run_in(tree / "inside", confining(greedy), prefix=prefix)
-    assert facts[0] == "main died"
-    assert "with a cgroup (version 2)" in facts[1][0]
-    assert facts[2] == 1
+        as_user = f"unshare --mount sh -euc {shlex.quote(unprivileged.opened_to_all(hidden))}"
+        enter = f"echo $$ > {tree}/inside/cgroup.procs"
+        script = f'{enter}; exec {as_user} {sys.executable} -B -c "$0"'
+        done = subprocess.run(
+            ["sh", "-euc", script, code], capture_output=True, text=True, timeout=SECONDS
+        )
+    assert done.returncode == 0, done.stderr
+    end, limit, oom_kills = json.loads(done.stdout)
+    assert (end, oom_kills) == ("main died", 1)
+    assert "with a cgroup (version 2)" in limit
     assert not list(tree.glob("dltutor-*"))
