@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,6 @@ from state_of_main import change_everything
 from torch.utils.data import IterableDataset, get_worker_info
 
 from dltutor.lessons.lesson_14 import Report
-
-
-@dataclass(frozen=True)
-class Harm:
-    """A kind of harm that an answer can do.
-
-    Args:
-        do: A function that does the harm.
-        fatal: Whether an answer that does this harm can't be right (default True).
-    """
-
-    do: Callable[[], object]
-    fatal: bool = True
 
 
 def signal_parent(number: int) -> Callable[[], None]:
@@ -70,21 +57,22 @@ def print_a_hundred_megabytes() -> None:
         print("x" * 1_000_000)
 
 
-HARMS: dict[str, Harm] = {
-    "ends its process": Harm(lambda: os._exit(3)),
-    "exits": Harm(lambda: sys.exit(3)),
-    "kills itself": Harm(lambda: os.kill(os.getpid(), signal.SIGKILL)),
-    "terminates its parent": Harm(signal_parent(signal.SIGTERM)),
-    "kills its parent": Harm(signal_parent(signal.SIGKILL)),
-    "sleeps": Harm(lambda: time.sleep(600)),
-    "retries under a bare except": Harm(swallow_everything),
-    # A check may end the process that the answer leaves, and still find the answer right.
-    "leaves a process": Harm(start_a_stray, fatal=False),
-    "leaves threads": Harm(start_threads, fatal=False),
-    "fills memory": Harm(keep_allocating),
-    "changes everything": Harm(change_everything, fatal=False),
-    "prints a lot": Harm(print_a_hundred_megabytes, fatal=False),
+HARMS: dict[str, Callable[[], object]] = {
+    "ends its process": lambda: os._exit(3),
+    "exits": lambda: sys.exit(3),
+    "kills itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "terminates its parent": signal_parent(signal.SIGTERM),
+    "kills its parent": signal_parent(signal.SIGKILL),
+    "sleeps": lambda: time.sleep(600),
+    "retries under a bare except": swallow_everything,
+    "leaves a process": start_a_stray,
+    "leaves threads": start_threads,
+    "fills memory": keep_allocating,
+    "changes everything": change_everything,
+    "prints a lot": print_a_hundred_megabytes,
 }
+MAY_BE_RIGHT = ("leaves a process", "leaves threads", "changes everything", "prints a lot")
+"""Harms that a check may clean up after, and still find the answer right."""
 
 MADE, IN_MAIN, IN_A_WORKER = "when it is made", "sample in main", "sample in a worker"
 PLACES = (MADE, IN_MAIN, IN_A_WORKER)
@@ -130,7 +118,7 @@ def in_module(names: dict[str, Any], place: str, harm: str) -> None:
     calls this function.
     """
     if place == MADE:
-        HARMS[harm].do()
+        HARMS[harm]()
     for name, each in list(names.items()):
         if isinstance(each, type) and "__getitem__" in vars(each):
             names[name] = harmed_class(each, place, harm)
@@ -138,7 +126,7 @@ def in_module(names: dict[str, Any], place: str, harm: str) -> None:
 
 def harmed_class(answer: type, place: str, harm: str) -> type:
     """Make a subclass that does harm. The files that `harmed` writes also call this function."""
-    do = HARMS[harm].do
+    do = HARMS[harm]
 
     class Harmed(answer):  # type: ignore[misc]
         def __init__(self, *arguments: Any) -> None:
@@ -164,7 +152,7 @@ def harmed_class(answer: type, place: str, harm: str) -> type:
 
 def _function(answer: Callable[..., Any], harm: str) -> Callable[..., Any]:
     def harmful(*arguments: Any) -> Any:
-        HARMS[harm].do()
+        HARMS[harm]()
         return answer(*arguments)
 
     return harmful

@@ -319,11 +319,7 @@ def stumbles_over_the_loaders_error(loader: Any) -> None:
         raise RuntimeError("the epoch failed") from error
 
 
-def cannot_start(worker_id: int) -> None:
-    raise_error()
-
-
-def cannot_collate(samples: list[Any]) -> None:
+def fails(_: Any) -> None:
     raise_error()
 
 
@@ -353,11 +349,11 @@ def without_chance(text: str) -> str:
 
 FAIL: list[tuple[Any, dict[str, Any]]] = [
     (Numbers(raise_error), {}),
-    (Numbers(), {"collate_fn": cannot_collate}),
+    (Numbers(), {"collate_fn": fails}),
     (Numbers(), {"sampler": RunsOut(range(16))}),
     (Numbers(raise_error), {"batch_size": None}),
 ]
-IN_A_WORKER = (Numbers(), {"worker_init_fn": cannot_start})
+IN_A_WORKER = (Numbers(), {"worker_init_fn": fails})
 
 
 @pytest.mark.parametrize(
