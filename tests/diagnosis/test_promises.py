@@ -252,119 +252,8 @@ def without_label(loader: Any) -> int:
     return 1 + sum(label is MISSING for _, label in loader)
 
 
-def named(diagnosis: Diagnosis) -> list[str]:
-    return [each.name for each in diagnosis.findings]
-
-
 def states(diagnosis: Diagnosis) -> dict[str, str]:
     return {each.promise: each.state for each in diagnosis.promises}
-
-
-# For each promise, functions that make a loader which breaks it, by what's wrong with the loader. A
-# function takes a temporary folder, and may return a function that makes the loader.
-BROKEN: dict[str, dict[str, Callable[[Path], Any]]] = {
-    "same": {
-        "a worker has another scale": lambda _: load(ByWorker()),
-        # Return a function, because all experiments on one loader would share the counter.
-        "a race for random numbers": lambda _: lambda: seeded(Noisier(shared=True)),
-    },
-    "bounded": {"files stay open": lambda _: load(Opens())},
-    "quick": {
-        "the whole file for one row": lambda path: load(Archive(path / "rows.npy", whole=True))
-    },
-}
-AGAIN = (
-    "a race for random numbers",
-    "batches without the first ones",
-    "a stream that packs",
-)
-"""Loaders that the default tier leaves out, because each takes seconds and is like another one."""
-
-# For each healthy loader, a function that takes a temporary folder and makes the loader, and the
-# training loop to diagnose the loader with, or None.
-HEALTHY: dict[str, tuple[Callable[[Path], Any], Callable[[Any], None] | None]] = {
-    "batches without the first ones": (
-        lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed()),
-        None,
-    ),
-    "an order for each epoch, and files that are closed": (
-        lambda folder: load(
-            Archive(folder / "rows.npy", whole=False), sampler=Epochs(32), persistent_workers=True
-        ),
-        train,
-    ),
-    "a stream that is dealt out": (lambda _: load(Shares()), None),
-    "a stream that packs": (lambda _: load(Packs()), None),
-}
-
-
-def unless_again(what: str) -> Any:
-    """Return the mark `thorough` for a loader in AGAIN, and no marks for any other loader."""
-    return pytest.mark.thorough if what in AGAIN else ()
-
-
-@pytest.mark.parametrize(
-    ("promise", "what"),
-    [
-        pytest.param(promise, what, marks=unless_again(what))
-        for promise, loaders in BROKEN.items()
-        for what in loaders
-    ],
-)
-def test_a_broken_promise_is_found_without_a_name_for_its_cause(
-    promise: str, what: str, tmp_path: Path
-) -> None:
-    diagnosis = diagnose(BROKEN[promise][what](tmp_path))
-    assert named(diagnosis)[:1] == [promise], diagnosis
-    assert "test_promises.py" in diagnosis.findings[0].where
-    assert diagnosis.findings[0].certainty == "shown"
-    assert not diagnosis.ok and states(diagnosis)[promise] == "broken"
-
-
-@pytest.mark.parametrize("what", [pytest.param(x, marks=unless_again(x)) for x in HEALTHY])
-def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
-    make, loop = HEALTHY[what]
-    diagnosis = diagnose(make(tmp_path), consume=loop)
-    assert named(diagnosis) == [], diagnosis
-    found = states(diagnosis)
-    assert "broken" not in found.values()
-    assert found["ends"] == found["complete"] == found["same"] == "kept", diagnosis
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda: seeded(Noisier(shared=False)), Side],
-)
-@pytest.mark.thorough  # test_verdicts.py has what is near
-def test_random_samples_that_are_each_worker_s_own(make: Callable[[], Any]) -> None:
-    diagnosis = diagnose(make())
-    assert named(diagnosis) == [], diagnosis
-
-
-@pytest.mark.thorough  # it takes seconds, and the next test has another such loader
-def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:
-    loader = Endless(Rows(), batch_size=4, sampler=Epochs(64), num_workers=2)
-    diagnosis = diagnose(loader, consume=train)
-    assert named(diagnosis) == ["independent"], diagnosis
-
-
-@pytest.mark.parametrize(
-    ("late", "found"),
-    [
-        (True, ["independent"]),
-        pytest.param(False, [], marks=pytest.mark.thorough),  # test_verdicts.py has what is near
-    ],
-)
-def test_epochs_that_are_left_early_and_begin_alike(late: bool, found: list[str]) -> None:
-    diagnosis = diagnose(Counting(late=late), consume=leave_early)
-    assert named(diagnosis) == found, diagnosis
-
-
-@pytest.mark.thorough  # the default tier has another loader that breaks this promise
-def test_a_result_that_differs_with_workers_is_found() -> None:
-    found = diagnose(load(Rows(), collate_fn=unlabeled), consume=without_label).findings
-    assert [each.name for each in found] == ["same"]
-    assert found[0].where == "your training loop"
 
 
 class Waits(Rows):
@@ -376,7 +265,107 @@ class Waits(Rows):
         return super().__getitem__(index)
 
 
-def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
-    diagnosis = diagnose(load(Waits()))
-    assert named(diagnosis) == ["ends"], diagnosis
-    assert "in __getitem__" in diagnosis.findings[0].where and not diagnosis.ok
+HERE = "test_promises.py"
+Loader = tuple[Callable[[Path], Any], Callable[[Any], Any] | None]
+"""A function that takes a temporary folder and makes a loader, or a function that makes the loader.
+Then comes the training loop to diagnose the loader with, or None."""
+
+# Loaders that break one promise each, with the promise and with what the finding's `where` contains
+BROKEN: dict[str, tuple[Loader, str, str]] = {
+    "rows that never arrive": ((lambda _: load(Waits()), None), "ends", "in __getitem__"),
+    "a worker with another scale": ((lambda _: load(ByWorker()), None), "same", HERE),
+    # Return a function, because all experiments on one loader would share the counter.
+    "a race for random numbers": (
+        (lambda _: lambda: seeded(Noisier(shared=True)), None),
+        "same",
+        HERE,
+    ),
+    "another result of the loop": (
+        (lambda _: load(Rows(), collate_fn=unlabeled), without_label),
+        "same",
+        "your training loop",
+    ),
+    "epochs that are left early and begin alike": (
+        (lambda _: Counting(late=True), leave_early),
+        "independent",
+        "set_epoch",
+    ),
+    "an order that was dealt before the epoch was told": (
+        (lambda _: Endless(Rows(), batch_size=4, sampler=Epochs(64), num_workers=2), train),
+        "independent",
+        "set_epoch",
+    ),
+    "files stay open": ((lambda _: load(Opens()), None), "bounded", HERE),
+    "the whole file for one row": (
+        (lambda folder: load(Archive(folder / "rows.npy", whole=True)), None),
+        "quick",
+        HERE,
+    ),
+}
+# Loaders that break none, with the promises that the doctor must have tested
+HEALTHY: dict[str, tuple[Loader, set[str]]] = {
+    "batches without the first ones": (
+        (lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed()), None),
+        {"ends", "complete", "same"},
+    ),
+    "an order for each epoch, and files that are closed": (
+        (
+            lambda folder: load(
+                Archive(folder / "rows.npy", whole=False),
+                sampler=Epochs(32),
+                persistent_workers=True,
+            ),
+            train,
+        ),
+        {"ends", "complete", "same"},
+    ),
+    "a stream that is dealt out": ((lambda _: load(Shares()), None), {"ends", "complete", "same"}),
+    "a stream that packs": ((lambda _: load(Packs()), None), {"ends", "complete", "same"}),
+    "noise that each worker draws": (
+        (lambda _: seeded(Noisier(shared=False)), None),
+        {"ends", "complete", "same"},
+    ),
+    "two loaders, each in its own order": ((lambda _: Side(), None), {"ends", "same"}),
+    "epochs that are left early and differ": (
+        (lambda _: Counting(late=False), leave_early),
+        {"same"},
+    ),
+}
+EACH_TIME = (
+    "rows that never arrive",
+    "a worker with another scale",
+    "epochs that are left early and begin alike",
+    "files stay open",
+    "the whole file for one row",
+    "an order for each epoch, and files that are closed",
+    "a stream that is dealt out",
+)
+"""Loaders for the default tier. The others are like one of these, or like evidence in
+test_verdicts.py, and each takes seconds."""
+
+
+def tiers(loaders: dict[str, Any]) -> list[Any]:
+    return [
+        pytest.param(what, marks=() if what in EACH_TIME else pytest.mark.thorough)
+        for what in loaders
+    ]
+
+
+@pytest.mark.parametrize("what", tiers(BROKEN))
+def test_a_broken_promise_is_found_without_a_name_for_its_cause(what: str, tmp_path: Path) -> None:
+    (make, loop), promise, where = BROKEN[what]
+    diagnosis = diagnose(make(tmp_path), consume=loop)
+    assert [each.name for each in diagnosis.findings] == [promise], diagnosis
+    assert where in diagnosis.findings[0].where
+    assert diagnosis.findings[0].certainty == "shown"
+    assert not diagnosis.ok and states(diagnosis)[promise] == "broken"
+
+
+@pytest.mark.parametrize("what", tiers(HEALTHY))
+def test_a_healthy_loader_breaks_none(what: str, tmp_path: Path) -> None:
+    (make, loop), kept = HEALTHY[what]
+    diagnosis = diagnose(make(tmp_path), consume=loop)
+    assert diagnosis.findings == (), diagnosis
+    found = states(diagnosis)
+    assert "broken" not in found.values()
+    assert kept <= {each for each in found if found[each] == "kept"}, diagnosis
