@@ -66,16 +66,11 @@ def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
 _KB, _MB = 1 << 10, 1 << 20
 
 
+@pytest.mark.thorough  # the test below has another exercise
 @pytest.mark.parametrize(
     ("exercise", "answer", "taken", "kept"),
     [
-        pytest.param(
-            "03.transfer",
-            lesson_03.RIGHT_ANSWERS["03.transfer"]["chosen first"],
-            45 * _MB,
-            False,
-            marks=pytest.mark.thorough,  # a second exercise
-        ),
+        ("03.transfer", lesson_03.RIGHT_ANSWERS["03.transfer"]["chosen first"], 45 * _MB, False),
         ("09.fix", lesson_09.RIGHT_ANSWERS["09.fix"]["packed"], 2 * _KB, True),
     ],
 )

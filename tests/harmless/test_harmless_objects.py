@@ -210,12 +210,6 @@ def test_ten_million_objects_stay_within_the_visit(
 # What the doctor says about a stream on two ranks
 
 
-def by_module() -> tuple[int, int]:
-    if not is_initialized():
-        return 0, 1
-    return torch.distributed.get_rank(), torch.distributed.get_world_size()
-
-
 def by_environment() -> tuple[int, int]:
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
@@ -234,12 +228,12 @@ def by_accelerate() -> tuple[int, int]:
     try:
         from accelerate import PartialState
     except ImportError:
-        return by_module()
+        return by_group()
     state = PartialState()
     return state.process_index, state.num_processes
 
 
-ASKED = (by_module, by_environment, by_group, by_accelerate)
+ASKED = (by_environment, by_group, by_accelerate)
 
 
 def in_every_way() -> tuple[int, int]:

@@ -647,6 +647,7 @@ def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(cuda: 
     assert "CUDA" in why and "sent" in why and "lock" in why
 
 
+@pytest.mark.thorough  # a second reason for a new interpreter
 def test_a_function_that_fails_in_each_fork_is_asked_in_a_new_interpreter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

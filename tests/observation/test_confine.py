@@ -310,31 +310,20 @@ def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
 # --- functions that raise or don't return a loader
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any]:
-    """Return a function that observes a case as the child does, but in this process.
-
-    The function takes the name of a function in confined_cases.py.
-    """
+def test_a_function_that_raises_is_an_observation_and_one_without_a_loader_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Observe cases as the child does, but in this process.
     monkeypatch.setattr(child, "answer_when_asked", lambda folder: None)
-    return lambda name: child.observe_made(str(tmp_path), f"confined_cases:{name}", {}, 5, 0)
-
-
-def test_a_case_that_cannot_be_built_is_an_observation_too(made: Callable[[str], Any]) -> None:
-    seen = made("unreadable")
+    seen = child.observe_made(str(tmp_path), "confined_cases:unreadable", {}, 5, 0)
     assert seen.end == "raised"
     assert seen.chain[0][0] == "FileNotFoundError"
     assert [frame.function for frame in seen.traceback] == ["unreadable"]
     assert re.findall(r"File \".*\", line \d+, in (\w+)", seen.raw) == ["unreadable"]
     assert seen.raw.endswith("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'")
     assert seen.timeline.roles == () and len(seen.timeline.notes) == 1
-
-
-def test_a_target_that_returns_no_loader_is_a_mistake_of_the_caller(
-    made: Callable[[str], Any],
-) -> None:
     with pytest.raises(TypeError, match=r"only_a_dataset\(\).*a Dataset"):
-        made("only_a_dataset")
+        child.observe_made(str(tmp_path), "confined_cases:only_a_dataset", {}, 5, 0)
 
 
 # --- bad input
