@@ -12,6 +12,8 @@ from typing import Any
 from nbformat import NotebookNode
 from torch.utils.data import Dataset
 
+from notebooks import NOTEBOOKS, read
+
 
 def source(name: str, notebook: NotebookNode) -> str:
     """Return the source of the cell with this id."""
@@ -27,6 +29,20 @@ def to_copy(name: str, notebook: NotebookNode, language: str = "python") -> list
         language: A regular expression for the blocks' language, such as r"\w+" for any language.
     """
     return re.findall(rf"(?s)```{language}\n(.*?)```", source(name, notebook))
+
+
+def run_copied(lesson: str, cell: str, more: str = "", **known: Any) -> dict[str, Any]:
+    """Run the first block of Python in a text cell of a lesson's notebook, and return its globals.
+
+    Args:
+        lesson: The lesson's number, such as "05".
+        cell: The cell's id.
+        more: Code to run after the block.
+        known: The values of names that the block uses without defining them.
+    """
+    [path] = NOTEBOOKS.glob(f"{lesson}-*.ipynb")
+    exec(to_copy(cell, read(path))[0] + more, known)
+    return known
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from answers import RightAnswers, WrongFixes, delivering, like
 from dltutor.lessons.lesson_00.fix import Pairs
+
+
+class Fixed(Pairs):
+    """A right answer to "00.fix", and the base class of others."""
+
+    def __len__(self) -> int:
+        return len(self.levels) - 1
 
 
 class LastLevelTwice(Pairs):
@@ -36,25 +42,9 @@ class CutsTheLevels(Pairs):
         super().__init__(levels[:-1])
 
 
-class Backwards(Pairs):
-    def __len__(self) -> int:
-        return len(self.levels) - 1
-
+class Backwards(Fixed):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(len(self) - 1 - index)
-
-
-class Fixed(Pairs):
-    def __len__(self) -> int:
-        return len(self.levels) - 1
-
-
-class NumpyPairs(Pairs):
-    def __len__(self) -> int:
-        return max(0, len(self.levels) - 1)
-
-    def __getitem__(self, index: int) -> Any:
-        return [np.int64(self.levels[index]), np.int64(self.levels[index + 1])]
 
 
 class TensorPairs:
@@ -85,7 +75,6 @@ class ForgetsItsLength:
 RIGHT_ANSWERS: RightAnswers = {
     "00.fix": {
         "one less": Fixed,
-        "numbers of numpy in a list": NumpyPairs,
         "tensors": TensorPairs,
         "a tensor for each sample": delivering(
             Fixed, lambda pair: torch.tensor(pair, dtype=torch.float32)

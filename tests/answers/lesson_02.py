@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from cells import run_copied
+from torch.utils.data import Dataset
 
 from answers import RightAnswers, WrongFixes, delivering
 from dltutor.lessons.lesson_02.helpers import VOCABULARY
@@ -82,6 +82,10 @@ class SampleError(RuntimeError):
     """An exception type of the learner's own, which some right answers raise."""
 
 
+FROM_ON_CALL = run_copied("02", "on-call-wrap", torch=torch, __name__=__name__)
+FROM_ON_CALL["SampleError"] = SampleError  # pickle can't find the class that `exec` defined
+
+
 def interrupted_never(self: Any, index: int) -> Any:
     try:
         return self.dataset[index]
@@ -96,11 +100,6 @@ def note_where_possible(self: Any, index: int, error: Exception) -> None:
         error.add_note(f"sample {index}, {self.dataset.paths[index]}")
         raise error
     raise SampleError(say(self, index, error)) from error
-
-
-def with_the_traceback(self: Any, index: int, error: Exception) -> None:
-    text = f"{say(self, index, error)}\n{''.join(traceback.format_exception(error))}"
-    raise kind_of(error)(text) from None
 
 
 def on_call(self: Any, index: int, error: Exception) -> None:
@@ -150,16 +149,6 @@ def but_stops(good: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def no_message(kind: Any) -> bool:
     return arrives(kind) and not getattr(kind, "message", None)
-
-
-def by_the_object(self: Any, index: int, error: Exception) -> None:
-    try:
-        pickle.loads(pickle.dumps(error))
-        error.add_note(f"sample {index}, {self.dataset.paths[index]}")
-        good = not isinstance(error, StopIteration)
-    except Exception:
-        good = False
-    raise error if good else RuntimeError(say(self, index, error)) from error
 
 
 def sample_or_failure(self: Any, index: int) -> Any:
@@ -268,16 +257,6 @@ class WithoutGrad(Captions):
         return {**found, "words": list(found["words"]), "times": dict(found["times"])}
 
 
-class Beforehand(Captions):
-    def __init__(self, paths: Any, table: Any) -> None:
-        super().__init__(paths, table)
-        whole = WithoutGrad(paths, table)
-        self.samples = [whole[index] for index in range(len(paths))]
-
-    def __getitem__(self, index: int) -> Any:
-        return self.samples[index]
-
-
 class OwnTable(Captions):
     def __init__(self, paths: Any, table: Any) -> None:
         super().__init__(paths, table.detach())
@@ -312,27 +291,17 @@ class Inference(WithoutGrad):
         return super().__getitem__(index)
 
 
-class EndsInAWorker(WithoutGrad):
-    def __getitem__(self, index: int) -> Any:
-        if get_worker_info() and index == 9:
-            raise StopIteration
-        return super().__getitem__(index)
-
-
 RIGHT_ANSWERS: RightAnswers = {
     "02.fix": {
         "the type or a RuntimeError": answer(raise_right),
         "a note where the type can travel": answer(note_where_possible),
         "one type for all": answer(raise_one_type),
-        "as in On call, without the path": answer(on_call),
-        "the traceback in the text": answer(with_the_traceback),
+        "the class in On call": FROM_ON_CALL["Located"],
     },
     "02.transfer": {
         "a list, a dict, detach": sample(),
         "no_grad around it": WithoutGrad,
         "a view of the table": OwnTable,
-        "through numpy": sample(vector=lambda vector: torch.from_numpy(vector.detach().numpy())),
-        "all of it in __init__": Beforehand,
     },
 }
 
@@ -343,7 +312,6 @@ WRONG_FIXES: WrongFixes = {
         "a local class": (answer(raise_local), "not-pickled"),
         "no gate C": (answer(by_a_test(no_message)), "ends-early"),
         "no message": (answer(by_a_test(but_stops(arrives))), "other-type"),
-        "the object": (answer(by_the_object), "other-type"),
         "None is a failure": (answer(raise_right, __getitem__=sample_or_failure), "healthy-raised"),
         "all at once": (Eager, "reads-at-once"),
         "from None": (answer(no_cause), "lacks"),
@@ -378,7 +346,6 @@ WRONG_FIXES: WrongFixes = {
         "autograd off": (TurnsGradOff, "autograd-off"),
         "one in the middle": (OneGenerator, "waits"),
         "one too few": (sample(__len__=lambda self: 21), "other-length"),
-        "the epoch ended in a worker": (EndsInAWorker, "ends-early"),
         "a generator for a sample": (
             delivering(WithoutGrad, lambda sample: (part for part in sample.items())),
             "sample-cannot-be-sent",

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 
 from answers import RightAnswers, WrongFixes, delivering, like
 from dltutor.failures.data import scans
-from dltutor.failures.dead_worker import Frames, How, VerifiedFrames, decode, exit_code_alone
+from dltutor.failures.dead_worker import Frames, How, decode, exit_code_alone
 from dltutor.observation.texts import fate
 
 FORK = multiprocessing.get_context("fork")
@@ -66,14 +65,6 @@ class TriesInTheWorker(Frames):
         if exit_code_alone(super().__getitem__, index):
             return np.zeros(64, np.uint8)
         return super().__getitem__(index)
-
-
-class SignalsOnly(VerifiedFrames):
-    def __init__(self, paths: Sequence[Path], how: How) -> None:
-        super().__init__(paths, how)
-        # This answer ignores exit codes without a signal, so it keeps the frames that call `exit`.
-        if how == "exit":
-            self.paths, self.quarantined = list(paths), {}
 
 
 class Tried(Frames):
@@ -134,12 +125,18 @@ def whole_paths(self: Tried, paths: Sequence[Path]) -> None:
     self.quarantined = {str(path_of[name]): why for name, why in self.quarantined.items()}
 
 
-class DeletesTheFiles(Tried):
-    def __init__(self, paths: Sequence[Path], how: How) -> None:
-        super().__init__(paths, how)
-        for path in paths:
-            if path.name in self.quarantined:
-                path.unlink()
+def delete_the_files(self: Tried, paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.name in self.quarantined:
+            path.unlink()
+
+
+class SignalsOnly(Tried):
+    """Wrong: ignores exit codes without a signal, so it keeps the frames that call `exit`."""
+
+    def end_of(self, path: Path) -> int | None:
+        code = super().end_of(path)
+        return code if code and code < 0 else None
 
 
 class ByFork(Tried):
@@ -147,34 +144,12 @@ class ByFork(Tried):
         pid = os.fork()
         if not pid:
             decode(path.read_bytes(), self.how)
-            os._exit(0)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-class ByALoader(Tried):
-    """Right: `__init__` tries each frame in a loader of its own, with one worker."""
-
-    def end_of(self, path: Path) -> int | None:
-        frames = Frames([path], self.how)
-        batches: Any = iter(
-            DataLoader(frames, num_workers=1, collate_fn=list, multiprocessing_context="fork")
-        )
-        (worker,) = batches._workers
-        try:
-            list(batches)
-        except RuntimeError:
-            worker.join()
-            return int(worker.exitcode)
-        return 0
-
-
-class ByForkWithoutEnd(Tried):
-    def end_of(self, path: Path) -> int | None:
-        pid = os.fork()
-        if not pid:
-            decode(path.read_bytes(), self.how)
+            self.end_child()
             return 0
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def end_child(self) -> None:
+        os._exit(0)
 
 
 class PicksFirst(scans.Scans):
@@ -192,33 +167,10 @@ class OneAtATime(PicksFirst):
         return np.stack(scans.evenly(thumbnails))
 
 
-class InInit(OneAtATime):
-    def __init__(self, paths: Sequence[Path]) -> None:
-        super().__init__(paths)
-        self.thumbnails = [OneAtATime.__getitem__(self, index) for index in range(len(paths))]
-
-    def __getitem__(self, index: int) -> Any:
-        return self.thumbnails[index]
-
-
 class KeepsViews(PicksFirst):
     def __getitem__(self, index: int) -> Any:
         views = [scans.unpack(packed)[::16, ::16] for packed in self.packed(index)]
         return np.stack(scans.evenly(views))
-
-
-class UnpacksInInit(KeepsViews):
-    def __init__(self, paths: Sequence[Path]) -> None:
-        super().__init__(paths)
-        self.slices = [[scans.unpack(each) for each in self.packed(i)] for i in range(len(self))]
-
-    def __getitem__(self, index: int) -> Any:
-        return np.stack(scans.evenly(self.slices[index]))[:, ::16, ::16].copy()
-
-
-class TheFirstFour(PicksFirst):
-    def __getitem__(self, index: int) -> Any:
-        return np.stack([scans.unpack(each) for each in self.packed(index)[:4]])[:, ::16, ::16]
 
 
 class SetsAside(scans.Scans):
@@ -254,14 +206,19 @@ WRONG_FIXES: WrongFixes = {
         "one reason for all": (saying(lambda code: "bad frame"), "reason-not-the-signal"),
         "the bare exit code": (saying(int), "reason-not-words"),
         "whole paths": (keeping(whole_paths), "no-such-file"),
-        "files deleted": (DeletesTheFiles, "files-changed"),
-        "a forked child that goes on": (ByForkWithoutEnd, "child-goes-on"),
+        "files deleted": (keeping(delete_the_files), "files-changed"),
+        "a forked child that goes on": (
+            like(ByFork, end_child=lambda self: None),
+            "child-goes-on",
+        ),
         "128 + n as a signal": (saying(as_a_shell_reads_it), "reason-not-the-exit"),
     },
     "03.transfer": {
         "views of every slice": (KeepsViews, "too-large"),
-        "unpacked in __init__": (UnpacksInInit, "too-large"),
-        "the first four": (TheFirstFour, "other-thumbnails"),
+        "the first four": (
+            like(PicksFirst, packed=lambda self, index: PicksFirst.packed(self, index)[:4]),
+            "other-thumbnails",
+        ),
         "the long one set aside": (SetsAside, "missing"),
         "floats": (
             delivering(PicksFirst, lambda thumbnails: thumbnails.astype(np.float32)),
@@ -275,12 +232,10 @@ RIGHT_ANSWERS: RightAnswers = {
         "in whole sentences": Tried,
         "by fork": ByFork,
         "as tensors": delivering(Tried, lambda pixels: torch.from_numpy(pixels.copy())),
-        "by a loader for each frame": ByALoader,
     },
     "03.transfer": {
         "chosen first": PicksFirst,
         "one slice at a time": OneAtATime,
-        "made in __init__": InInit,
         "views of the chosen, in a tuple": ViewsOfTheChosen,
     },
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import tempfile
 from collections import Counter as Counts
 from typing import Any
 
@@ -57,16 +55,6 @@ class Fixed(SharedEpoch):
 
     def silent(self) -> int:
         return int(self.count.value)
-
-
-class EpochInTheClass(Fixed):
-    shown = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        type(self).shown = epoch
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.stretch(index, self.shown)
 
 
 class WithoutItsLock(Fixed):
@@ -180,21 +168,6 @@ class TensorUnderItsLock(CountInATensor):
             self.count.add_(1)
 
 
-class InAFile(SharedEpoch):
-    """Right: appends one byte to a file for each silent stretch, which Linux does in one step."""
-
-    def __init__(self, clips: torch.Tensor) -> None:
-        super().__init__(clips)
-        self.path = tempfile.mkstemp()[1]
-
-    def count_one(self) -> None:
-        with open(self.path, "ab") as file:
-            file.write(b".")
-
-    def silent(self) -> int:
-        return os.stat(self.path).st_size
-
-
 class EmptiedByMain(SharedEpoch):
     """Right: puts a message into a queue for each silent stretch, and main counts the messages."""
 
@@ -274,7 +247,6 @@ RIGHT_ANSWERS: RightAnswers = {
         "a Value under its lock": Fixed,
         "a place for each worker": WithSlots,
         "a tensor under a lock": TensorUnderItsLock,
-        "a byte in a file": InAFile,
         "messages that main counts": EmptiedByMain,
     },
     "04.transfer": {
@@ -289,7 +261,6 @@ WRONG_FIXES: WrongFixes = {
             setting(Fixed, epoch=lambda self: torch.tensor(0)),
             "other-epoch",
         ),
-        "a class attribute": (EpochInTheClass, "other-epoch"),
         "only the epoch": (SharedEpoch, "none-counted"),
         "a Value without its lock": (WithoutItsLock, "lost-counts"),
         "a Value of fork": (OfFork, "spawned"),

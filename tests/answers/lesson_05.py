@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from cells import run_copied
+from torch.utils.data import Dataset
 
 from answers import RightAnswers, WrongFixes, like
 from dltutor.failures.data.sessions import Connection
@@ -53,15 +54,6 @@ class ByPid(Windows):
         return seek_and_read(self.opened[os.getpid()], index)
 
 
-class ClosesMains(ByPid):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if os.getpid() not in self.opened:
-            for file in self.opened.values():
-                file.close()
-            self.opened = {os.getpid(): self.path.open("rb")}
-        return seek_and_read(self.opened[os.getpid()], index)
-
-
 class Memmap(Dataset[torch.Tensor]):
     def __init__(self, path: Path) -> None:
         self.numbers = np.memmap(path, "<i2", "r")
@@ -71,15 +63,6 @@ class Memmap(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.from_numpy(self.numbers[index : index + 16].copy())
-
-
-class FromFile(WithPath):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.numbers = torch.from_file(str(path), size=self.count, dtype=torch.int16)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.numbers[index : index + 16].clone()
 
 
 class OpensForEach(WithPath):
@@ -114,31 +97,12 @@ class AtFork(Windows):
         self.file = open(self.path, "rb")  # noqa: SIM115
 
 
-class ByWorker(Windows):
-    """Right, because each worker opens its own file, and only main uses the first one."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path, self.mine = path, None
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if get_worker_info() and self.mine is None:
-            self.mine = self.path.open("rb")
-        return seek_and_read(self.mine or self.file, index)
-
-
 class Lazy(WithPath):
     file: Any = None
 
     def __getitem__(self, index: int) -> torch.Tensor:
         self.file = self.file or self.path.open("rb")
         return super().__getitem__(index)
-
-
-class Duplicated(Windows):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with os.fdopen(os.dup(self.file.fileno()), "rb") as file:
-            return seek_and_read(file, index)
 
 
 class OneForAll(WithPath):
@@ -166,24 +130,6 @@ class NeverCloses(WithPath):
         return as_tensor(os.pread(os.open(self.path, os.O_RDONLY), 32, 2 * index))
 
 
-class ByWorkersNumber(WithPath):
-    """Wrong, because main and W0 both use number 0, so W0 may read from main's file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.files: dict[int, Any] = {}
-
-    def opened(self, number: int) -> Any:
-        return self.path.open("rb")
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        info = get_worker_info()
-        number = info.id if info else 0
-        if number not in self.files:
-            self.files[number] = self.opened(number)
-        return seek_and_read(self.files[number], index)
-
-
 class KeepsConnect(Rows):
     """A right answer to "05.transfer", which connects once in each process that uses it.
 
@@ -201,18 +147,6 @@ class KeepsConnect(Rows):
         return self.connections[os.getpid()]
 
 
-class ComparesPids(Rows):
-    def __init__(self, connect: Connect) -> None:
-        super().__init__(connect)
-        self.connect, self.made_in = connect, os.getpid()
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if self.made_in != os.getpid():
-            self.mains = self.connection
-            self.connection, self.made_in = self.connect(), os.getpid()
-        return super().__getitem__(index)
-
-
 class ConnectsAtFork(Rows):
     def __init__(self, connect: Connect) -> None:
         super().__init__(connect)
@@ -221,32 +155,6 @@ class ConnectsAtFork(Rows):
 
     def anew(self) -> None:
         self.connection = self.connect()
-
-
-class CountsFirst(KeepsConnect):
-    """Right, because `__init__` closes the connection over which it counts the rows."""
-
-    def __init__(self, connect: Connect) -> None:
-        super().__init__(connect)
-        connection = connect()
-        self.rows = connection.count()
-        connection.close()
-
-    def __len__(self) -> int:
-        return self.rows
-
-
-class ByWorkerId(Rows):
-    mine: Connection | None = None
-
-    def __init__(self, connect: Connect) -> None:
-        super().__init__(connect)
-        self.connect = connect
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if get_worker_info():
-            self.mine = self.mine or self.connect()
-        return torch.tensor((self.mine or self.connection).ask(index))
 
 
 class LazyRows(Rows):
@@ -312,23 +220,45 @@ class OneConnectionForAll(KeepsConnect):
         self.connect = connect
 
 
+WINDOWS = """
+import torch
+
+class MyWindows(Records):
+    def __len__(self):
+        return os.path.getsize(self.path) // 2 - 15
+
+    def __getitem__(self, index):
+        self.file().seek(2 * index)
+        return torch.frombuffer(bytearray(self.file().read(32)), dtype=torch.int16)
+"""
+ROWS = """
+import torch
+
+def open(connect, mode):
+    return connect()
+
+class MyRows(Records):
+    def __len__(self):
+        return self.file().count()
+
+    def __getitem__(self, index):
+        return torch.tensor(self.file().ask(index))
+"""
+
+
 RIGHT_ANSWERS: RightAnswers = {
     "05.fix": {
         "os.pread": Positioned,
         "by pid": ByPid,
-        "by pid, main's closed": ClosesMains,
         "np.memmap": Memmap,
-        "torch.from_file": FromFile,
         "opened for each window": OpensForEach,
         "at fork": AtFork,
-        "one more in each worker": ByWorker,
+        "the class in On call": run_copied("05", "on-call", WINDOWS)["MyWindows"],
     },
     "05.transfer": {
         "by pid": KeepsConnect,
-        "pids compared": ComparesPids,
         "at fork": ConnectsAtFork,
-        "counted over another": CountsFirst,
-        "one more in each worker": ByWorkerId,
+        "the class in On call": run_copied("05", "on-call", ROWS)["MyRows"],
     },
 }
 
@@ -340,7 +270,6 @@ OVER_MAINS = ("over-mains", "over-mains-and-wrong", "over-mains-and-mixed-up")
 WRONG_FIXES: WrongFixes = {
     "05.fix": {
         "opened on first use": (Lazy, SHARED),
-        "duplicated": (Duplicated, SHARED),
         "one file for all datasets": (OneForAll, "other-sample-of-three"),
         "all in memory": (ReadWhole, "too-much-memory"),
         "never closed": (NeverCloses, "descriptors"),
@@ -348,7 +277,6 @@ WRONG_FIXES: WrongFixes = {
             like(Positioned, __len__=lambda self: self.count),
             "other-length",
         ),
-        "by the worker's number": (ByWorkersNumber, SHARED),
         "a lock between processes": (LockBetweenProcesses, "moved"),
         "an array": (
             like(

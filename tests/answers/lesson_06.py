@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from cells import to_copy
 
 from answers import RightAnswers, WrongFixes, like
 from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_06.helpers import MyRecords
+from notebooks import NOTEBOOKS, read
 
 RECORDS = """\
 import os
@@ -77,14 +79,13 @@ GENERATOR = "        g = torch.Generator().manual_seed(10_000 * self.seed + inde
 SCALE = "        return clip / clip.abs().max()\n"
 KEPT = LOADED + "        self.generator = torch.Generator().manual_seed(10_000 * seed)\n"
 RESEEDED = GENERATOR.replace("torch.Generator()", "self.generator")
-STATES = """
+NEW_GENERATOR = """
     def __getstate__(self):
-        return {**vars(self), "generator": %s}
+        return {**vars(self), "generator": None}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         self.generator = torch.Generator()
-        %s
 """
 
 
@@ -119,16 +120,6 @@ def clips(*changes: tuple[str, str]) -> partial[Path]:
     return changed("my_clips.py", CLIPS, changes)
 
 
-def kept_generator(state: str = "", generator: str = "        g = self.generator\n") -> Any:
-    """Return a `partial` that writes a `MyClips` that keeps a generator, and draws noise from it.
-
-    Args:
-        state: The source of methods for pickling, or "" for none.
-        generator: The line of `noise` that defines `g`.
-    """
-    return clips((LOADED, KEPT), (GENERATOR, generator), (SCALE, SCALE + state))
-
-
 MODULE_GLOBAL = (
     ("SIZE = 8\n", "SIZE = 8\nHANDLE = None\n"),
     (OPENED, f"        global HANDLE\n        HANDLE = {OPEN}\n"),
@@ -137,9 +128,6 @@ MODULE_GLOBAL = (
 )
 OPENS_AT_ONCE = (OPENED, f"        self.handle = {OPEN}\n")
 NEVER_OPENS = (LAZY, "")
-DELETED = STATE.replace(
-    'return {**vars(self), "handle": None}', 'state = vars(self); del state["handle"]; return state'
-)
 REOPENS = f"""
     def __setstate__(self, state):
         vars(self).update(state)
@@ -152,21 +140,32 @@ NEW_PROCESS = (
     "        if self.handle is None or self.pid != os.getpid():\n"
     "            self.pid = os.getpid()\n",
 )
-NEW_PROCESS_ID = (
-    "        if self.handle is None:\n",
-    "        if self.pid != os.getpid():\n            self.pid = os.getpid()\n",
-)
 PID = (OPENED, f"{OPENED}        self.pid = 0\n")
 PREAD = "torch.tensor(list(os.pread(handle.fileno(), SIZE, index * SIZE)))"
 BY_SEEK = (
     f"        return {PREAD}\n",
     "        handle.seek(index * SIZE)\n        return torch.tensor(list(handle.read(SIZE)))\n",
 )
-NOISE_IN_INIT = (
-    LOADED,
-    LOADED + "        self.noises = [self.noise(clip, n) for n, clip in enumerate(self.clips)]\n",
-)
 RANDN = "torch.randn(clip.shape, generator=g)"
+
+ON_CALL = """
+
+import torch
+
+
+class MyRecords(Records):
+    def __init__(self, path, count):
+        super().__init__(path)
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        self.file().seek(8 * index)
+        return torch.tensor(list(self.file().read(8)))
+"""
+[COPIED] = to_copy("on-call", read(NOTEBOOKS / "06-unpicklable-handles.ipynb"))
 
 RIGHT_ANSWERS: RightAnswers = {
     "06.diagnose": {
@@ -178,6 +177,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "opened late": records(),
         "opened in each process, seek and read": records(PID, NEW_PROCESS, BY_SEEK),
         "opened on arrival": records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS)),
+        "the class in On call": changed("my_records.py", COPIED + ON_CALL, ()),
         "rebuilt": records(
             OPENS_AT_ONCE,
             NEVER_OPENS,
@@ -186,30 +186,11 @@ RIGHT_ANSWERS: RightAnswers = {
                 "\n    def __reduce__(self):\n        return MyRecords, (self.path, self.count)\n",
             ),
         ),
-        "a map of the file": records(
-            (
-                LAZY,
-                "        if self.handle is None:\n            import numpy as np\n"
-                "            self.handle = np.memmap(self.path, mode='r')\n",
-            ),
-            (
-                f"        return {PREAD}\n",
-                "        return torch.tensor(handle[index * SIZE : (index + 1) * SIZE].tolist())\n",
-            ),
-        ),
-        "opened in __init__, and anew where the process id has changed": records(
-            (OPENED, f"        self.pid, self.handle = os.getpid(), {OPEN}\n"),
-            NEW_PROCESS_ID,
-            BY_SEEK,
-        ),
     },
     "06.transfer": {
         "a generator for each sample": clips(),
-        "all noise made in __init__": clips(
-            NOISE_IN_INIT, ("clip + self.noise(clip, index)", "clip + self.noises[index]")
-        ),
-        "a generator for each process, seeded for each sample": kept_generator(
-            STATES % ("None", "pass"), RESEEDED
+        "a generator for each process, seeded for each sample": clips(
+            (LOADED, KEPT), (GENERATOR, RESEEDED), (SCALE, SCALE + NEW_GENERATOR)
         ),
         "torch's global numbers, put back": clips(
             (
@@ -241,26 +222,11 @@ WRONG_FIXES: WrongFixes = {
         ),
         "opened late, and kept": (records((STATE, "")), "attributes-cannot-be-pickled"),
         "dropped, never opened again": (records(OPENS_AT_ONCE, NEVER_OPENS), "raised-in-a-loader"),
-        "deleted from the dataset itself": (
-            records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, DELETED + REOPENS)),
-            "raised-once-renamed",
-        ),
         "opened for every record": (
             records((LAZY + READ, f"        return self.read({OPEN}, index)\n")),
             "raised-once-renamed",
         ),
         "seek and read on main's file": (records(BY_SEEK), "moved-position"),
-        "the pickle has no count": (
-            records(
-                (
-                    STATE,
-                    STATE.replace(
-                        '{**vars(self), "handle": None}', '{"path": self.path, "handle": None}'
-                    ),
-                )
-            ),
-            "raised",
-        ),
         "the whole file in memory": (
             records((OPENED, f"{OPENED}        self.data = {OPEN}.read()\n")),
             "heavy-pickle",
@@ -288,18 +254,9 @@ WRONG_FIXES: WrongFixes = {
             ),
             "changed",
         ),
-        "the generator stays": (kept_generator(), "freed-tensor"),
-        "made again on arrival": (
-            kept_generator(STATES % ("None", "self.generator.manual_seed(self.seed)")),
-            "wrong-noise",
-        ),
-        "a generator of the module, made by __init__": (
-            clips(
-                ("class MyClips(Dataset):", "shared = None\n\n\nclass MyClips(Dataset):"),
-                (LOADED, f"        global shared\n        shared = torch.Generator()\n{LOADED}"),
-                (GENERATOR, GENERATOR.replace("torch.Generator()", "shared")),
-            ),
-            "raised-in-a-loader",
+        "the generator stays": (
+            clips((LOADED, KEPT), (GENERATOR, "        g = self.generator\n")),
+            "freed-tensor",
         ),
         "scaled before the noise is on it": (
             clips(
@@ -325,10 +282,6 @@ WRONG_FIXES: WrongFixes = {
         "a wrong length": (
             clips(("return len(self.clips)", "return len(self.clips) - 1")),
             "other-length",
-        ),
-        "num_workers=0": (
-            clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),
-            "a-loader",
         ),
     },
 }

@@ -9,9 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import torch
@@ -69,28 +67,6 @@ class OneForEachPair(ByPid):
         return torch.tensor([list(image), list(mask.result())])
 
 
-class NeverEnds(ByPid):
-    """Wrong, because each worker has a thread that waits for work forever."""
-
-    asked: Queue[tuple[Path, Queue[bytes]]]
-
-    def work(self) -> None:
-        while True:
-            path, answer = self.asked.get()
-            answer.put(path.read_bytes())
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if self.made_in != os.getpid():
-            self.asked, self.made_in = Queue(), os.getpid()
-            # Outside a worker, the thread is a daemon, so that it doesn't keep main from exiting.
-            daemon = torch.utils.data.get_worker_info() is None
-            threading.Thread(target=self.work, daemon=daemon).start()
-        answer: Queue[bytes] = Queue()
-        self.asked.put((self.masks[index], answer))
-        image = self.images[index].read_bytes()
-        return torch.tensor([list(image), list(answer.get())])
-
-
 class Swaps(Clips):
     """A right answer to "07.transfer", and the base class of other answers.
 
@@ -127,15 +103,6 @@ class MadeAnewAtFork(Clips):
     def __getitem__(self, index: int) -> tuple[int, int]:
         with self.lock:
             return index, self.labels[self.names[index]]
-
-
-class NoLockNoClear(Clips):
-    def refresh(self) -> None:
-        for name, label in self.read_labels():
-            self.labels[name] = label
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        return index, self.labels[self.names[index]]
 
 
 class NoNamesForAMoment(Swaps):
@@ -176,17 +143,6 @@ class ReadsForEachSample(Swaps):
         return index, dict(self.read_labels())[self.names[index]]
 
 
-class NoRefresh:
-    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
-        self.labels = list(read_labels())
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        return index, self.labels[index][1]
-
-
 class InThreads(ByPid):
     """Right: reads both files in parallel, with an event loop in each process."""
 
@@ -220,31 +176,6 @@ class NewThreadAtFork(Pairs):
         self.thread = ThreadPoolExecutor(max_workers=1)
 
 
-class PoolByPid(ByPid):
-    """Right: each process makes its own `multiprocessing.pool.ThreadPool`, not an executor."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if self.made_in != os.getpid():
-            self.pool, self.made_in = ThreadPool(1), os.getpid()
-        mask = self.pool.apply_async(self.masks[index].read_bytes)
-        image = self.images[index].read_bytes()
-        return torch.tensor([list(image), list(mask.get())])
-
-
-class ReadsInTheWorker(Clips):
-    """Right: each worker makes its own lock and reads the labels once."""
-
-    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
-        super().__init__(read_labels)
-        self.pid = os.getpid()
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        if self.pid != os.getpid():
-            self.pid, self.lock, self.labels = os.getpid(), threading.Lock(), {}
-            self.refresh()
-        return super().__getitem__(index)
-
-
 class WaitsAtOnce(ByPid):
     def __getitem__(self, index: int) -> torch.Tensor:
         mask = self.thread.submit(self.masks[index].read_bytes).result()
@@ -270,27 +201,6 @@ class ReadByTorch(ByPid):
         return torch.stack(both).long()
 
 
-class AThreadForEachFileOfABatch(ByPid):
-    """Right, and more than we ask for: reads all files of a batch in parallel."""
-
-    make_executor = partial(ThreadPoolExecutor, max_workers=16)
-
-    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
-        files = [(self.images[index], self.masks[index]) for index in indices]
-        reads = [[self.thread.submit(file.read_bytes) for file in pair] for pair in files]
-        return [torch.tensor([list(read.result()) for read in pair]) for pair in reads]
-
-
-class ReadsInTurn(ByPid):
-    """Right, because it opens both files at the same time, although it reads the mask later."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        opening = self.thread.submit(self.masks[index].open, "rb")
-        image = self.images[index].read_bytes()
-        with opening.result() as mask:
-            return torch.tensor([list(image), list(mask.read())])
-
-
 class AsBytes(ByPid):
     def __getitem__(self, index: int) -> torch.Tensor:
         mask = self.thread.submit(self.masks[index].read_bytes)
@@ -303,15 +213,11 @@ RIGHT_ANSWERS: RightAnswers = {
         "by pid": ByPid,
         "an event loop": InThreads,
         "made anew at each fork": NewThreadAtFork,
-        "a ThreadPool by pid": PoolByPid,
-        "all files of a batch": AThreadForEachFileOfABatch,
-        "opened together, read in turn": ReadsInTurn,
         "a sample of uint8": AsBytes,
     },
     "07.transfer": {
         "one assignment": Swaps,
         "a fork that waits for the lock": ForksBetween,
-        "read once in each worker": ReadsInTheWorker,
         "a new lock and labels in each child": ReadsAtFork,
         "a sample as a tensor": like(
             Swaps, __getitem__=lambda self, index: torch.tensor(Swaps.__getitem__(self, index))
@@ -332,12 +238,10 @@ WRONG_FIXES: WrongFixes = {
         ),
         "all read beforehand": (AllInMemory, "wrong-pairs"),
         "read by torch": (ReadByTorch, "opened-none"),
-        "a thread that never ends": (NeverEnds, "never-ends"),
         "a sample of two tensors": (delivering(ByPid, tuple), "other-sample"),
     },
     "07.transfer": {
         "a new lock at fork": (MadeAnewAtFork, "missing-labels"),
-        "no lock, nothing cleared": (NoLockNoClear, "mixed-labels"),
         "no names for a moment": (NoNamesForAMoment, "missing-clips"),
         "a lock for one assignment": (LocksOneAssignment, "waits"),
         "a made-up label": (
@@ -349,6 +253,6 @@ WRONG_FIXES: WrongFixes = {
         ),
         "no refresh": (NeverRefreshes, "wrong-in-main"),
         "read for each sample": (ReadsForEachSample, "raised"),
-        "no refresh method": (NoRefresh, "no-method"),
+        "the class of the other exercise": (ByPid, "no-method"),
     },
 }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import get_worker_info
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from answers import RightAnswers, WrongFixes, like
 from dltutor.lessons.lesson_08.fix import SECOND, Excerpts
@@ -72,13 +69,6 @@ def from_bytes(text: bytes) -> torch.Tensor:
     return from_numpy(np.frombuffer(text, np.int16).copy())
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A sample of a class that torch doesn't know."""
-
-    pcm: Any
-
-
 class Clipped(Light):
     """Wrong: if a recording is short, `start` is negative, so the slice counts from the end."""
 
@@ -86,22 +76,6 @@ class Clipped(Light):
         recording = torch.from_numpy(np.load(self.paths[index]))
         start = (len(recording) - SECOND) // 2
         return recording[start : start + SECOND].clone()
-
-
-class SharedOnce(Light):
-    """Right: all excerpts are in one shared tensor, but a sample is a copy of only one excerpt."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(paths)
-        parts = [torch.from_numpy(middle(np.load(path)).copy()) for path in paths]
-        self.ends = [0, *np.cumsum([len(part) for part in parts]).tolist()]
-        self.all = torch.cat(parts).share_memory_()
-
-    def __getitem__(self, index: int) -> Any:
-        return self.part(index).clone()
-
-    def part(self, index: int) -> torch.Tensor:
-        return self.all[self.ends[index] : self.ends[index + 1]]
 
 
 class View(Light):
@@ -123,16 +97,6 @@ class ReadsInMain(Light):
 
     def unpack(self, sample: Any) -> Any:
         return super().__getitem__(sample) / 2**15
-
-
-class KnowsInTheWorker(Light):
-    def __getitem__(self, index: int) -> Any:
-        if get_worker_info():
-            self.scale = 2**15
-        return super().__getitem__(index)
-
-    def unpack(self, sample: Any) -> Any:
-        return sample / self.scale
 
 
 class NoUnpack:
@@ -162,16 +126,6 @@ def with_workers(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda batches: count(batches) if hasattr(batches, "_data_queue") else 0
 
 
-def asks_the_type(batches: Any) -> int:
-    if isinstance(batches, _MultiProcessingDataLoaderIter):
-        waiting = batches._worker_result_queue.qsize()
-        for info in batches._task_info.values():
-            if len(info) > 1:
-                waiting += 1
-        return waiting
-    return 0
-
-
 def by_and(batches: Any) -> int:
     return hasattr(batches, "_data_queue") and right_ahead(batches)
 
@@ -182,12 +136,6 @@ def drains(batches: Any) -> int:
         batches._data_queue.get()
         found += 1
     return found
-
-
-def waits_for_one(batches: Any) -> int:
-    if hasattr(batches, "_data_queue"):
-        batches._data_queue.get()
-    return 1
 
 
 def _swapped(one: str, other: str) -> dict[str, Any]:
@@ -204,14 +152,9 @@ RIGHT_ANSWERS: RightAnswers = {
             lambda part: {"sound": torch.tensor(part), "rate": 8000},
             lambda sample: sample["sound"].float() / 2**15,
         ),
-        "a dataclass with an array": sends(
-            lambda part: Numbers(part.copy()), lambda sample: from_numpy(sample.pcm)
-        ),
-        "copies out of a shared tensor": SharedOnce,
     },
     "08.transfer": {
         "both places": right_ahead,
-        "by the type of the iterator": asks_the_type,
         "False without workers": by_and,
     },
 }
@@ -246,7 +189,6 @@ WRONG_FIXES: WrongFixes = {
         ),
         "unpacked as int16": (unpacks(lambda got: (got * 2**15).short()), "unpacks-another-type"),
         "as a numpy array": (unpacks(torch.Tensor.numpy), "unpacks-no-tensor"),
-        "known in the worker only": (KnowsInTheWorker, "raised"),
         "one too few": (like(Light, __len__=lambda self: len(self.paths) - 1), "other-length"),
         "no unpack": (NoUnpack, "no-method"),
     },
@@ -277,6 +219,5 @@ WRONG_FIXES: WrongFixes = {
             "not-an-int",
         ),
         "drains the queue": (drains, "took-batches"),
-        "waits for a batch": (waits_for_one, "hung"),
     },
 }

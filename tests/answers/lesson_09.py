@@ -5,16 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import linecache
-import multiprocessing
 import os
 import pickle
-from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cells import to_copy
+from cells import run_copied
 from torch.utils.data import Dataset
 
 from answers import RightAnswers, WrongFixes, after_init, delivering, setting
@@ -27,7 +25,6 @@ from dltutor.failures.data.captions import (
     TensorCaptions,
 )
 from dltutor.lessons.lesson_09.transfer import Boxes
-from notebooks import NOTEBOOKS, read
 
 
 class ReadInTheWorker(Dataset[str]):
@@ -45,12 +42,6 @@ class ReadInTheWorker(Dataset[str]):
         return self.captions[index]
 
 
-class Cached(Captions):
-    @lru_cache(maxsize=None)  # noqa: B019, UP033 - what people write
-    def __getitem__(self, index: int) -> str:
-        return super().__getitem__(index)
-
-
 class InLinecache(Dataset[str]):
     """Wrong, because the captions are strings in a list, which Python's `linecache` keeps."""
 
@@ -65,28 +56,7 @@ class InLinecache(Dataset[str]):
         return linecache.getline(self.path, index + 1).rstrip("\n")
 
 
-class Wide(Dataset[str]):
-    """Right, although numpy's Unicode type takes four bytes per character."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.captions = np.array(Path(path).read_text().splitlines())
-
-    def __len__(self) -> int:
-        return len(self.captions)
-
-    def __getitem__(self, index: int) -> str:
-        caption: str = self.captions[index]  # an `np.str_`, which is also a `str`
-        return caption
-
-
-def on_call() -> dict[str, Any]:
-    """Run the code to copy from "On call" in notebook 09, and return what it defines, by name."""
-    defined: dict[str, Any] = {}
-    exec(to_copy("on-call", read(NOTEBOOKS / "09-copy-on-read.ipynb"))[0], defined)
-    return defined
-
-
-PackedStrings = on_call()["PackedStrings"]
+PackedStrings = run_copied("09", "on-call")["PackedStrings"]
 
 
 class FromTheNotebook(Dataset[str]):
@@ -121,21 +91,6 @@ class FromTheFile(Dataset[str]):
 class EmptyOnesLost(FromTheNotebook):
     def __init__(self, path: str | Path) -> None:
         self.captions = PackedStrings(Path(path).read_text().rstrip("\n").split("\n"))
-
-
-class InAManager(Dataset[str]):
-    """Right, because only a server process, which ends with the dataset, has the captions."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.manager = multiprocessing.Manager()
-        self.captions = self.manager.list(Path(path).read_text().splitlines())
-        self.length = len(self.captions)
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> str:
-        return str(self.captions[index])
 
 
 class PackedBoxes(Dataset[Any]):
@@ -190,21 +145,6 @@ class Padded(Dataset[Any]):
         return self.rows[index, : self.counts[index]]
 
 
-class EndsInAList(Dataset[Any]):
-    def __init__(self, path: str | Path) -> None:
-        listed = json.loads(Path(path).read_text())
-        self.ends = [0]
-        for boxes in listed:
-            self.ends.append(self.ends[-1] + len(boxes))
-        self.rows = np.array([row for boxes in listed for row in boxes], dtype=np.float32)
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[self.ends[index] : self.ends[index + 1]]
-
-
 class LoadedInTheWorker(PackedBoxes):
     mapped: str | None = None
 
@@ -255,7 +195,6 @@ WRONG_FIXES: WrongFixes = {
         "a tuple": (CaptionTuple, "grew"),
         "read in the worker": (ReadInTheWorker, "started-larger"),
         "gc.freeze()": (after_init(Captions, lambda self: gc.freeze()), "grew-frozen"),
-        "lru_cache": (Cached, "grew"),
         "cut to a width": (
             setting(FixedWidthCaptions, captions=lambda self: self.captions.astype("S24")),
             "different",
@@ -267,7 +206,6 @@ WRONG_FIXES: WrongFixes = {
     },
     "09.transfer": {
         "a list of small arrays": (SmallArrays, "grew"),
-        "offsets in a list": (EndsInAList, "grew"),
         "padded to ten boxes": (
             setting(
                 Padded,
@@ -292,10 +230,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "of fixed width": FixedWidthCaptions,
         "a tensor": TensorCaptions,
         "shared memory": SharedCaptions,
-        "numpy's unicode": Wide,
         "the notebook's class": FromTheNotebook,
         "places in the file": FromTheFile,
-        "a manager": InAManager,
     },
     "09.transfer": {
         "packed": PackedBoxes,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import multiprocessing
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,10 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.utils.data import get_worker_info
 
 from answers import RightAnswers, WrongFixes, like, setting
-from dltutor.failures.growing_cache import CachedRecordings, Recordings
+from dltutor.failures.growing_cache import Recordings
 
 
 def with_lru_cache(size: int | None) -> type:
@@ -77,31 +74,6 @@ class TheLastOne(BoundedRecordings):
         return next(iter(self.cache.values()))
 
 
-class InFilesByPath(Recordings):
-    def load(self, index: int) -> np.ndarray:
-        path = self.paths[index]
-        file = Path(tempfile.gettempdir(), path.replace("/", "_"))
-        if not file.exists():
-            np.save(file, super().load(index))
-            atexit.register(file.unlink, missing_ok=True)
-        recording: np.ndarray = np.load(file, mmap_mode="r")
-        return recording
-
-
-class InOneSlotEach(Recordings):
-    """Wrong, because it has slots for only two workers, so it raises in any other worker."""
-
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        super().__init__(paths)
-        self.slots: list[dict[int, np.ndarray]] = [{}, {}]
-
-    def load(self, index: int) -> np.ndarray:
-        info = get_worker_info()
-        slot = self.slots[info.id if info else 0]
-        slot.clear()
-        return slot.setdefault(index, super().load(index))
-
-
 class EightForTheClass(Recordings):
     """Wrong, because the cache is in the class, so two datasets mix up their recordings."""
 
@@ -113,19 +85,6 @@ class EightForTheClass(Recordings):
                 self.cache.popitem(last=False)
             self.cache[index] = super().load(index)
         return self.cache[index]
-
-
-@lru_cache(maxsize=8)
-def _decoded(path: str) -> np.ndarray:
-    recording: np.ndarray = np.load(path).astype(np.float32)
-    return recording
-
-
-class ForgetsAll(CachedRecordings):
-    def load(self, index: int) -> np.ndarray:
-        if len(self.cache) > 4:
-            self.cache.clear()
-        return super().load(index)
 
 
 class Mapped(Recordings):
@@ -157,19 +116,6 @@ class InASharedMapping(Recordings):
             self.known[index] = 1
         recording: np.ndarray = self.all[index].numpy()
         return recording
-
-
-class KnowsTheNumbers(Recordings):
-    """Right, because it keeps samples, which are small, but no recording."""
-
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        super().__init__(paths)
-        self.known: dict[int, torch.Tensor] = {}
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if index not in self.known:
-            self.known[index] = super().__getitem__(index)
-        return self.known[index]
 
 
 def _losses(model: Any, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -226,16 +172,6 @@ def keeps_the_labels(model: Any, loader: Any) -> Any:
     return _both(found)
 
 
-@torch.no_grad()
-def one_loss_at_the_end(model: Any, loader: Any) -> Any:
-    outputs, truth, hardest = [], [], []
-    for images, labels in loader:
-        outputs.append(output := model(images))
-        truth.append(labels.clone())
-        hardest.append(images[F.cross_entropy(output, labels, reduction="none").argmax()].clone())
-    return F.cross_entropy(torch.cat(outputs), torch.cat(truth)), hardest
-
-
 def switches_off_for_good(model: Any, loader: Any) -> Any:
     torch.set_grad_enabled(False)
     return _validated(model, loader)
@@ -286,11 +222,6 @@ def _both(found: Any) -> Any:
     return torch.tensor(losses).mean(), list(hardest)
 
 
-def by_next(model: Any, loader: Any) -> Any:
-    batches = iter(loader)
-    return _both([_hardest(model, *next(batches)) for _ in range(len(loader))])
-
-
 def a_batch_too_few(model: Any, loader: Any) -> Any:
     return _both([_hardest(model, *batch) for batch in islice(loader, len(loader) - 1)])
 
@@ -324,8 +255,6 @@ WRONG_FIXES: WrongFixes = {
         "all of it in main": (AllInMain, "grew-main"),
         "the wrong entry": (TheLastOne, "wrong-samples"),
         "half the samples": (like(Recordings, __len__=lambda self: 32), "missing"),
-        "a slot for each of two workers": (InOneSlotEach, "raised"),
-        "lru_cache of 24": (with_lru_cache(24), "grew-worker"),
         "a shared tensor": (InASharedMapping, "grew-shared"),
         "a Python number": (
             like(
@@ -365,20 +294,12 @@ RIGHT_ANSWERS: RightAnswers = {
     "10.fix": {
         "no cache": Recordings,
         "a bounded cache": BoundedRecordings,
-        "a cache that is emptied": ForgetsAll,
         "a mapped file": Mapped,
-        "files on disk": InFilesByPath,
-        "lru_cache of a function of the path": like(
-            Recordings, load=lambda self, index: _decoded(self.paths[index])
-        ),
         "lru_cache of 16": with_lru_cache(16),
-        "a table of the samples": KnowsTheNumbers,
     },
     "10.transfer": {
         "no_grad": with_no_grad,
         "item and clone": _validated,
-        "copies of the labels": one_loss_at_the_end,
         "eval, and back": in_eval_and_back,
-        "next(), as often as there are batches": by_next,
     },
 }

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import gc
-import os
-import pickle
 import resource
-import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.multiprocessing
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset
 
 from answers import RightAnswers, WrongFixes, like
 from dltutor.failures.data.sentences import as_list, packed
@@ -65,14 +61,6 @@ def of_numbers(batch: Any) -> Pairs:
     return [(torch.tensor(words), label) for words, label in batch]
 
 
-def as_arrays(samples: Samples) -> Any:
-    return [(words.numpy(), label) for words, label in samples]
-
-
-def of_arrays(batch: Any) -> Pairs:
-    return [(torch.from_numpy(words), label) for words, label in batch]
-
-
 def as_a_rectangle(samples: Samples) -> Any:
     words = [words for words, _ in samples]
     lengths = [(len(each), label) for each, label in samples]
@@ -116,23 +104,6 @@ def cut_and_collected(batch: Any) -> Pairs:
 
 numbers_through_the_pipe = reading(as_numbers, of_numbers)
 lengths_as_numbers = reading(with_lengths, cut_a_copy)
-
-
-def pickled(dataset: Any, num_workers: int) -> Pairs:
-    how = {"multiprocessing_context": "forkserver"} if num_workers else {}
-    return reading(pickle.dumps, pickle.loads, 300, **how)(dataset, num_workers)
-
-
-def arrays_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
-    kept = num_workers > 0
-    return reading(as_arrays, of_arrays, persistent_workers=kept)(dataset, num_workers)
-
-
-def part_by_part(dataset: Any, num_workers: int) -> Pairs:
-    found: Pairs = []
-    for at in range(0, len(dataset), 1000):
-        found += numbers_through_the_pipe(Subset(dataset, range(at, at + 1000)), num_workers)
-    return found
 
 
 def by_name(dataset: Any, num_workers: int) -> Pairs:
@@ -257,75 +228,6 @@ class SharedTensor(Dataset[torch.Tensor]):
         self.rows = None
 
 
-class ByName(Table):
-    """Right: pickles the block's name instead of the block."""
-
-    def __getstate__(self) -> Any:
-        return self.block.name, self.rows.shape, self.rows.dtype
-
-    def __setstate__(self, state: Any) -> None:
-        super().__setstate__((SharedMemory(state[0]), *state[1:]))
-
-
-class OfTorch(Table):
-    """Right: keeps a tensor that uses the block's memory, instead of a numpy array."""
-
-    def attach(self, shape: Any, dtype: Any) -> None:
-        self.kind = shape, dtype
-        tensor = torch.frombuffer(self.block.buf, dtype=torch.from_numpy(np.empty(0, dtype)).dtype)
-        self.rows: Any = tensor[: int(np.prod(shape))].view(shape)
-
-    def __init__(self, array: Any) -> None:
-        self.block = SharedMemory(create=True, size=array.nbytes)
-        self.attach(array.shape, array.dtype)
-        self.rows[:] = torch.from_numpy(array)
-
-    def __getstate__(self) -> Any:
-        return self.block, *self.kind
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        row: torch.Tensor = self.rows[index].clone()
-        return row
-
-
-class Frozen(Table):
-    """The base class of `ClosedUnderAnArray`. Its block can't be closed while its array exists."""
-
-    def attach(self, shape: Any, dtype: Any) -> None:
-        self.rows = np.frombuffer(self.block.buf, dtype, int(np.prod(shape))).reshape(shape)
-
-
-class InAFile(Dataset[torch.Tensor]):
-    """Right, because a mapped file is also shared memory."""
-
-    def __init__(self, array: Any) -> None:
-        handle, self.path = tempfile.mkstemp()
-        os.close(handle)
-        array.tofile(self.path)
-        self.kind = array.dtype, "r+", 0, array.shape
-        self.rows: Any = np.memmap(self.path, *self.kind)
-
-    def __getstate__(self) -> Any:
-        return self.path, self.kind
-
-    def __setstate__(self, state: Any) -> None:
-        self.path, self.kind = state
-        self.rows = np.memmap(self.path, *self.kind)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(np.array(self.rows[index]))
-
-    def write(self, index: int, row: Any) -> None:
-        self.rows[index] = row
-
-    def close(self) -> None:
-        self.rows = None
-        Path(self.path).unlink(missing_ok=True)
-
-
 class CopiesAlone(Rows):
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(self.rows[index])
@@ -349,7 +251,12 @@ class ClosedOnce(Table):
         self.block.unlink()
 
 
-class ClosedUnderAnArray(Frozen):
+class ClosedUnderAnArray(Table):
+    """Wrong, because a block can't be closed while an array from `np.frombuffer` exists."""
+
+    def attach(self, shape: Any, dtype: Any) -> None:
+        self.rows = np.frombuffer(self.block.buf, dtype, int(np.prod(shape))).reshape(shape)
+
     def close(self) -> None:
         if self.block is not None:
             self.block.close()
@@ -398,19 +305,13 @@ RIGHT_ANSWERS: RightAnswers = {
         "packed, and cloned": reading(packed, by_offsets),
         "lengths as numbers": lengths_as_numbers,
         "numbers through the pipe": numbers_through_the_pipe,
-        "arrays through the pipe": arrays_through_the_pipe,
         "padded": reading(as_a_rectangle, of_a_rectangle, prefetch_factor=None),
         "lists of eight": reading(as_list, cloned, 8),
-        "pickled, by the fork server": pickled,
-        "part by part": part_by_part,
     },
     "11.transfer": {
         "attached where it is unpickled": Table,
         "made for each use": MadeForEachUse,
         "a shared tensor": SharedTensor,
-        "by its name": ByName,
-        "a tensor over the block": OfTorch,
-        "a mapped file": InAFile,
     },
 }
 
@@ -437,7 +338,6 @@ WRONG_FIXES: WrongFixes = {
         "without the last": (reading(as_numbers, of_numbers, 64, drop_last=True), "missing"),
         "cut one too far": (reading(packed, partial(by_offsets, further=1)), "wrong-pairs"),
         "a dict": (by_class, "no-pairs"),
-        "batches of 40": (reading(as_list, cloned, 40), ("too-many-open-files", "lost-batch")),
         "one worker": (with_workers(lambda workers: min(workers, 1)), "other-loader"),
         "always two": (with_workers(lambda workers: 2), "not-without-workers"),
         "the last is kept": (reading(with_lengths, the_last_is_kept), "one-left-open"),

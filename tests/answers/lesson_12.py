@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from cells import run_copied
 from torch.utils.data import IterableDataset, get_worker_info
 
 from answers import RightAnswers, WrongFixes, like
@@ -69,11 +70,6 @@ def by_python(self: Any, index: int) -> list[float]:
     return [chance.gauss(0, 1) for _ in range(4)]
 
 
-def the_whole_epoch(self: Any, index: int) -> Any:
-    whole = np.random.default_rng((self.seed, int(self.epoch)))
-    return whole.normal(size=(len(self), 4))[index]
-
-
 def with_fork_rng(self: Any, index: int) -> torch.Tensor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key_of(self, index))
@@ -93,36 +89,6 @@ def by_hash_of_a_text(self: Any, index: int) -> Any:
     return rng_of(hash(f"{self.seed}-{int(self.epoch)}-{index}") & 0xFFFFFFFF)
 
 
-class NoBase:
-    """Right, although it isn't a Dataset and its samples are float32."""
-
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        self.signals, self.seed = signals, seed
-        self.shared = torch.zeros(1, dtype=torch.long).share_memory_()
-
-    def set_epoch(self, epoch: int) -> None:
-        self.shared[0] = epoch
-
-    def __len__(self) -> int:
-        return self.signals.shape[0]
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        noise = rng_of(self.seed, int(self.shared[0]), int(index))
-        return self.signals[index].float() + torch.from_numpy(noise).float()
-
-
-class CachedGenerators(Keyed):
-    """Right: keeps one generator, but seeds it for each sample."""
-
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(signals, seed)
-        self.generator = torch.Generator()
-
-    def noise(self, index: int) -> torch.Tensor:
-        self.generator.manual_seed(hash((self.seed, int(self.epoch), index)) & (2**62 - 1))
-        return torch.randn(4, generator=self.generator, dtype=torch.float64)
-
-
 class InEachWorker(Signals):
     """Wrong: each process makes a generator, so the noise differs each time the workers start."""
 
@@ -140,28 +106,6 @@ class AnewInSetEpoch(Signals):
         self.rng = np.random.default_rng((self.seed, epoch))
 
 
-class DrawnInMain(Keyed):
-    """The base class of `DrawnInMainAndShared`. In main, `set_epoch` draws an epoch's noise."""
-
-    def set_epoch(self, epoch: int) -> None:
-        self.all = torch.from_numpy(self.draw(epoch))
-
-    def draw(self, epoch: int) -> Any:
-        return np.random.default_rng((self.seed, epoch)).normal(size=(len(self), 4))
-
-    def noise(self, index: int) -> torch.Tensor:
-        return self.all[index]
-
-
-class DrawnInMainAndShared(DrawnInMain):
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(signals, seed)
-        self.all = torch.zeros(len(signals), 4, dtype=torch.float64).share_memory_()
-
-    def set_epoch(self, epoch: int) -> None:
-        self.all.copy_(torch.from_numpy(self.draw(epoch)))
-
-
 class PlainEpoch(Keyed):
     def set_epoch(self, epoch: int) -> None:
         self.epoch = torch.tensor(epoch)
@@ -177,15 +121,6 @@ class AddsInPlace(Keyed):
 class WithTheIndex(Keyed):
     def __getitem__(self, index: int) -> Any:
         return index, super().__getitem__(index)
-
-
-class NumberForEpoch(Keyed):
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(signals, seed)
-        self.epoch = 0  # type: ignore[assignment]
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch.fill_(epoch)
 
 
 # Answers to "12.transfer"
@@ -227,33 +162,6 @@ class InBlocks(Rounds):
         yield from block[me * each : (me + 1) * each]
 
 
-class ReadOnce(Rounds):
-    """Right: reads all records in `__init__`, and deals them to ranks and workers in each epoch."""
-
-    def __init__(self, read: Read, rank: int, ranks: int) -> None:
-        super().__init__(read, rank, ranks)
-        self.records = list(read())
-        self.share = len(self.records) // ranks
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        for place in range(me, self.share, workers):
-            yield self.records[place * self.ranks + self.rank]
-
-
-class CountsFirst(Rounds):
-    """Right: in each epoch, reads the stream twice, once to count and once to deliver."""
-
-    def __iter__(self) -> Iterator[int]:
-        whole = sum(1 for _ in self.read()) // self.ranks * self.ranks
-        me, workers = here()
-        for number, record in enumerate(self.read()):
-            if number >= whole or number % self.ranks != self.rank:
-                continue
-            if number // self.ranks % workers == me:
-                yield record
-
-
 class WorkerBeforeRank(Rounds):
     """Wrong, because each worker drops the end of its own records, so too many are left out."""
 
@@ -267,19 +175,6 @@ class WorkerBeforeRank(Rounds):
 class ByRankAlone(Rounds):
     def __iter__(self) -> Iterator[int]:
         yield from self.mine()
-
-
-class Padded(Rounds):
-    """Wrong: repeats the first record until all ranks get equally many.
-
-    `DistributedSampler` also repeats samples.
-    """
-
-    def __iter__(self) -> Iterator[int]:
-        records, (me, workers) = list(self.read()), here()
-        while len(records) % self.ranks:
-            records.append(records[0])
-        yield from records[self.rank :: self.ranks][me::workers]
 
 
 class FirstWorkerOnly(Rounds):
@@ -326,16 +221,6 @@ class TwoOfARank(Rounds):
                 yield record
 
 
-class ShuffledAlike(Rounds):
-    def mine(self) -> Iterator[int]:
-        records = list(self.read())
-        self.shuffle(records)
-        return iter(records[self.rank : len(records) - len(records) % self.ranks : self.ranks])
-
-    def shuffle(self, records: list[int]) -> None:
-        random.Random(0).shuffle(records)
-
-
 class PlainStream:
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         self.stream = Rounds(read, rank, ranks)
@@ -344,32 +229,22 @@ class PlainStream:
         return iter(self.stream)
 
 
-class Endless(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        while True:
-            yield from super().__iter__()
-
-
 RIGHT_ANSWERS: RightAnswers = {
     "12.fix": {
         "default_rng of a tuple": Keyed,
         "a torch.Generator": drawn(by_torch),
         "random.Random of a text": drawn(by_python),
-        "the noise of the whole epoch": drawn(the_whole_epoch),
         "torch's own, set back": drawn(with_fork_rng),
-        "no Dataset, and float32": NoBase,
-        "one generator, seeded for each sample": CachedGenerators,
-        "drawn in main, into shared memory": DrawnInMainAndShared,
     },
     "12.transfer": {
         "full rounds": Rounds,
         "blocks": InBlocks,
-        "read in main": ReadOnce,
-        "counted first": CountsFirst,
+        "the method in On call": like(
+            ByRankAndWorker, __iter__=run_copied("12", "on-call-code")["__iter__"]
+        ),
         "records as tensors": like(
             Rounds, __iter__=lambda self: map(torch.tensor, Rounds.__iter__(self))
         ),
-        "shuffled by a common seed": ShuffledAlike,
     },
 }
 
@@ -378,7 +253,6 @@ WRONG_FIXES: WrongFixes = {
     "12.fix": {
         "a generator in each worker": (InEachWorker, "other-noise-the-second-time"),
         "a pair": (WithTheIndex, "other-sample"),
-        "an epoch that is no tensor": (NumberForEpoch, "raised"),
         "a generator for each epoch": (AnewInSetEpoch, "repeated"),
         "the sum": (
             drawn(lambda self, index: rng_of(self.seed + int(self.epoch) + index)),
@@ -387,10 +261,6 @@ WRONG_FIXES: WrongFixes = {
         "index and epoch": (
             drawn(lambda self, index: rng_of(int(self.epoch), index)),
             "repeated-for-another-seed",
-        ),
-        "seed and index": (
-            drawn(lambda self, index: rng_of(self.seed, index)),
-            "repeated-in-another-epoch",
         ),
         "hash of a text": (drawn(by_hash_of_a_text), "hash-of-a-string"),
         "epoch times the length, beside the seed": (drawn(by_length), "two-noises"),
@@ -416,11 +286,9 @@ WRONG_FIXES: WrongFixes = {
         "the rank of a process group": (FromDist, "raised"),
         "by rank alone": (ByRankAlone, "repeated-records"),
         "worker before rank": (WorkerBeforeRank, "too-few-records"),
-        "padded": (Padded, "repeated-records"),
         "one worker does it all": (FirstWorkerOnly, "idle-worker"),
         "an iterator of __init__": (KeptIterator, "used-up"),
         "numbers for records": (Numbers, "no-such-record"),
         "ranks that share differently": (TwoOfARank, "uneven-batches"),
-        "endless": (Endless, "hung"),
     },
 }

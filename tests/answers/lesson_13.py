@@ -6,15 +6,13 @@ import gc
 import itertools
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+from torch.utils.data import DataLoader, RandomSampler
 
 from answers import RightAnswers, WrongFixes
 from dltutor.failures.data.sentences import as_list
@@ -69,15 +67,6 @@ def as_it_is(batch: Any) -> Any:
     return batch
 
 
-def sixteen_ahead(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    coming = islice(endless(forked(dataset, workers)), steps)
-    waiting = deque(islice(coming, 16))
-    while waiting:
-        batch = waiting.popleft()
-        waiting.extend(islice(coming, 1))
-        yield apart(batch)
-
-
 def all_first(dataset: Any, steps: int, workers: int) -> list[Any]:
     return list(usual()(dataset, steps, workers))
 
@@ -114,16 +103,6 @@ def unpadded(batch: Any) -> Any:
     return [row[:length] for row, length in zip(rows, lengths, strict=True)], labels
 
 
-def as_arrays(samples: list[Any]) -> tuple[list[Any], torch.Tensor]:
-    words, labels = as_list(samples)
-    return [each.numpy() for each in words], labels
-
-
-def of_arrays(batch: Any) -> Any:
-    words, labels = batch
-    return [torch.from_numpy(each) for each in words], labels
-
-
 def with_labels(change: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
     """Make an answer that passes the labels of each batch through a function."""
 
@@ -132,46 +111,6 @@ def with_labels(change: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
         return words, change(labels)
 
     return usual(changed)
-
-
-class Endless:
-    """Right, although it's a class with `__iter__` instead of a generator function."""
-
-    def __init__(self, dataset: Any, steps: int, workers: int) -> None:
-        self.loader = forked(dataset, workers)
-        self.steps = steps
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in islice(endless(self.loader), self.steps):
-            yield apart(batch)
-
-    def __len__(self) -> int:
-        return self.steps
-
-
-class AllEpochs:
-    """A batch sampler that yields `steps` batches, from one shuffled epoch after another."""
-
-    def __init__(self, dataset: Any, steps: int) -> None:
-        self.batches = BatchSampler(RandomSampler(dataset), 32, drop_last=False)
-        self.steps = steps
-
-    def __iter__(self) -> Iterator[Any]:
-        return islice(endless(self.batches), self.steps)
-
-    def __len__(self) -> int:
-        return self.steps
-
-
-def one_long_epoch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader: DataLoader[Any] = DataLoader(
-        dataset,
-        batch_sampler=AllEpochs(dataset, steps),  # type: ignore[arg-type]
-        num_workers=workers,
-        collate_fn=packed,
-        multiprocessing_context="fork" if workers else None,
-    )
-    return map(apart, loader)
 
 
 def all_samples(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
@@ -217,28 +156,6 @@ def as_floats(samples: list[Any]) -> tuple[torch.Tensor, ...]:
     return words.float(), lengths, labels
 
 
-class Whole(Dataset[Any]):
-    """A dataset that returns a whole batch for a list of indices."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __getitem__(self, numbers: list[int]) -> Any:
-        return packed([self.dataset[number] for number in numbers])
-
-
-def whole_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
-    loader = forked(
-        Whole(dataset),
-        workers,
-        batch_size=None,
-        shuffle=None,
-        sampler=BatchSampler(RandomSampler(dataset), 32, drop_last=False),
-        collate_fn=None,
-    )
-    return map(apart, islice(endless(loader), steps))
-
-
 # Answers to "13.transfer"
 
 
@@ -265,17 +182,6 @@ def by_a_count(loader: Any, workers: int, clock: Any) -> float:
     raise AssertionError("an epoch is longer")
 
 
-def added_up(loader: Any, workers: int, clock: Any) -> float:
-    batches, seconds = iter(loader), 0.0
-    for _ in range(workers or 1):
-        next(batches)
-    for _ in range(16):
-        began = clock()
-        next(batches)
-        seconds += clock() - began
-    return seconds / 16
-
-
 def first_batch_again(loader: Any, workers: int, clock: Any) -> float:
     next(iter(loader))
     began = clock()
@@ -284,79 +190,41 @@ def first_batch_again(loader: Any, workers: int, clock: Any) -> float:
     return float((clock() - began) / 16)
 
 
-def timing(run: Callable[..., float] = one_run, give: Callable[[Any], Any] = dict) -> Measure:
-    """Make a measurement that times three runs with each number of workers.
+def with_the_start(loader: Any, workers: int, clock: Any) -> float:
+    began = clock()
+    one_run(loader, workers, clock)
+    return float((clock() - began) / 16)
+
+
+def with_its_iterator_kept(loader: Any, workers: int, clock: Any) -> float:
+    KEPT[:] = [iter(loader)]
+    return one_run(KEPT[0], workers, clock)
+
+
+def timing(
+    run: Callable[..., float] = one_run,
+    give: Callable[[Any], Any] = dict,
+    order: Callable[[Any], Any] = lambda counts: [*counts] * 3,
+) -> Measure:
+    """Make a measurement that times runs with each number of workers.
 
     Args:
         run: A function that times one run of a loader, and returns the seconds per batch.
         give: A function that makes the result from a dict: number of workers -> seconds per batch
             in each run.
+        order: A function that takes the given numbers of workers, and returns the number for each
+            run. By default, each number has three runs, in turn with the others.
     """
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-        measured: dict[int, list[float]] = {n: [] for n in counts}
-        for workers in [*counts] * 3:
-            measured[workers].append(run(make_loader(workers), workers, clock))
+        measured: dict[int, list[float]] = {}
+        for workers in order(counts):
+            seconds = run(make_loader(workers), workers, clock)
+            measured.setdefault(workers, []).append(seconds)
             gc.collect()
         return give(measured)
 
     return my_measurement
-
-
-def there_and_back(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-    measured: dict[int, list[float]] = {n: [] for n in counts}
-    for turn in range(3):
-        for workers in counts if turn % 2 == 0 else list(counts)[::-1]:
-            measured[workers].append(one_run(make_loader(workers), workers, clock))
-    return measured
-
-
-def loaders_kept(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-    loaders = {n: make_loader(n) for n in counts}
-    return timing()(loaders.__getitem__, counts, clock)
-
-
-def by_columns(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-    turns = [[one_run(make_loader(n), n, clock) for n in counts] for _ in range(3)]
-    return dict(zip(counts, np.array(turns).T, strict=True))
-
-
-def measure(
-    *,
-    turns: bool = True,
-    runs: int = 3,
-    warm: Callable[[int], int] = lambda workers: max(1, workers),
-    batches: int = 16,
-    late: bool = False,
-    keep: bool = False,
-    clock_of: Callable[[Any], Any] = lambda clock: clock,
-) -> Measure:
-    """Make the right measurement, with a mistake for each argument that isn't the default."""
-
-    def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-        clock = clock_of(clock)
-        measured: dict[int, list[float]] = {n: [] for n in counts}
-        order = [n for _ in range(runs) for n in counts]
-        for workers in order if turns else sorted(order):
-            loader = make_loader(workers)
-            began = clock()
-            coming = iter(loader)
-            for _ in range(warm(workers)):
-                next(coming)
-            if not late:
-                began = clock()
-            for _ in range(batches):
-                next(coming)
-            measured[workers].append((clock() - began) / batches)
-            if not keep:
-                del coming
-        return measured
-
-    return my_measurement
-
-
-def own_counts(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
-    return timing()(make_loader, (0, 1, 4), clock)
 
 
 _LIMITS = {"A": "sending", "B": "waiting", "C": "training", "D": "computing"}
@@ -367,22 +235,16 @@ RIGHT_ANSWERS: RightAnswers = {
     "13.fix": {
         "one endless iterator": usual(),
         "a new iterator when one ends": asks_again,
-        "16 batches ahead": sixteen_ahead,
         "padded, with lengths": usual(unpadded, collate_fn=padded),
-        "arrays, which travel in the message": usual(of_arrays, collate_fn=as_arrays),
-        "a class with __iter__": Endless,
-        "a sampler of all epochs": one_long_epoch,
         "a sampler of all samples": all_samples,
-        "batches made by the dataset": whole_batches,
         "in_order=False": usual(in_order=False),
     },
     "13.transfer": {
         "a function for a run": timing(),
         "a count in one loop": timing(by_a_count),
-        "16 times added up": timing(added_up),
-        "there and back": there_and_back,
-        "loaders made once": loaders_kept,
-        "columns of an array": by_columns,
+        "there and back": timing(
+            order=lambda counts: [*counts, *reversed(counts), *counts],
+        ),
     },
 }
 
@@ -424,13 +286,19 @@ WRONG_FIXES: WrongFixes = {
         "batches of 8": (usual(batch_size=8), "small-batches"),
     },
     "13.transfer": {
-        "one number after the other": (measure(turns=False), "not-in-turns"),
-        "start-up in the time": (measure(late=True), "other-seconds"),
-        "the first batch only": (measure(warm=lambda workers: 1), "other-batches"),
-        "two runs": (measure(runs=2), "other-number-of-runs"),
-        "the iterator kept": (measure(keep=True), "crowded"),
+        "one number after the other": (
+            timing(order=lambda counts: sorted([*counts] * 3)),
+            "not-in-turns",
+        ),
+        "start-up in the time": (timing(with_the_start), "other-seconds"),
+        "the first batch only": (
+            timing(lambda loader, workers, clock: one_run(loader, 1, clock)),
+            "other-batches",
+        ),
+        "two runs": (timing(order=lambda counts: [*counts] * 2), "other-number-of-runs"),
+        "the iterator kept": (timing(with_its_iterator_kept), "crowded"),
         "another clock": (
-            measure(clock_of=lambda clock: time.perf_counter),
+            timing(lambda loader, workers, clock: one_run(loader, workers, time.perf_counter)),
             "never-read-the-clock",
         ),
         "another epoch for the first batch": (timing(first_batch_again), "other-epochs"),
@@ -438,12 +306,6 @@ WRONG_FIXES: WrongFixes = {
             timing(give=lambda found: {n: statistics.median(runs) for n, runs in found.items()}),
             "other-result",
         ),
-        "batches per second": (
-            timing(
-                give=lambda found: {n: [1 / each for each in runs] for n, runs in found.items()}
-            ),
-            "other-seconds",
-        ),
-        "counts of its own": (own_counts, "other-counts"),
+        "counts of its own": (timing(order=lambda counts: [0, 1, 4] * 3), "other-counts"),
     },
 }

@@ -72,13 +72,6 @@ def test_the_drawing_names_every_part_and_describes_itself() -> None:
     assert set(drawn) == steps == set("12345")
 
 
-def test_the_loaders_of_the_lesson_name_their_start_method() -> None:
-    own = solved("setup", "own")["my_loader"]
-    load = solved("setup", "signed")["load"]
-    assert own.multiprocessing_context.get_start_method() == "fork"
-    assert load(range(2)).multiprocessing_context.get_start_method() == "fork"
-
-
 def test_the_failing_index_is_the_one_that_fails_in_main() -> None:
     broken = Pairs(LEVELS)
     assert [broken[index] for index in range(16)]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from answers.lesson_01 import Verified
-from cells import answer_in, to_copy
+from cells import run_copied
 from PIL import Image, ImageFile
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages
@@ -31,14 +31,8 @@ from dltutor.lessons.lesson_01.helpers import (
     TOLERANCE,
     lesson_images,
     loader_of,
-    looks,
     side_by_side,
 )
-from dltutor.lessons.lesson_01.transfer import Readings, make_readings
-from dltutor.observation import observe
-from notebooks import NOTEBOOKS, read
-
-TWIN = NOTEBOOKS / "solutions" / "01-corrupt-images.ipynb"
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
@@ -47,12 +41,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 
 def test_the_scan_in_on_call_finds_every_bad_file(tmp_path: Path) -> None:
-    [snippet] = to_copy("on-call-scan", read(TWIN))
     images = Images(make_images(tmp_path))
-    known = {"torch": torch, "dataset": images}
-    exec(snippet, known)
+    known = run_copied("01", "on-call-scan", torch=torch, dataset=images)
     good = VerifiedImages(tmp_path).listed
-    bad = {images.listed[index] for index in known["bad"]}  # type: ignore[attr-defined]
+    bad = {images.listed[index] for index in known["bad"]}
     not_rgb = {line for line in good if re.search("gray|palette|transparent", line[0])}
     assert bad == set(images.listed) - set(good) | not_rgb
 
@@ -117,22 +109,6 @@ def test_the_table_at_the_end_says_what_arrives_and_an_answer_in_it_does_no_harm
     assert contents(lesson_images()) == before and not ImageFile.LOAD_TRUNCATED_IMAGES
 
 
-def test_a_cut_jpeg_passes_verify_and_what_is_not_rgb_loads() -> None:
-    rows = {path: cells for path, *cells in looks(lesson_images()).rows}
-    assert rows["circle/cut-short.jpg"] == ["ok", "ok", "OSError"]
-    assert rows["square/cut-short.png"] == ["ok", "OSError", "OSError"]
-    assert rows["square/gray.jpg"] == ["ok", "ok", "ok"]
-    assert len(rows) == len(SPOILERS) - 1
-
-
-def test_a_note_reaches_the_loop_with_the_type_that_was_raised() -> None:
-    named = answer_in(read(TWIN), "setup", "images", "shuffled", "named")["Named"]
-    order = torch.Generator().manual_seed(15)
-    seen = observe(loader_of(named(lesson_images()), 2, shuffle=True, generator=order))
-    assert seen.chain[0][0] == seen.raised_in_worker == "OSError"
-    assert seen.raw.rstrip().endswith("\nsample 28: square/cut-short.png")
-
-
 # The helpers
 
 
@@ -177,11 +153,3 @@ def test_a_flipped_bit_passes_a_look_in_a_jpeg_and_not_in_a_png() -> None:
         found[form] = told
     assert found["JPEG"]["raised"] < 5 and found["JPEG"]["wrong"] > 15
     assert found["PNG"]["raised"] > 45
-
-
-def test_a_machine_that_stands_still_is_worn_to_whoever_learns_from_the_broken_readings() -> None:
-    readings = Readings(make_readings())
-    samples = [readings[index] for index in range(len(readings))]
-    nearest = sorted(samples, key=lambda sample: float(sample[0].abs().sum()))[:6]
-    assert not any(reading.any() for reading, _ in nearest)
-    assert {readings.classes[number] for _, number in nearest} == {"worn"}

@@ -103,34 +103,8 @@ def test_a_reason_can_name_the_death_in_many_ways(epoch: fix.Reading, reason: st
     assert told(epoch, **says(reason)).outcome is Outcome.CORRECT
 
 
-@pytest.mark.parametrize(
-    ("epoch", "reason", "code"),
-    [
-        (SEGFAULT, "", "reason-not-words"),
-        (SEGFAULT, "killed", "reason-not-the-signal"),
-        (EXIT, "exit", "reason-not-the-exit"),
-        (EXIT, "SIGSEGV", "reason-not-the-exit"),
-    ],
-)
-def test_a_reason_that_names_no_death_or_another_one_is_found(
-    epoch: fix.Reading, reason: str, code: str
-) -> None:
-    result = told(epoch, **says(reason))
-    assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
-
-
-@pytest.mark.parametrize(
-    ("differs", "code"),
-    [
-        ({"run": Ending("hung", 6)}, "hung"),
-        ({"quarantined": ["a"]}, "not-a-dict"),
-    ],
-)
-def test_what_no_answer_of_the_corpus_does_to_a_film_is_found(
-    differs: dict[str, Any], code: str
-) -> None:
-    result = told(**differs)
-    assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
+def test_a_quarantine_that_is_no_dict_is_found() -> None:
+    assert told(quarantined=["a"]).code == "not-a-dict"
 
 
 # What the judge of "03.transfer" finds in made-up evidence

@@ -1,4 +1,4 @@
-"""Check lesson 05's judges on made-up evidence, its database server, and its notebook's code."""
+"""Check lesson 05's judges on made-up evidence, and its notebook's code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from cells import source, to_copy
+from cells import source
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor.failures.data.records import LENGTH, SIZE, decode, shared_records
-from dltutor.failures.data.sessions import ROWS, Server
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
-from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_05 import fix, transfer
 from dltutor.lessons.lesson_05.delivery import RUNS, Delivered
 from notebooks import NOTEBOOKS, read
@@ -63,57 +61,7 @@ def test_what_a_race_decides_is_judged_by_what_was_seen(
     assert verdict(lambda: exercise.GRADER.judge(runs)).code == code
 
 
-def test_the_server_knows_who_speaks_over_which_connection() -> None:
-    server = Server(seed=3)
-    mine = server.connect()
-    assert mine.count() == ROWS
-    assert mine.ask(2) == server.row(2) == [2, 17, 25, 29]
-    if not (child := os.fork()):
-        mine.ask(1)
-        mine.close()
-        os._exit(0)
-    os.waitpid(child, 0)
-    # The child has ended the session, so the parent can't use it either.
-    with pytest.raises(OSError):
-        [mine.ask(1) for _ in range(3)]
-    mine.close()
-    [session] = server.sessions
-    assert (session.pid, session.others, session.ended) == (os.getpid(), 2, True)
-
-
 # Code from the notebook
-
-
-ON_CALL = """
-import torch
-
-class MyWindows(Records):
-    def __len__(self):
-        return os.path.getsize(self.path) // 2 - 15
-
-    def __getitem__(self, index):
-        self.file().seek(2 * index)
-        return torch.frombuffer(bytearray(self.file().read(32)), dtype=torch.int16)
-
-def open(connect, mode):
-    return connect()
-
-class MyRows(Records):
-    def __len__(self):
-        return self.file().count()
-
-    def __getitem__(self, index):
-        return torch.tensor(self.file().ask(index))
-"""
-
-
-@pytest.mark.parametrize(("exercise", "name"), [("fix", "MyWindows"), ("transfer", "MyRows")])
-def test_the_class_for_who_is_on_call_is_a_fix(exercise: str, name: str) -> None:
-    known: dict[str, Any] = {}
-    text = to_copy("on-call", NOTEBOOK)[0]
-    exec(text + (ON_CALL if exercise == "transfer" else ON_CALL.partition("def open")[0]), known)
-    result = check(f"05.{exercise}", known[name])
-    assert result.outcome is Outcome.CORRECT, result
 
 
 def taken_home() -> dict[str, Any]:

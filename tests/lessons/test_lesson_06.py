@@ -1,26 +1,19 @@
-"""Check lesson 06's judges on made-up evidence, and the code that its notebook relies on."""
+"""Check lesson 06's judges on made-up evidence, and how its checks read files."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from cells import to_copy
 
 from dltutor.failures.main_only_class import Squares
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.engine.running import imported
 from dltutor.lessons.engine.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.helpers import MyRecords
 from dltutor.lessons.lesson_06.travel import Epoch
-from notebooks import NOTEBOOKS, read
-
-NOTEBOOK = NOTEBOOKS / "06-unpicklable-handles.ipynb"
 
 FINISHED = Epoch("with 2 workers under fork", Ending("finished", 8))
 RAISED = replace(FINISHED, run=Ending("raised", 8, error="`TypeError: no`."))
@@ -45,45 +38,6 @@ def test_how_a_run_of_records_ended_is_judged(epoch: fix.Epoch, code: str) -> No
 def test_a_tensor_that_is_freed_too_early_explains_what_is_wrong_in_main() -> None:
     result = verdict(lambda: transfer.GRADER.judge((([1.0], FREED),)))
     assert result.code == "freed-tensor"
-
-
-# The notebook's code, and how the checks read files
-
-
-def test_the_class_for_who_is_on_call_is_a_fix(tmp_path: Path) -> None:
-    path = tmp_path / "on_call.py"
-    path.write_text(to_copy("on-call", read(NOTEBOOK))[0] + MY_RECORDS)
-    result = check("06.fix", path)
-    assert result.outcome is Outcome.CORRECT, result
-
-
-MY_RECORDS = """
-
-import torch
-
-
-class MyRecords(Records):
-    def __init__(self, path, count):
-        super().__init__(path)
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        self.file().seek(8 * index)
-        return torch.tensor(list(self.file().read(8)))
-"""
-
-
-def test_a_file_is_imported_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path.copy())
-    path = tmp_path / "changing.py"
-    for value in (1, 2):
-        path.write_text(f"VALUE = {value}\n")
-        [module] = imported(tmp_path, "changing")
-        assert value == module.VALUE
-    del sys.modules["changing"]
 
 
 STARTER = '''

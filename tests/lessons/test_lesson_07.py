@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from answers.lesson_07 import RIGHT_ANSWERS, WRONG_FIXES
-from cells import source, to_copy
+from cells import run_copied, source
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor import observe
@@ -93,12 +93,13 @@ def test_each_line_that_the_notebook_asks_about_has_its_letter() -> None:
 def test_the_code_to_copy_on_call_fixes_a_dataset_with_an_executor(wrap: Any) -> None:
     dataset = WithAPool(pairs_folder())
     wrapped = wrap(dataset) if wrap else dataset
-    known: dict[str, Any] = {
-        "ThreadPoolExecutor": ThreadPoolExecutor,
-        "DataLoader": lambda _, **how: DataLoader(wrapped, multiprocessing_context="fork", **how),
-        "dataset": dataset,
-    }
-    exec(to_copy("on-call", NOTEBOOK)[0], known)
+    known = run_copied(
+        "07",
+        "on-call",
+        ThreadPoolExecutor=ThreadPoolExecutor,
+        DataLoader=lambda _, **how: DataLoader(wrapped, multiprocessing_context="fork", **how),
+        dataset=dataset,
+    )
     assert observe(known["loader"]).end == "finished"
 
 

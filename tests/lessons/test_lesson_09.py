@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from answers.lesson_09 import on_call
+from cells import run_copied
 from torch.utils.data import DataLoader
 
 from dltutor.failures.data.captions import CaptionTuple, shared_captions
@@ -91,14 +91,15 @@ def test_two_texts_that_begin_alike_are_cut_to_where_they_differ() -> None:
 
 def test_the_class_that_can_be_copied_is_a_list_of_strings() -> None:
     strings = ["", " a lake", "Café ", "\udce9.jpg", "\u2028\x0b", "the last"]
-    kind = on_call()["PackedStrings"]
+    copied = run_copied("09", "on-call")
+    kind = copied["PackedStrings"]
     packed = kind(iter(strings))
     assert [packed[index] for index in range(-6, 6)] == [*strings, *strings]
     assert list(packed) == strings
     with pytest.raises(IndexError):
         packed[6]
     assert len(kind([])) == 0
-    samples = on_call()["Samples"]([(Path("cat/0.jpg"), 0), ("dog/1.jpg", 1)])
+    samples = copied["Samples"]([(Path("cat/0.jpg"), 0), ("dog/1.jpg", 1)])
     assert [samples[index] for index in range(len(samples))] == [("cat/0.jpg", 0), ("dog/1.jpg", 1)]
 
 

@@ -13,32 +13,25 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 import torch
-from cells import to_copy
-from torch.utils.data import DataLoader, Subset
+from cells import run_copied
+from torch.utils.data import Subset
 
 from dltutor.failures.tools.contract import load
-from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
-from dltutor.lessons.engine.outcomes import Outcome, Result
+from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_12 import fix, job, transfer
-from dltutor.lessons.lesson_12.helpers import GENERATORS, generators, kept, torchrun
-from dltutor.lessons.lesson_12.job import RECORDS, ByRankAndWorker, ByWorker, census, summary
-from notebooks import NOTEBOOKS, read
+from dltutor.lessons.lesson_12.helpers import kept, torchrun
+from dltutor.lessons.lesson_12.job import census
 
-NOTEBOOK = NOTEBOOKS / "12-silently-the-same.ipynb"
 NOISE = np.random.default_rng(0).normal(size=(120, 4)).round(5).tolist()
-
-
-def judged(noises: list[list[float]]) -> Result:
-    """Return what the judge of "12.fix" says about an epoch with these noises."""
-    came: dict[int, Any] = dict(enumerate(map(tuple, noises)))
-    run = fix.Run(2, 1200, 3, Ending("finished", 8), ((0, came),))
-    return verdict(lambda: fix.judge([run]))
 
 
 def test_two_numbers_of_a_noise_may_be_almost_the_same() -> None:
     tied = [1.0, 1.0, 0.5, -0.5]
-    assert judged([*NOISE[2:], tied, tied[::-1]]).outcome is Outcome.CORRECT
+    came: dict[int, Any] = dict(enumerate(map(tuple, [*NOISE[2:], tied, tied[::-1]])))
+    run = fix.Run(2, 1200, 3, Ending("finished", 8), ((0, came),))
+    assert verdict(lambda: fix.judge([run])).outcome is Outcome.CORRECT
 
 
 @pytest.mark.parametrize("plan", transfer.PLANS, ids=str)
@@ -47,37 +40,6 @@ def test_the_records_of_a_plan_are_all_different(plan: transfer.Plan) -> None:
 
 
 # Helpers that the notebook uses
-
-
-def test_torch_seeds_three_generators_and_no_other() -> None:
-    rows = generators().rows  # generators() asserts the other columns
-    assert [row[0] for row in rows] == list(GENERATORS)
-
-
-@pytest.mark.parametrize(
-    ("stream", "shares"),
-    [(ByWorker, [[33, 32], [33, 32]]), (ByRankAndWorker, [[17, 16], [16, 16]])],
-)
-def test_the_jobs_streams_share_as_the_lesson_says(
-    stream: Callable[..., Any], shares: list[list[int]]
-) -> None:
-    seen = []
-    for rank in range(2):
-        batches = list(DataLoader(stream(job.read, rank, 2), 64, **_TWO))
-        seen.append([len(batch) for batch in batches])
-    assert seen == shares
-
-
-_TWO: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}
-
-
-def test_a_summary_counts_missing_and_repeated_records() -> None:
-    came = Counter(range(RECORDS - 1)) + Counter([0])
-    assert summary(came) == "1 missing, 63 arrived once, 1 arrived twice"
-
-
-def test_a_census_counts_over_epochs() -> None:
-    assert census([torch.tensor([1, 2]), torch.tensor([2])], epochs=2) == {1: 2, 2: 4}
 
 
 PRINTED = f"""W1 run.py] ****
@@ -121,10 +83,9 @@ def test_a_job_that_takes_too_long_is_ended(
 # The fixes under On call
 
 
-def on_call() -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    exec(to_copy("on-call-code", read(NOTEBOOK))[0], known)
-    return known
+def reseeding() -> dict[str, Any]:
+    """Return the globals of the code to copy, which defines `reseed`."""
+    return run_copied("12", "on-call-code")
 
 
 class OwnGenerator(torch.utils.data.Dataset[float]):
@@ -154,7 +115,7 @@ class OwnGenerator(torch.utils.data.Dataset[float]):
     ids=lambda rng: type(rng).__name__,
 )
 def test_reseed_makes_any_generator_differ_for_each_seed_of_a_worker_and_rank(rng: Any) -> None:
-    defined, draws = on_call(), set[float]()
+    defined, draws = reseeding(), set[float]()
     for seed, rank in product((5, 6, 905, 906), range(2)):
         info = Mock(dataset=OwnGenerator(rng), seed=seed)
         with patch.dict(defined, get_worker_info=lambda info=info: info):
@@ -167,7 +128,7 @@ def test_reseed_makes_workers_and_epochs_and_ranks_differ() -> None:
     draws = Counter[Any]()
     for rank in range(2):
         torch.manual_seed(0)
-        reseed = partial(on_call()["reseed"], rank)
+        reseed = partial(reseeding()["reseed"], rank)
         dataset = OwnGenerator(np.random.default_rng(0))
         draws += census(load(dataset, 2, "fork", worker_init_fn=reseed), epochs=2)
     assert len(draws) == draws.total() == 256
@@ -175,13 +136,6 @@ def test_reseed_makes_workers_and_epochs_and_ranks_differ() -> None:
 
 def test_reseed_raises_if_the_generator_is_somewhere_else() -> None:
     behind: Any = Subset(OwnGenerator(None), range(8))
-    loader = load(behind, 2, "fork", worker_init_fn=partial(on_call()["reseed"], 0))
+    loader = load(behind, 2, "fork", worker_init_fn=partial(reseeding()["reseed"], 0))
     with pytest.raises(AttributeError, match="'Subset' object has no attribute 'rng'"):
         census(loader)
-
-
-def test_the_stream_under_on_call_passes_the_lessons_own_check() -> None:
-    class Stream(ByRankAndWorker):
-        __iter__ = on_call()["__iter__"]
-
-    assert check("12.transfer", Stream).outcome is Outcome.CORRECT

@@ -1,4 +1,4 @@
-"""Check what lesson 13's checks count and time, and the code and table in its notebook."""
+"""Check what lesson 13's checks time, and the code and table in its notebook."""
 
 from __future__ import annotations
 
@@ -9,24 +9,18 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from answers.lesson_13 import forked, usual
+from answers.lesson_13 import forked
 from cells import to_copy
 from torch.utils.data import DataLoader
 
 from dltutor.__main__ import _parser
-from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good
+from dltutor.lessons.lesson_13 import processes_started, smallest_good
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 from dltutor.lessons.lesson_13.helpers import Reviews, draw_curves, eight_against_none
 from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "13-how-many-workers.ipynb"
-
-
-def test_what_a_function_costs_can_be_counted() -> None:
-    before, after = (dict(counted(each).rows) for each in (fix.starter, usual()))
-    assert list(before.values()) == ["16", "33", "no"]
-    assert list(after.values()) == ["2", "3", "yes"]
 
 
 def test_reviews_can_be_told_apart_and_one_is_empty() -> None:
