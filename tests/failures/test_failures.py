@@ -45,7 +45,7 @@ def under(shows: bool) -> pytest.MarkDecorator:
 DEAR = ("gc_dirties_pages", "copy_on_read", "plot_in_thread")
 """Failure modes that cost seconds of CPU even under a start method that doesn't show them."""
 
-SHOWN_BY_THEIR_NOTEBOOK = ("orphaned_segments",)
+SHOWN_BY_THEIR_NOTEBOOK = ("orphaned_segments", "heap_growth")
 """Failure modes whose notebook runs both cases, too, so the notebook's own test covers them."""
 
 

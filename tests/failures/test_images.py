@@ -107,16 +107,6 @@ def test_temporary_folders_are_gone_when_python_exits() -> None:
         assert "/dltutor-" in path and not Path(path).exists()
 
 
-@pytest.mark.parametrize("shape", CLASSES)
-def test_a_drawing_shows_its_shape_in_another_color(shape: str) -> None:
-    pixels = np.asarray(draw(shape, np.random.default_rng(0))).astype(int)
-    assert pixels.shape == (SIDE, SIDE, 3)
-    brightness = pixels.mean(axis=2)
-    dark = brightness < (brightness.min() + brightness.max()) / 2
-    assert 0.05 < dark.mean() < 0.6
-    assert not dark[0].any()
-
-
 def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="star"):
         draw("star", np.random.default_rng(0))

@@ -23,7 +23,6 @@ from torch.utils.data import DataLoader, Subset
 
 from dltutor.failures import (
     generator_attribute,
-    held_lock,
     lost_tail,
     misleading_exit,
     nested_persistent,
@@ -95,14 +94,6 @@ def not_json() -> None:
     json.loads("<html>")
 
 
-def not_text() -> None:
-    b"\xff".decode()
-
-
-def no_program() -> None:
-    raise subprocess.CalledProcessError(1, "decode")
-
-
 def key_error() -> None:
     raise KeyError("label")
 
@@ -116,14 +107,10 @@ def loader_in_worker() -> None:
     next(iter(load(Numbers())))
 
 
-def images(*wanted: str, workers: int) -> DataLoader[Any]:
+def images(*wanted: str) -> DataLoader[Any]:
     skipping = none_in_batch.SkippingImages(shared_images())
     index = {"bad" if skipping[i] == (None, None) else "good": i for i in range(len(skipping))}
-    return load(Subset(skipping, [index[each] for each in wanted]), num_workers=workers)
-
-
-def a_whole_none(*, workers: int) -> DataLoader[Any]:
-    return load([(torch.ones(3), 1), None], num_workers=workers)
+    return load(Subset(skipping, [index[each] for each in wanted]))
 
 
 def unwrapped(make: Callable[[], Case]) -> DataLoader[Any]:
@@ -132,18 +119,12 @@ def unwrapped(make: Callable[[], Case]) -> DataLoader[Any]:
     return load(dataset.dataset)
 
 
-EXPECTED_TENSOR = "TypeError: expected Tensor as element 1 in argument 0, but got NoneType"
 NO_LEN = "TypeError: TypeError: object of type 'NoneType' has no len()"
 NO_CHILDREN = "AssertionError: daemonic processes are not allowed to have children"
 
 RAISING: dict[str, tuple[Callable[[], DataLoader[Any]], str]] = {
     # If an exception's type needs more than a message, a RuntimeError arrives instead.
     "json": (lambda: load(Numbers(not_json)), "RuntimeError: json.decoder.JSONDecodeError: "),
-    "decode": (lambda: load(Numbers(not_text)), "RuntimeError: UnicodeDecodeError: "),
-    "subprocess": (
-        lambda: load(Numbers(no_program)),
-        "RuntimeError: subprocess.CalledProcessError: ",
-    ),
     # A type that needs only a message, and is at the top level of a module, stays the same.
     "a KeyError": (lambda: load(Numbers(key_error)), "KeyError: KeyError: 'label'"),
     "unpicklable_exception, fixed": (
@@ -157,17 +138,8 @@ RAISING: dict[str, tuple[Callable[[], DataLoader[Any]], str]] = {
     "children_of_workers, an executor": (lambda: load(Numbers(executor)), NO_CHILDREN),
     "children_of_workers, a loader": (lambda: load(Numbers(loader_in_worker)), NO_CHILDREN),
     # What torch says depends on where the None is.
-    "none_in_batch, last, no workers": (
-        lambda: images("good", "bad", workers=0),
-        EXPECTED_TENSOR,
-    ),
-    "none_in_batch, first": (lambda: images("bad", "good", workers=2), "found <class 'NoneType'>"),
-    "none_in_batch, first, no workers": (
-        lambda: images("bad", "good", workers=0),
-        "found <class 'NoneType'>",
-    ),
-    "none_in_batch, a whole sample": (lambda: a_whole_none(workers=2), NO_LEN),
-    "none_in_batch, a whole sample, no workers": (lambda: a_whole_none(workers=0), NO_LEN),
+    "none_in_batch, first": (lambda: images("bad", "good"), "found <class 'NoneType'>"),
+    "none_in_batch, a whole sample": (lambda: load([(torch.ones(3), 1), None]), NO_LEN),
 }
 
 
@@ -192,11 +164,6 @@ def thread() -> None:
         pool.submit(abs, -1).result(timeout=DEADLINE)
 
 
-def a_lock_that_nobody_holds() -> Case:
-    held_lock.CACHE.get("before the fork", lambda key: [len(key)])
-    return Case(held_lock.broken().loader)
-
-
 def drawn_after_the_fork() -> Case:
     if reason := plot_in_thread.absent():
         pytest.skip(reason)
@@ -214,10 +181,9 @@ def drawn_after_the_fork() -> Case:
     [
         lambda: Case(load(Numbers(program))),
         lambda: Case(load(Numbers(thread))),
-        a_lock_that_nobody_holds,
         drawn_after_the_fork,
     ],
-    ids=["a program", "a thread", "a lock that nobody holds", "drawn after the fork"],
+    ids=["a program", "a thread", "drawn after the fork"],
 )
 def test_a_setting_in_which_nothing_goes_wrong(make: Callable[[], Case]) -> None:
     case = make()
