@@ -55,10 +55,6 @@ def test_post_build_is_a_script_that_can_be_run() -> None:
     assert os.access(script, os.X_OK)
 
 
-def test_nothing_for_binder_is_a_link() -> None:
-    assert not [file for file in (ROOT / "binder").iterdir() if file.is_symlink()]
-
-
 def test_the_badge_opens_the_first_lesson() -> None:
     links = re.findall(r"https://mybinder\.org/v2/[^\s)\"]+", (ROOT / "README.md").read_text())
     assert links

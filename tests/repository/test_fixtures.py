@@ -1,4 +1,4 @@
-"""Check that the fixtures in conftest.py catch leftovers, and how tests share processes."""
+"""Check that the fixtures in conftest.py catch leftovers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 from own_process import DEADLINE
@@ -25,21 +24,6 @@ def test_the_fork_server_has_torch_already() -> None:
     child.start()
     child.join()
     assert child.exitcode == 0
-
-
-def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
-    tests = """
-        import os, pytest
-        @pytest.mark.xdist_group("one")
-        @pytest.mark.parametrize("number", range(6))
-        def test_it(number):
-            print(os.getpid(), file=open("pids", "a"))
-    """
-    (tmp_path / "test_group.py").write_text(dedent(tests))
-    run = ["pytest", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", "-p", "no:nbval"]
-    subprocess.run([sys.executable, "-m", *run], cwd=tmp_path, capture_output=True, check=True)
-    pids = (tmp_path / "pids").read_text().split()
-    assert len(pids) == 6 and len({*pids}) == 1
 
 
 def test_a_child_process_left_behind_is_named(nothing_left_behind: Callable[..., None]) -> None:
