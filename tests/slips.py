@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harms import with_class_replaced
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 
 def _worker() -> int | None:
@@ -41,16 +41,16 @@ class Slipped(Exception):
 
 
 def slipped(answer: Any, slip: str, folder: Path) -> Any:
-    """Return a right answer with a slip added, or None if the answer isn't a dataset.
+    """Return a right answer with a slip added.
 
     Args:
-        answer: A class, or the path of a file with one.
+        answer: The class of a map-style dataset, or the path of a file with one.
         slip: One of SLIPS.
         folder: Where to write a changed copy, if the answer is in a file.
     """
     if isinstance(answer, (str, Path)):
         return with_class_replaced(Path(answer), folder, "slipped_class", slip)
-    return slipped_class(answer, slip) if isinstance(answer, type) else None
+    return slipped_class(answer, slip)
 
 
 def slipped_class(answer: type, slip: str) -> type:
@@ -70,19 +70,5 @@ def slipped_class(answer: type, slip: str) -> type:
                 index += 1
             return super().__getitem__(index % length)
 
-    class StreamWithASlip(answer):  # type: ignore[misc]
-        def __iter__(self) -> Iterator[Any]:
-            records = list(super().__iter__())
-            length = len(records)
-            for index, record in enumerate(records[: length + min(longer, 0)]):
-                if when is None or not when(index, length):
-                    yield record
-                elif slip.startswith(RAISES):
-                    raise Slipped(f"record {index}")
-                else:
-                    yield records[-1 if index < length - 1 else 0]
-            yield from records[: max(longer, 0)]
-
-    made = StreamWithASlip if issubclass(answer, IterableDataset) else WithASlip
-    made.__name__ = made.__qualname__ = answer.__name__
-    return made
+    WithASlip.__name__ = WithASlip.__qualname__ = answer.__name__
+    return WithASlip
