@@ -17,6 +17,7 @@ its test runs. The outcome of a wrong fix is "Not yet" or "Error in your code". 
 in TOML files of `dltutor.lessons`, so you can change the message without changing a test.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -52,6 +53,11 @@ def after_init(base: Any, do: Callable[[Any], object]) -> Any:
         do(self)
 
     return like(base, __init__=init)
+
+
+def at_fork(base: Any, do: Callable[[Any], object]) -> Any:
+    """Make a subclass whose objects get `do(self)` in each process that's forked later."""
+    return after_init(base, lambda self: os.register_at_fork(after_in_child=partial(do, self)))
 
 
 def setting(base: Any, **values: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ import torch
 from cells import run_copied
 from torch.utils.data import Dataset
 
-from answers import RightAnswers, WrongFixes, like
+from answers import RightAnswers, WrongFixes, at_fork, like
 from dltutor.failures.data.sessions import Connection
 from dltutor.lessons.lesson_05.helpers import Rows, Windows
 
@@ -87,14 +87,8 @@ class LockBetweenProcesses(Windows):
             return super().__getitem__(index)
 
 
-class AtFork(Windows):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
-        os.register_at_fork(after_in_child=self.open)
-
-    def open(self) -> None:
-        self.file = open(self.path, "rb")  # noqa: SIM115
+def open_again(self: Windows) -> None:
+    self.file = open(self.file.name, "rb")  # noqa: SIM115
 
 
 class Lazy(WithPath):
@@ -252,7 +246,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "by pid": ByPid,
         "np.memmap": Memmap,
         "opened for each window": OpensForEach,
-        "at fork": AtFork,
+        "at fork": at_fork(Windows, open_again),
         "the class in On call": run_copied("05", "on-call", WINDOWS)["MyWindows"],
     },
     "05.transfer": {

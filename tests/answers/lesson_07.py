@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from answers import RightAnswers, WrongFixes, delivering, like
+from answers import RightAnswers, WrongFixes, at_fork, delivering, like
 from dltutor.failures.lost_thread import Pairs
 from dltutor.lessons.lesson_07.helpers import Clips
 
@@ -92,17 +92,13 @@ class ForksBetween(Clips):
         )
 
 
-class MadeAnewAtFork(Clips):
-    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
-        super().__init__(read_labels)
-        os.register_at_fork(after_in_child=self.make_lock)
+def make_lock(self: Clips) -> None:
+    self.lock = threading.Lock()
 
-    def make_lock(self) -> None:
-        self.lock = threading.Lock()
 
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        with self.lock:
-            return index, self.labels[self.names[index]]
+def make_lock_and_read(self: Clips) -> None:
+    make_lock(self)
+    self.refresh()
 
 
 class NoNamesForAMoment(Swaps):
@@ -118,18 +114,6 @@ class LocksOneAssignment(Clips):
         new = dict(self.read_labels())
         with self.lock:
             self.labels = new
-
-
-class ReadsAtFork(Clips):
-    """Right: each child gets a new lock, and reads the labels itself."""
-
-    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
-        super().__init__(read_labels)
-        os.register_at_fork(after_in_child=self.begin_anew)
-
-    def begin_anew(self) -> None:
-        self.lock = threading.Lock()
-        self.refresh()
 
 
 class NeverRefreshes(Swaps):
@@ -165,15 +149,8 @@ class InThreads(ByPid):
         return torch.tensor([list(each) for each in both])
 
 
-class NewThreadAtFork(Pairs):
-    """Right: each child replaces the executor that `Pairs` makes, right after the fork."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        os.register_at_fork(after_in_child=self.make_thread)
-
-    def make_thread(self) -> None:
-        self.thread = ThreadPoolExecutor(max_workers=1)
+def make_thread(self: Pairs) -> None:
+    self.thread = ThreadPoolExecutor(max_workers=1)
 
 
 class WaitsAtOnce(ByPid):
@@ -201,24 +178,17 @@ class ReadByTorch(ByPid):
         return torch.stack(both).long()
 
 
-class AsBytes(ByPid):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        mask = self.thread.submit(self.masks[index].read_bytes)
-        both = bytearray(self.images[index].read_bytes() + mask.result())
-        return torch.frombuffer(both, dtype=torch.uint8).view(2, -1)
-
-
 RIGHT_ANSWERS: RightAnswers = {
     "07.fix": {
         "by pid": ByPid,
         "an event loop": InThreads,
-        "made anew at each fork": NewThreadAtFork,
-        "a sample of uint8": AsBytes,
+        "made anew at each fork": at_fork(Pairs, make_thread),
+        "a sample of uint8": delivering(ByPid, torch.Tensor.byte),
     },
     "07.transfer": {
         "one assignment": Swaps,
         "a fork that waits for the lock": ForksBetween,
-        "a new lock and labels in each child": ReadsAtFork,
+        "a new lock and labels in each child": at_fork(Clips, make_lock_and_read),
         "a sample as a tensor": like(
             Swaps, __getitem__=lambda self, index: torch.tensor(Swaps.__getitem__(self, index))
         ),
@@ -241,7 +211,7 @@ WRONG_FIXES: WrongFixes = {
         "a sample of two tensors": (delivering(ByPid, tuple), "other-sample"),
     },
     "07.transfer": {
-        "a new lock at fork": (MadeAnewAtFork, "missing-labels"),
+        "a new lock at fork": (at_fork(Clips, make_lock), "missing-labels"),
         "no names for a moment": (NoNamesForAMoment, "missing-clips"),
         "a lock for one assignment": (LocksOneAssignment, "waits"),
         "a made-up label": (

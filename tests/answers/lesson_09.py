@@ -111,16 +111,6 @@ class PackedBoxes(Dataset[Any]):
         return self.rows[self.starts[index] : self.starts[index + 1]]
 
 
-class WholeNumbers(PackedBoxes):
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self.whole = self.rows.astype(np.int16)
-
-    def __getitem__(self, index: int) -> Any:
-        rows = self.whole[self.starts[index] : self.starts[index + 1]]
-        return rows.astype(np.float32)
-
-
 class SmallArrays(Boxes):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -214,7 +204,6 @@ WRONG_FIXES: WrongFixes = {
             ),
             "different",
         ),
-        "whole numbers": (WholeNumbers, "different"),
         "images without boxes lost": (
             setting(PackedBoxes, starts=lambda self: np.unique(self.starts)),
             "length",
