@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-
-def digest(batch: Any) -> str:
-    """Return a string that describes the types, shapes, and values in a batch.
-
-    A tensor or array appears as its dtype, shape, and SHA-1 hash. A dict, list, or tuple appears
-    with the digests of its values, and anything else as its repr.
-    """
-    if isinstance(batch, torch.Tensor):
-        array = batch.detach().numpy()
-        return f"{batch.dtype}{tuple(batch.shape)}:{hashlib.sha1(array.tobytes()).hexdigest()}"
-    if isinstance(batch, np.ndarray):
-        return f"{batch.dtype}{batch.shape}:{hashlib.sha1(batch.tobytes()).hexdigest()}"
-    if isinstance(batch, dict):
-        return "{" + ", ".join(f"{key}: {digest(value)}" for key, value in batch.items()) + "}"
-    if isinstance(batch, (list, tuple)):
-        return f"{type(batch).__name__}({', '.join(map(digest, batch))})"
-    return repr(batch)
+from dltutor.diagnosis.objects.digests import digest
 
 
 class Delivered:

@@ -20,6 +20,7 @@ in TOML files of `dltutor.lessons`, so you can change the message without changi
 import os
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 RightAnswers = dict[str, dict[str, Any]]
@@ -53,6 +54,16 @@ def after_init(base: Any, do: Callable[[Any], object]) -> Any:
         do(self)
 
     return like(base, __init__=init)
+
+
+def locked(base: Any) -> Any:
+    """Make a subclass whose `__getitem__` holds a lock that all forked processes share."""
+
+    def get(self: Any, index: int) -> Any:
+        with self.lock:
+            return base.__getitem__(self, index)
+
+    return like(setting(base, lock=lambda _: get_context("fork").Lock()), __getitem__=get)
 
 
 def at_fork(base: Any, do: Callable[[Any], object]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from answers import RightAnswers, WrongFixes, delivering, like, setting
+from answers import RightAnswers, WrongFixes, delivering, like, locked, setting
 from dltutor.lessons.lesson_04.helpers import CountedClips, Headlines
 
 FORK = multiprocessing.get_context("fork")
@@ -78,16 +78,6 @@ class VocabularyOfTheClass(Headlines):
         self.headlines = headlines
 
 
-class LockedVocabulary(Headlines):
-    def __init__(self, headlines: list[str]) -> None:
-        super().__init__(headlines)
-        self.lock = FORK.Lock()
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with self.lock:
-            return super().__getitem__(index)
-
-
 class LentVocabulary(Headlines):
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
@@ -101,10 +91,6 @@ class LentVocabulary(Headlines):
         for word in words:
             self.vocabulary.setdefault(word, len(self.vocabulary))
         return torch.tensor([self.vocabulary[word] for word in words])
-
-
-class LentAndLocked(LockedVocabulary, LentVocabulary):
-    pass
 
 
 class NumbersWithGaps(Headlines):
@@ -251,7 +237,7 @@ RIGHT_ANSWERS: RightAnswers = {
     },
     "04.transfer": {
         "numbered in __init__": Numbered,
-        "a Manager's dict itself, under a lock": LentAndLocked,
+        "a Manager's dict itself, under a lock": locked(LentVocabulary),
     },
 }
 

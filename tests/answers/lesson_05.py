@@ -13,7 +13,7 @@ import torch
 from cells import run_copied
 from torch.utils.data import Dataset
 
-from answers import RightAnswers, WrongFixes, at_fork, like
+from answers import RightAnswers, WrongFixes, at_fork, like, locked
 from dltutor.failures.data.sessions import Connection
 from dltutor.lessons.lesson_05.helpers import Rows, Windows
 
@@ -71,20 +71,10 @@ class OpensForEach(WithPath):
             return seek_and_read(file, index)
 
 
-class LockBetweenProcesses(Windows):
-    """Wrong, because workers still share the position, and wait for each other.
-
-    All samples are right.
-    """
-
+class Unbuffered(Windows):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.file: Any = open(path, "rb", buffering=0)  # noqa: SIM115
-        self.lock: Any = FORK.Lock()
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with self.lock:
-            return super().__getitem__(index)
 
 
 def open_again(self: Windows) -> None:
@@ -186,16 +176,6 @@ class ConnectsForEach(KeepsConnect):
         return torch.tensor(row)
 
 
-class LockedRows(Rows):
-    def __init__(self, connect: Connect) -> None:
-        super().__init__(connect)
-        self.lock: Any = FORK.Lock()
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with self.lock:
-            return super().__getitem__(index)
-
-
 class AllBefore(Rows):
     def __init__(self, connect: Connect) -> None:
         super().__init__(connect)
@@ -271,7 +251,7 @@ WRONG_FIXES: WrongFixes = {
             like(Positioned, __len__=lambda self: self.count),
             "other-length",
         ),
-        "a lock between processes": (LockBetweenProcesses, "moved"),
+        "a lock between processes": (locked(Unbuffered), "moved"),
         "an array": (
             like(
                 Memmap, __getitem__=lambda self, index: np.array(self.numbers[index : index + 16])
@@ -283,7 +263,7 @@ WRONG_FIXES: WrongFixes = {
         "connected on first use": (LazyRows, OVER_MAINS),
         "main's closed": (ClosesMainsConnection, "mains-session-ended"),
         "a connection for each row": (ConnectsForEach, "connects-often"),
-        "a lock between processes": (LockedRows, "over-mains"),
+        "a lock between processes": (locked(Rows), "over-mains"),
         "all rows before": (AllBefore, "other-sample-later"),
         "a list": (
             like(KeepsConnect, __getitem__=lambda self, index: self.connection.ask(index)),

@@ -172,19 +172,19 @@ def keeps_the_labels(model: Any, loader: Any) -> Any:
     return _both(found)
 
 
-def switches_off_for_good(model: Any, loader: Any) -> Any:
-    torch.set_grad_enabled(False)
-    return _validated(model, loader)
+def after(do: Callable[[Any], object]) -> Callable[..., Any]:
+    """Make a right validation, except that it first calls `do(model)`."""
+
+    def my_validate(model: Any, loader: Any) -> Any:
+        do(model)
+        return _validated(model, loader)
+
+    return my_validate
 
 
-def leaves_it_in_eval(model: Any, loader: Any) -> Any:
-    model.eval()
-    return _validated(model, loader)
-
-
-def freezes_the_model(model: Any, loader: Any) -> Any:
-    model.requires_grad_(False)
-    return _validated(model, loader)
+def returning(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Make a right validation, except that it returns `change(mean, hardest)`."""
+    return lambda model, loader: change(*_validated(model, loader))
 
 
 def with_no_grad(model: Any, loader: Any) -> Any:
@@ -207,11 +207,6 @@ def in_eval_and_back(model: Any, loader: Any) -> Any:
     return result
 
 
-def swapped(model: Any, loader: Any) -> Any:
-    mean, hardest = _validated(model, loader)
-    return hardest, torch.tensor(mean)
-
-
 def _hardest(model: Any, images: torch.Tensor, labels: torch.Tensor) -> Any:
     losses = _losses(model, images, labels)
     return losses.mean().item(), images[losses.argmax()].clone()
@@ -224,14 +219,6 @@ def _both(found: Any) -> Any:
 
 def a_batch_too_few(model: Any, loader: Any) -> Any:
     return _both([_hardest(model, *batch) for batch in islice(loader, len(loader) - 1)])
-
-
-def keeps_none(model: Any, loader: Any) -> Any:
-    return _validated(model, loader)[0], []
-
-
-def last_loss_only(model: Any, loader: Any) -> Any:
-    return 2.0, _validated(model, loader)[1]
 
 
 _CAUSES = {"A": "cache", "B": "kept", "C": "cycle", "D": "heap"}
@@ -274,13 +261,19 @@ WRONG_FIXES: WrongFixes = {
     "10.transfer": {
         "clone() alone": (validating(torch.mean, copy), "keeps-graphs"),
         "item() alone": (validating(number, view), "keeps-tensors"),
-        "no gradient ever after": (switches_off_for_good, "no-grad-left"),
-        "eval() to the end": (leaves_it_in_eval, "left-in-eval"),
-        "a frozen model": (freezes_the_model, "no-grad-needed"),
+        "no gradient ever after": (
+            after(lambda model: torch.set_grad_enabled(False)),
+            "no-grad-left",
+        ),
+        "eval() to the end": (after(torch.nn.Module.eval), "left-in-eval"),
+        "a frozen model": (after(lambda model: model.requires_grad_(False)), "no-grad-needed"),
         "a gradient in every parameter": (validating(learned, copy), "left-gradients"),
-        "no scans": (keeps_none, "other-scans"),
-        "another loss": (last_loss_only, "other-mean"),
-        "swapped": (swapped, "other-result"),
+        "no scans": (returning(lambda mean, hardest: (mean, [])), "other-scans"),
+        "another loss": (returning(lambda mean, hardest: (2.0, hardest)), "other-mean"),
+        "swapped": (
+            returning(lambda mean, hardest: (hardest, torch.tensor(mean))),
+            "other-result",
+        ),
         "all labels": (keeps_the_labels, "keeps-views"),
         "a batch too few": (a_batch_too_few, "too-few"),
     },

@@ -118,11 +118,6 @@ class AddsInPlace(Keyed):
         return sample
 
 
-class WithTheIndex(Keyed):
-    def __getitem__(self, index: int) -> Any:
-        return index, super().__getitem__(index)
-
-
 # Answers to "12.transfer"
 
 Read = Callable[[], Iterable[int]]
@@ -172,17 +167,6 @@ class WorkerBeforeRank(Rounds):
             yield full[self.rank]
 
 
-class ByRankAlone(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        yield from self.mine()
-
-
-class FirstWorkerOnly(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        if here()[0] == 0:
-            yield from self.mine()
-
-
 class KeptIterator(Rounds):
     """Wrong: `__init__` makes the only iterator, so a second epoch may find it used up."""
 
@@ -193,11 +177,6 @@ class KeptIterator(Rounds):
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
         return islice(self.records, me, None, workers)
-
-
-class FromDist(Rounds):
-    def mine(self) -> Iterator[int]:
-        return islice(self.read(), dist.get_rank(), None, dist.get_world_size())
 
 
 class Numbers(Rounds):
@@ -252,7 +231,10 @@ RIGHT_ANSWERS: RightAnswers = {
 WRONG_FIXES: WrongFixes = {
     "12.fix": {
         "a generator in each worker": (InEachWorker, "other-noise-the-second-time"),
-        "a pair": (WithTheIndex, "other-sample"),
+        "a pair": (
+            like(Keyed, __getitem__=lambda self, index: (index, Keyed.__getitem__(self, index))),
+            "other-sample",
+        ),
         "a generator for each epoch": (AnewInSetEpoch, "repeated"),
         "the sum": (
             drawn(lambda self, index: rng_of(self.seed + int(self.epoch) + index)),
@@ -283,10 +265,22 @@ WRONG_FIXES: WrongFixes = {
     "12.transfer": {
         "by rank and worker, uneven": (ByRankAndWorker, "uneven-ranks"),
         "no IterableDataset": (PlainStream, "not-iterable"),
-        "the rank of a process group": (FromDist, "raised"),
-        "by rank alone": (ByRankAlone, "repeated-records"),
+        "the rank of a process group": (
+            like(
+                Rounds,
+                mine=lambda self: islice(self.read(), dist.get_rank(), None, dist.get_world_size()),
+            ),
+            "raised",
+        ),
+        "by rank alone": (
+            like(Rounds, __iter__=lambda self: self.mine()),
+            "repeated-records",
+        ),
         "worker before rank": (WorkerBeforeRank, "too-few-records"),
-        "one worker does it all": (FirstWorkerOnly, "idle-worker"),
+        "one worker does it all": (
+            like(Rounds, __iter__=lambda self: iter(()) if here()[0] else self.mine()),
+            "idle-worker",
+        ),
         "an iterator of __init__": (KeptIterator, "used-up"),
         "numbers for records": (Numbers, "no-such-record"),
         "ranks that share differently": (TwoOfARank, "uneven-batches"),

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from digests import Delivered, digest
+from delivered import Delivered
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures import CATALOG, NAMES, START_METHODS, Costs, Failure
 from dltutor.observation import Observation, observe

@@ -19,13 +19,6 @@ from dltutor.tables import MB
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
 
-class Megabytes(Numbers):
-    """A dataset of 1 MB tensors."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((MB,), index, dtype=torch.uint8)
-
-
 class Hoard(Numbers):
     """A dataset that keeps 50 MB in each worker, from the worker's first sample on."""
 
@@ -83,7 +76,7 @@ def test_without_workers_main_is_read() -> None:
 
 def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:
     gauge = Gauge()
-    kept = list(load(Megabytes(length=8)))
+    kept = list(load(torch.zeros(8, MB, dtype=torch.uint8)))
     assert gauge.shared() == pytest.approx(8, rel=0.01)
     assert Gauge().shared() == 0, "what is kept already is another's"
     kept.clear()

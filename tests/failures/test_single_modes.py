@@ -7,7 +7,6 @@ import pickle
 import socket
 from collections.abc import Callable
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,10 @@ from dltutor.failures.global_state import MISSING, ReadingsWithValue
 from dltutor.failures.loader_per_step import endless
 from dltutor.failures.ragged_batch import collate_clips
 from dltutor.failures.shm_exhausted import ByteSlices, Slices, as_arrays, shared_scan
+from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.failures.tools.handles import PerProcess
 from dltutor.observation import observe
+from dltutor.tables import MB
 
 
 def test_silent_stop_a_sample_itself_raises_and_the_fix_leaves_it_out() -> None:
@@ -118,16 +119,6 @@ def test_shared_connection_the_server_ends_with_its_owner(
         socket.create_connection(address)
 
 
-def test_plot_in_thread_is_imported_without_matplotlib() -> None:
-    # The child has imported `plot_in_thread`, because conftest.py has the fork server preload the
-    # modules of all failure modes.
-    script = "import sys; sys.exit('matplotlib' in sys.modules)"
-    child = get_context("forkserver").Process(target=exec, args=(script,))
-    child.start()
-    child.join()
-    assert child.exitcode == 0
-
-
 def test_shm_exhausted_bytes_and_numbers_hold_the_same_picture() -> None:
     numbers, gray = Slices(shared_scan())[7], ByteSlices(shared_scan())[7]
     assert torch.equal(numbers, gray.float() / 255)
@@ -148,6 +139,17 @@ def test_too_many_open_files_packed_sentences_can_be_taken_apart_again() -> None
     assert all(map(torch.equal, again, sentences)) and len(again) == 9
     assert torch.equal(labels, same_labels)
     assert torch.nn.EmbeddingBag(5000, 3)(words, offsets).shape == (9, 3)
+
+
+@pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
+@pytest.mark.parametrize(("start_method", "tensors"), [("fork", 2), ("forkserver", 1)])
+def test_view_of_a_giant_moves_it_to_shared_memory_once_for_each_forked_worker(
+    start_method: str, tensors: int
+) -> None:
+    gauge = Gauge()
+    rows = list(load(torch.zeros(16, 62_500), start_method, batch_size=None))
+    assert sum(row.nbytes for row in rows) == 4_000_000
+    assert gauge.shared() == pytest.approx(tensors * 4e6 / MB, rel=0.01)
 
 
 def test_ranks_the_second_rank_is_ended_when_the_first_one_fails(

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from cells import source
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from dltutor.failures import too_many_open_files
 from dltutor.failures.tools.gauge import no_proc
@@ -77,26 +77,14 @@ def test_the_size_of_what_a_batch_costs_is_the_batchs() -> None:
     assert (descriptors, size) == ("1", "2 MB")
 
 
-class Listed(Dataset[torch.Tensor]):
-    """A dataset that keeps a list of tensors, each with its own storage."""
-
-    def __init__(self) -> None:
-        self.rows = [torch.tensor(number) for number in range(50)]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.rows[index]
-
-
 @pytest.mark.parametrize(("method", "more"), [("fork", 0), ("forkserver", 50)])
 def test_a_dataset_that_is_sent_costs_a_descriptor_for_each_of_its_tensors(
     method: str, more: int
 ) -> None:
     gc.collect()  # so that no garbage from an earlier test is freed in between
-    dataset, before = Listed(), held().descriptors
-    batches = iter(DataLoader(dataset, 10, num_workers=1, multiprocessing_context=method))
+    numbers: Any = [torch.tensor(number) for number in range(50)]
+    before = held().descriptors
+    batches = iter(DataLoader(numbers, 10, num_workers=1, multiprocessing_context=method))
     batch = next(batches)
     assert more <= held().descriptors - before <= more + 5
     del batch, batches

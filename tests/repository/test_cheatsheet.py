@@ -1,4 +1,4 @@
-"""Check that the cheat sheet is current, has every failure mode, and links to real files."""
+"""Check that the cheat sheet is current, and has every failure mode."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ def test_every_failure_mode_has_one_row_of_five_cells() -> None:
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 6 for row in rows)
     names = [re.search(r"\[`(\w+)`\]", row.rpartition(" | ")[2]) for row in rows]
     assert sorted(name[1] for name in names if name) == sorted(f.name for f in CATALOG)
-
-
-def test_its_links_lead_to_files() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", cheatsheet.sheet())
-    assert links
-    for link in links:
-        assert (cheatsheet.SHEET.parent / link).is_file(), link
 
 
 def test_a_stale_sheet_is_named(

@@ -114,13 +114,6 @@ def test_who_reads_only_its_first_lines_sees_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_it_runs_as_a_module() -> None:
-    command = [sys.executable, "-m", "dltutor", "list"]
-    done: Any = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
-    assert done.returncode == 0 and done.stdout.startswith("01  corrupt_images")
-    assert done.stderr == ""
-
-
 def test_nothing_heavy_is_imported_for_an_answer() -> None:
     done = run_fresh(
         """

@@ -17,9 +17,9 @@ from own_process import DEADLINE
 LEFT = pytest.fail.Exception
 
 
-def test_the_fork_server_has_torch_already() -> None:
+def test_the_fork_server_has_torch_already_and_no_failure_mode_imports_matplotlib() -> None:
     # If the target were a function of this module, the child would import this module, too.
-    script = "import sys; sys.exit('torch' not in sys.modules)"
+    script = "import sys; sys.exit({'torch', 'matplotlib'} & {*sys.modules} != {'torch'})"
     child = get_context("forkserver").Process(target=exec, args=(script,))
     child.start()
     child.join()

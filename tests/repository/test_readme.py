@@ -1,11 +1,14 @@
-"""Check that the README's links, address, lessons, and make targets are right."""
+"""Check the README's address, lessons, and make targets, and the links in all pages."""
 
 import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md"))]
 ADDRESS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 
@@ -16,10 +19,10 @@ def test_the_public_address_is_the_one_in_pyproject() -> None:
     assert set(named) == {owner_and_name}, "pyproject.toml has the address; README.md differs"
 
 
-def test_every_link_to_a_file_leads_to_one() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_every_lesson_that_exists_is_linked_and_has_its_minutes() -> None:
