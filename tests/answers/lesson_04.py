@@ -93,14 +93,6 @@ class LentVocabulary(Headlines):
         return torch.tensor([self.vocabulary[word] for word in words])
 
 
-class NumbersWithGaps(Headlines):
-    def __init__(self, headlines: list[str]) -> None:
-        super().__init__(headlines)
-        for headline in headlines:
-            for word in headline.split():
-                self.vocabulary.setdefault(word, 10 * len(self.vocabulary))
-
-
 class WithSlots(SharedEpoch):
     """Right: counts in a shared tensor, in which each worker writes only to its own slot."""
 
@@ -171,13 +163,18 @@ class EmptiedByMain(SharedEpoch):
 
 
 class Numbered(Headlines):
-    """A right answer to "04.transfer", which numbers every word before any worker starts."""
+    """A right answer to "04.transfer", which numbers every word before any worker starts.
+
+    In a subclass, the numbers may have gaps.
+    """
+
+    step = 1
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
         for headline in headlines:
             for word in headline.split():
-                self.vocabulary.setdefault(word, len(self.vocabulary))
+                self.vocabulary.setdefault(word, self.step * len(self.vocabulary))
 
 
 class MostFrequent(Headlines):
@@ -280,7 +277,7 @@ WRONG_FIXES: WrongFixes = {
             delivering(Numbered, lambda numbers: numbers.sort()[0]),
             "two-numbers-in-main",
         ),
-        "numbers with gaps": (NumbersWithGaps, "gaps"),
+        "numbers with gaps": (like(Numbered, step=10), "gaps"),
         "the words": (
             like(Headlines, __getitem__=lambda self, index: self.headlines[index].split()),
             "other-batch",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from answers import RightAnswers, WrongFixes, at_fork, like, locked
 from dltutor.failures.data.sessions import Connection
 from dltutor.lessons.lesson_05.helpers import Rows, Windows
 
-FORK = multiprocessing.get_context("fork")
 Connect = Callable[[], Connection]
 
 
