@@ -135,9 +135,7 @@ class Padded(Dataset[Any]):
         return self.rows[index, : self.counts[index]]
 
 
-class LoadedInTheWorker(PackedBoxes):
-    mapped: str | None = None
-
+class MappedInTheWorker(PackedBoxes):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         self.file = f"{path}.npy"
@@ -146,12 +144,8 @@ class LoadedInTheWorker(PackedBoxes):
 
     def __getitem__(self, index: int) -> Any:
         if self.rows is None:
-            self.rows = np.load(self.file, mmap_mode=self.mapped)
+            self.rows = np.load(self.file, mmap_mode="r")
         return np.array(super().__getitem__(index))
-
-
-class MappedInTheWorker(LoadedInTheWorker):
-    mapped = "r"
 
 
 class Pickled(Dataset[Any]):
@@ -208,7 +202,6 @@ WRONG_FIXES: WrongFixes = {
             setting(PackedBoxes, starts=lambda self: np.unique(self.starts)),
             "length",
         ),
-        "an array loaded in each worker": (LoadedInTheWorker, "started-larger"),
     },
 }
 

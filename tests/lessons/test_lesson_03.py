@@ -82,10 +82,6 @@ def told(epoch: fix.Reading = SEGFAULT, **differs: Any) -> Result:
     return verdict(lambda: fix.GRADER.judge((replace(epoch, **differs),)))
 
 
-def says(reason: Any) -> dict[str, dict[str, Any]]:
-    return {"quarantined": {"a": reason, "c": reason}}
-
-
 @pytest.mark.parametrize(
     ("epoch", "reason"),
     [
@@ -100,7 +96,7 @@ def says(reason: Any) -> dict[str, dict[str, Any]]:
     ],
 )
 def test_a_reason_can_name_the_death_in_many_ways(epoch: fix.Reading, reason: str) -> None:
-    assert told(epoch, **says(reason)).outcome is Outcome.CORRECT
+    assert told(epoch, quarantined={"a": reason, "c": reason}).outcome is Outcome.CORRECT
 
 
 def test_a_quarantine_that_is_no_dict_is_found() -> None:

@@ -11,10 +11,9 @@ from unittest.mock import patch
 import pytest
 from answers.lesson_13 import forked
 from cells import to_copy
-from torch.utils.data import DataLoader
 
 from dltutor.__main__ import _parser
-from dltutor.lessons.lesson_13 import processes_started, smallest_good
+from dltutor.lessons.lesson_13 import smallest_good
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 from dltutor.lessons.lesson_13.helpers import Reviews, draw_curves, eight_against_none
 from dltutor.observation.speeds import Speed, Throughput
@@ -28,12 +27,6 @@ def test_reviews_can_be_told_apart_and_one_is_empty() -> None:
     texts = [tuple(words.tolist()) for words, _ in map(reviews.__getitem__, range(len(reviews)))]
     assert len(set(texts)) == len(texts) == 90
     assert texts.count(()) == 1
-
-
-def test_processes_are_counted_only_in_the_block() -> None:
-    loader = DataLoader(range(4), num_workers=2, multiprocessing_context="fork")  # type: ignore[arg-type]
-    assert processes_started(lambda: list(loader)) == 2
-    assert processes_started(lambda: None) == 0
 
 
 def test_the_loaders_of_the_check_make_its_clock_go_on_and_nothing_else_does() -> None:
