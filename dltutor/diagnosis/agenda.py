@@ -24,17 +24,9 @@ _ORDER: Final = (
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all experiments, in the order in which they run.
-
-    Raises:
-        TypeError: Evidence has no field for an experiment's answer, or the field's type isn't the
-            answer's.
-    """
+    """Return all experiments, in the order in which they run."""
     runs = {each.field: each for each in INTERVENTIONS}
-    found = tuple(
+    return tuple(
         runs[name] if name in runs else import_module(f"{probes.__name__}.{name}").EXPERIMENT
         for name in _ORDER
     )
-    for each in found:
-        each.check()
-    return found

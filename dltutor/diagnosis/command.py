@@ -140,7 +140,7 @@ def _time_import(
     # without workers), and whether a process that has imported the module can be forked. If there's
     # no loader, raise NoLoader.
     from dltutor.diagnosis import fork_doubts
-    from dltutor.diagnosis.examination import most_memory
+    from dltutor.diagnosis.examination import most_memory, why_stopped
     from dltutor.diagnosis.running.subject import Subject
     from dltutor.observation import sandbox
     from dltutor.observation.loaders import check_loader
@@ -173,20 +173,9 @@ def _time_import(
             return took, method, forkable
         case {"refused": str(sentence)}:
             raise NoLoader(sentence)
-    if ended.stopped == "limit":
-        raise NoLoader(
-            f"importing {target.rpartition(':')[0]} and making the loader took longer than "
-            f"{limit:g} s.{ended.stood} Put the code that trains under "
-            "`if __name__ == '__main__':`"
-        )
-    if ended.stopped:
-        why = {
-            "memory": "it used more than half of the free memory",
-            "processes": "it started too many processes",
-            "handlers": "a function that was registered to run at a fork didn't return",
-        }
-        raise NoLoader(f"making the loader was stopped, because {why[ended.stopped]}")
-    raise NoLoader(f"making the loader ended its process with exit code {ended.status}")
+    what = f"importing {target.rpartition(':')[0]} and making the loader"
+    hint = ". Put the code that trains under `if __name__ == '__main__':`"
+    raise NoLoader(why_stopped(ended, what, limit) + (hint if ended.stopped == "limit" else ""))
 
 
 def _epochs(text: str) -> int:

@@ -163,10 +163,15 @@ class Examination:
                 continue
             if experiment.held and not (locks and when_to_fork.wait(locks, held=True)):
                 continue
-            answer = self._ask(
-                experiment, evidence, partial(when_to_fork.wait, locks, held=experiment.held)
-            )
+            before_fork = partial(when_to_fork.wait, locks, held=experiment.held)
+            answer, why = self._ask(experiment, evidence, before_fork)
+            if why:
+                self.untried.append(Untried(experiment.question, why))
+            else:
+                self.tried.append(Tried(experiment.question, str(answer)))
             if evidence is None:
+                if why:
+                    raise CannotRun(why)
                 assert isinstance(answer, Parts)
                 others = tuple(each.name for each in when_to_fork.others())
                 evidence = Evidence(replace(answer, threads=others), Measures(_NOT_RUN))
@@ -203,18 +208,16 @@ class Examination:
 
     def _ask(
         self, experiment: Experiment, evidence: Evidence | None, before_fork: Callable[[], object]
-    ) -> Any:
-        question = experiment.question
+    ) -> tuple[Any, str]:
+        # Return the answer or None, and why there's none, or why it isn't complete, or "".
         seconds = self._seconds(experiment, evidence)
         if evidence is None:
             seconds = max(seconds, _LEAST)
         if self.in_vain:
-            self.untried.append(Untried(question, _SAME))
-            return None
+            return None, _SAME
         if seconds < _LEAST:
-            self.untried.append(Untried(question, "no time was left"))
-            return None
-        self.asked(question, seconds)
+            return None, "no time was left"
+        self.asked(experiment.question, seconds)
         mark = Mark()
         threads = when_to_fork.others()
         no_pinning = "CUDA" in fork_doubts.in_use()
@@ -270,14 +273,10 @@ class Examination:
 
     def _read_outcome(
         self, experiment: Experiment, ended: Ended, mark: Mark, seconds: float, *, first: bool
-    ) -> Any:
-        question = experiment.question
+    ) -> tuple[Any, str]:
         if why := self._proves_nothing(experiment, ended, mark):
-            if first:
-                raise CannotRun(why)
             already = any(each.why == why for each in self.untried)
-            self.untried.append(Untried(question, _SAME if already else why))
-            return None
+            return None, _SAME if already else why
         match ended.result:
             case {"cannot": why}:
                 raise CannotRun(why)
@@ -286,31 +285,19 @@ class Examination:
             case {"failed": trace} if first:
                 raise CannotRun(f"the doctor itself failed: {trace}")
             case {"failed": trace}:
-                last = trace.splitlines()[-1]
-                self.untried.append(Untried(question, f"the experiment failed: {last}"))
-                return None
+                return None, f"the experiment failed: {trace.splitlines()[-1]}"
             case {"untried": why}:
-                self.untried.append(Untried(question, why))
-                return None
+                return None, why
             case {"answer": answer, "making": making}:
                 if first:
                     self.making = making
-                return self._record_answer(question, read(experiment.record, answer))
-        if first:
-            raise CannotRun(_why_stopped(ended, "making the loader", seconds))
-        found = None
+                return read(experiment.record, answer), ""
+        why = why_stopped(ended, "making the loader" if first else "the experiment", seconds)
         # If an experiment is cut short because time is up, that says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
-        if ended.stopped in ("", "limit") and not over and experiment.cut_short:
-            found = experiment.cut_short(ended.stopped, ended.status, mark)
-            if not ended.stopped:
-                return self._record_answer(question, found)
-        self.untried.append(Untried(question, _why_stopped(ended, "the experiment", seconds)))
-        return found
-
-    def _record_answer(self, question: str, found: Any) -> Any:
-        self.tried.append(Tried(question, str(found)))
-        return found
+        if over or ended.stopped not in ("", "limit") or not experiment.cut_short:
+            return None, why
+        return experiment.cut_short(ended.stopped, ended.status, mark), why if ended.stopped else ""
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended, mark: Mark) -> str:
         # Say why the loader may not be to blame for an outcome, and what to do, or return "". If
@@ -369,22 +356,20 @@ def silent(evidence: Evidence) -> str:
     return ""
 
 
-def _why_stopped(ended: Ended, what: str, seconds: float) -> str:
+def why_stopped(ended: Ended, what: str, seconds: float) -> str:
+    """Say why the process that did `what`, for at most so many seconds, has no result."""
     if ended.stopped == "limit":
         stood = ended.stood.strip().removesuffix(".")
         where = f": {stood[0].lower()}{stood[1:_LINE]}" if stood else ""
         return f"{what} didn't finish within {seconds:.0f} s{where}"
     if ended.stopped == "memory":
-        return f"{what} was stopped, because it used more memory than an experiment may"
+        return f"{what} was stopped, because it used more memory than the doctor allows"
     if ended.stopped == "processes":
-        return f"{what} was stopped, because it started more processes than an experiment may"
+        return f"{what} was stopped, because it started more processes than the doctor allows"
     if ended.stopped:
         return f"{what} couldn't start, because a function your code registered for a fork hung"
     said = ended.printed.strip().splitlines()
     last = f", and the last thing it printed was {said[-1][:200]!r}" if said else ""
-    return f"{what} ended its process {_code(ended.status)}{last}"
-
-
-def _code(status: int | None) -> str:
-    name = signal_name(status)
-    return f"by {name}" if name else f"with exit code {status}"
+    name = signal_name(ended.status)
+    how = f"by {name}" if name else f"with exit code {ended.status}"
+    return f"{what} ended its process {how}{last}"

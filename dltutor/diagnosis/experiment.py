@@ -42,20 +42,6 @@ class Experiment:
     cut_short: CutShort | None = None
     held: bool = False
 
-    def check(self) -> None:
-        """Check that Evidence has the experiment's field, and that its type is the record's.
-
-        Raises:
-            TypeError: Evidence has no such field, or the field has a different type.
-        """
-        # Python doesn't evaluate the annotations in evidence.py, so each type is a string.
-        types = {each.name: str(each.type) for each in fields(Evidence)}
-        if self.field not in types:
-            raise TypeError(f"{self.ask.__module__}: Evidence has no field {self.field!r}")
-        wanted = types[self.field]
-        if self.record.__name__ not in wanted.split(" | "):
-            raise TypeError(f"{self.ask.__module__}: Evidence.{self.field} must be {wanted}")
-
 
 def probe(
     field: str,

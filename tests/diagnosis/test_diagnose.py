@@ -150,7 +150,7 @@ def test_the_command_has_an_exit_code_for_each_outcome(
     ("name", "sentence"),
     [
         ("refuse", "raised ValueError: no such building."),
-        ("vanish", "making the loader ended its process with exit code -9."),
+        ("vanish", "making the loader ended its process by SIGKILL."),
         ("ask", "raised EOFError: input()"),
         ("door", "door must be a DataLoader or a function that returns one, got int."),
         ("window", "has no 'window': it has loader."),

@@ -9,45 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import FunctionType
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
-from dltutor.failures import FACTS, PROMISES, Facts
+from dltutor.failures import FACTS
 
 Rule = Callable[[Evidence], Finding | None]
 
-
-def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
-    """Return the rule for each failure mode, by name, in the order of the catalog.
-
-    Args:
-        facts: The catalog's facts about all failure modes.
-
-    Raises:
-        TypeError: A failure mode has no rule, or a rule has no failure mode.
-    """
-    found: dict[str, Rule] = {}
-    for promise in PROMISES:
-        module = import_module(f"{__name__}.{promise}")
-        modes = {each.name for each in facts if each.promise == promise}
-        rules = {
-            name: each
-            for name, each in vars(module).items()
-            if isinstance(each, FunctionType)
-            and each.__module__ == module.__name__
-            and not name.startswith("_")
-        }
-        for name in modes ^ rules.keys():
-            what = (
-                "a failure mode without a rule"
-                if name in modes
-                else "a rule without a failure mode"
-            )
-            raise TypeError(f"{module.__name__}: {name} is {what} that breaks `{promise}`")
-        found |= rules
-    return {each.name: found[each.name] for each in facts}
-
-
-RULES: Final[Mapping[str, Rule]] = collect(FACTS)
+#: The rule for each failure mode, by name, in the order of the catalog.
+RULES: Final[Mapping[str, Rule]] = {
+    each.name: getattr(import_module(f"{__name__}.{each.promise}"), each.name) for each in FACTS
+}
