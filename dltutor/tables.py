@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import Final, Literal
 
 MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see notebooks/GLOSSARY.md)
@@ -136,21 +137,14 @@ def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    columns = max((len(row) for row in rows), default=0)
-    return [
-        max(max(map(len, row[i].split("\n"))) for row in rows if i < len(row))
-        for i in range(columns)
-    ]
+    columns = zip_longest(*rows, fillvalue="")
+    return [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
 
 
-def _text_row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    columns = [cell.split("\n") for cell in cells]
-    lines = []
-    for i in range(max(map(len, columns))):
-        parts = [column[i] if i < len(column) else "" for column in columns]
+def _text_row(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    for parts in zip_longest(*(cell.split("\n") for cell in cells), fillvalue=""):
         padded = (part.ljust(width) for part, width in zip(parts, widths, strict=False))
-        lines.append("  ".join(padded))
-    return lines
+        yield "  ".join(padded)
 
 
 def _html_row(cells: Sequence[str], style: str, *, labeled: bool) -> str:

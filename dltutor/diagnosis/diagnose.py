@@ -107,15 +107,7 @@ def examine(
 
 
 def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:
-    """Check the arguments to `diagnose`, and make an Examination from them.
-
-    Raises:
-        RuntimeError: This system can't fork, this isn't the main thread, or a worker called this
-            while it ran your script again.
-        TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
-        ValueError: `epochs` isn't a whole number of 1 or more, or `deadline` isn't a positive
-            number of seconds.
-    """
+    """Check the arguments to `diagnose`, which lists the exceptions, and make an Examination."""
     if not hasattr(os, "fork"):
         raise RuntimeError(
             "diagnose() runs the loader in forks of this process, but this system can't fork. On "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 from dltutor.diagnosis.difference import (
@@ -165,22 +164,14 @@ def _one_random_epoch(evidence: Evidence) -> bool:
 _BRIEF: Final = 3.0  # seconds for an epoch, to have time for two
 
 
-def _at_most(most: float, subject: Subject) -> dict[str, Any]:
-    return {"seconds": min(most, subject.seconds / 2)}
-
-
-def _whole_epochs(subject: Subject) -> dict[str, Any]:
+def _whole_epochs(subject: Subject) -> float:
     # Give the run without workers time for a whole epoch if one finished with workers, because a
     # whole epoch says more than its start.
     run = subject.known.run if subject.known is not None else None
     expected = 0.0
     if run is not None and any(run.finished):
         expected = 1.5 * subject.inner.num_workers * run.pace * run.batches + 1.0
-    return {"seconds": max(min(4.0, subject.seconds / 2), min(expected, _LONGEST))}
-
-
-def _epochs_to_run(subject: Subject) -> dict[str, Any]:
-    return {"epochs": subject.epochs_to_run}
+    return max(min(4.0, subject.seconds / 2), min(expected, _LONGEST))
 
 
 def _as_arrays(subject: Subject) -> None:
@@ -204,7 +195,8 @@ def _run(
     needed: Needed,
     settings: dict[str, Any],
     *,
-    options: tuple[Callable[[Subject], dict[str, Any]], ...] = (),
+    longest: float | Callable[[Subject], float] | None = None,
+    all_epochs: bool = False,
     prepare: Callable[[Subject], object] = lambda subject: None,
     cut_short: bool = False,
     **fixed: Any,
@@ -217,15 +209,22 @@ def _run(
         at_most: The most seconds that the experiment may take if its workers are forked.
         needed: A function that takes the evidence so far, and returns whether to ask the question.
         settings: Arguments for `Subject.change`. If empty, the loader's settings stay as they are.
-        options: Functions that take the subject, and return arguments for `runner.run` that depend
-            on the loader.
+        longest: The most seconds of the run (at most half of the experiment's), or a function that
+            takes the subject and returns them. If None, `fixed` may have `seconds`.
+        all_epochs: Whether the loop runs as often as it does in your program.
         prepare: A function that takes the subject before the run, and makes other changes.
         cut_short: Whether a process that dies, or that can't be interrupted, counts as an answer.
         fixed: Arguments for `runner.run` that are the same for every loader.
     """
 
     def ask(subject: Subject) -> Measures:
-        given = fixed | {name: each for made in options for name, each in made(subject).items()}
+        given = dict(fixed)
+        if callable(longest):
+            given["seconds"] = longest(subject)
+        elif longest is not None:
+            given["seconds"] = min(longest, subject.seconds / 2)
+        if all_epochs:
+            given["epochs"] = subject.epochs_to_run
         if settings:
             subject.change(**settings)
         prepare(subject)
@@ -245,11 +244,7 @@ def _cut_short(stopped: str, code: int | None, mark: Mark) -> Measures:
 _SEED: Final = 24301
 
 #: Arguments for runs of one epoch with a fixed seed, so that their results can be compared.
-_ONE_SEED: Final[dict[str, Any]] = {
-    "options": (partial(_at_most, 4.0),),
-    "epochs": 1,
-    "seed": _SEED,
-}
+_ONE_SEED: Final[dict[str, Any]] = {"longest": 4.0, "epochs": 1, "seed": _SEED}
 
 INTERVENTIONS: Final = (
     _run(
@@ -258,7 +253,8 @@ INTERVENTIONS: Final = (
         16.0,
         _always,
         {},
-        options=(partial(_at_most, 8.0), _epochs_to_run),
+        longest=8.0,
+        all_epochs=True,
         # If main's heap had holes, workers would fill them before they take new memory, and that
         # would hide a part of their growth.
         prepare=lambda subject: fill_holes(),
@@ -270,7 +266,8 @@ INTERVENTIONS: Final = (
         18.0,
         _has_workers,
         {"num_workers": 0},
-        options=(_whole_epochs, _epochs_to_run),
+        longest=_whole_epochs,
+        all_epochs=True,
         cut_short=True,
         patience=4.0,
     ),
@@ -319,7 +316,7 @@ INTERVENTIONS: Final = (
         14.0,
         _one_random_epoch,
         {},
-        options=(partial(_at_most, 6.0),),
+        longest=6.0,
         epochs=2,
     ),
     _run(
@@ -328,7 +325,8 @@ INTERVENTIONS: Final = (
         14.0,
         _may_change_batches,
         {},
-        options=(partial(_at_most, 6.0), _epochs_to_run),
+        longest=6.0,
+        all_epochs=True,
         copies=True,
     ),
     _run(
@@ -337,7 +335,7 @@ INTERVENTIONS: Final = (
         14.0,
         _resumed,
         {"persistent_workers": False},
-        options=(partial(_at_most, 6.0),),
+        longest=6.0,
     ),
     _run(
         "one_thread",

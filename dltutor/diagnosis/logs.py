@@ -44,7 +44,7 @@ def read_log(words: Sequence[str]) -> str:
         if sys.stdin.isatty():
             print("Paste the message, then press Ctrl-D on an empty line.", file=sys.stderr)
         return _text(_ends(sys.stdin.buffer), "standard input")
-    if len(words) == 1 and _exists(words[0]):
+    if len(words) == 1 and os.path.exists(words[0]):
         path = Path(words[0])
         if path.is_dir():
             raise NotReadable(f"FILE must be a log, got the directory {path}. Name a file in it")
@@ -56,13 +56,6 @@ def read_log(words: Sequence[str]) -> str:
     if len(words) == 1 and _PATH.fullmatch(words[0]):
         print(f"There's no file {words[0]}, so this is read as a message.", file=sys.stderr)
     return " ".join(words)
-
-
-def _exists(word: str) -> bool:
-    try:
-        return os.path.exists(word)
-    except (OSError, ValueError):  # the word can't be a path, because it's too long or has a NUL
-        return False
 
 
 def _ends(file: BinaryIO) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from textwrap import fill
@@ -97,30 +98,19 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         tone: Tone = "good" if self.ok else "bad"
         parts = [f'<div style="font-weight:600">{escape(self.title)}</div>']
-        cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0"
         for number, each in enumerate(self.findings, start=1):
-            rows = "".join(
-                f'<tr style="background:transparent"><td style="{cell};opacity:0.75;'
-                f'white-space:nowrap">{escape(label)}</td>'
-                f'<td style="{cell}">{with_code(text)}</td></tr>'
-                for label, text in each.rows()
-            )
+            rows = [(escape(label), with_code(text)) for label, text in each.rows()]
             parts.append(
                 f'<div style="padding:8px 0 2px"><b>{number}. {with_code(each.title)}</b></div>'
-                f'<table style="margin:0;border-collapse:collapse;background:transparent">'
-                f"<tbody>{rows}</tbody></table>"
+                + _html_table(rows, (f"{_FAINT};white-space:nowrap", ""))
             )
-        verdicts = "".join(
-            f'<tr style="background:transparent"><td style="{cell}">{_STATES[each.state]}</td>'
-            f'<td style="{cell}">{each.promise}</td>'
-            f'<td style="{cell};opacity:0.75">{each.state}</td>'
-            f'<td style="{cell}">{with_code(each.said)}</td></tr>'
+        verdicts = [
+            (_STATES[each.state], each.promise, each.state, with_code(each.said))
             for each in self.promises
-        )
+        ]
         parts.append(
-            f'<details open style="padding-top:6px"><summary>{_PROMISES}</summary><table '
-            f'style="margin:0;border-collapse:collapse;background:transparent"><tbody>{verdicts}'
-            "</tbody></table></details>"
+            f'<details open style="padding-top:6px"><summary>{_PROMISES}</summary>'
+            f"{_html_table(verdicts, ('', '', _FAINT, ''))}</details>"
         )
         for label, texts in self._rest():
             items = "".join(f"<li>{with_code(text)}</li>" for text in texts)
@@ -166,6 +156,21 @@ class Diagnosis:
 _ASKED: Final = "Tried"
 _PROMISES: Final = "Promises of a healthy loader"
 _STATES: Final[dict[State, str]] = {"kept": "✓", "broken": "✗", "not tested": "?"}
+
+
+_FAINT: Final = ";opacity:0.75"
+
+
+def _html_table(rows: Iterable[Sequence[str]], styles: Sequence[str]) -> str:
+    # Return a table of cells that are HTML. Each column has its own style.
+    cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0"
+    body = ""
+    for row in rows:
+        pairs = zip(row, styles, strict=True)
+        cells = "".join(f'<td style="{cell}{style}">{inner}</td>' for inner, style in pairs)
+        body += f'<tr style="background:transparent">{cells}</tr>'
+    style = "margin:0;border-collapse:collapse;background:transparent"
+    return f'<table style="{style}"><tbody>{body}</tbody></table>'
 
 
 def _verdict(each: Verdict) -> str:

@@ -11,13 +11,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from errno import ENOTDIR
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import dltutor
+from dltutor.tables import count_of
 
 RECORD: Final = ".dltutor.json"
 _INCIDENTS: Final = "incidents"  # lesson 14 makes this folder in `notebooks`, so don't copy it
@@ -42,13 +43,12 @@ class LaidOut:
     kept: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = []
-        if self.new:
-            lines.append(f"{_files(len(self.new))} new.")
-        if self.updated:
-            lines.append(f"{_files(len(self.updated))} brought up to date.")
-        if self.kept:
-            lines.append(f"{_files(len(self.kept))} changed by you and left as they are.")
+        counted = (
+            (self.new, "new"),
+            (self.updated, "brought up to date"),
+            (self.kept, "changed by you and left as they are"),
+        )
+        lines = [f"{count_of(len(names), 'file')} {what}." for names, what in counted if names]
         lines += [
             f"You have changed {name}, so it stays. The newer one is {newer}."
             for name, newer in self.beside
@@ -174,17 +174,10 @@ def _digest(path: Path) -> str | None:
 
 
 def _name_beside(folder: Path, name: str, digest: str) -> str:
-    path = Path(name)
-    for number in count(1):
-        version = dltutor.__version__ + (f", {number}" if number > 1 else "")
-        newer = path.with_name(f"{path.stem} (dltutor {version}){path.suffix}").as_posix()
-        if _digest(folder / newer) in (None, digest):
-            return newer
-    raise AssertionError("count() has no end")
-
-
-def _files(number: int) -> str:
-    return f"{number} file{'' if number == 1 else 's'}"
+    path, version = Path(name), dltutor.__version__
+    versions = chain((version,), (f"{version}, {number}" for number in count(2)))
+    names = (path.with_name(f"{path.stem} (dltutor {each}){path.suffix}") for each in versions)
+    return next(each.as_posix() for each in names if _digest(folder / each) in (None, digest))
 
 
 def _sha256(content: bytes) -> str:

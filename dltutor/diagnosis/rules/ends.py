@@ -280,16 +280,20 @@ def _fix_for(path: str, kind: str, error: str) -> str:
     )
 
 
+def _died_starting(evidence: Evidence) -> bool:
+    # Return whether a worker in a new interpreter died before the first batch.
+    run = evidence.run
+    new = evidence.parts.method in ("spawn", "forkserver")
+    return new and run.end == "worker died" and not run.batches
+
+
 _MISSING: Final = re.compile(r"Can't get attribute '([\w.]+)' on <module '([\w.]+)'")
 
 
 def main_only_class(evidence: Evidence) -> Finding | None:
     """A worker in a new interpreter couldn't find a name that its pickle refers to."""
-    run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
-        return None
-    missing = _MISSING.search(run.said)
-    if run.end != "worker died" or missing is None:
+    travel, missing = evidence.travel, _MISSING.search(evidence.run.said)
+    if missing is None or not _died_starting(evidence):
         return None
     name, module = missing.group(1), missing.group(2).replace("__mp_main__", "__main__")
     here = "a file that doesn't define it on import"
@@ -313,9 +317,7 @@ _AGAIN: Final = "_fixup_main_from_path"  # multiprocessing's function that runs 
 def missing_main_guard(evidence: Evidence) -> Finding | None:
     """A worker died while it was running the script again."""
     run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
-        return None
-    if run.end != "worker died" or not (_REFUSED in run.said or _AGAIN in run.said):
+    if not _died_starting(evidence) or not (_REFUSED in run.said or _AGAIN in run.said):
         return None
     reason = (
         "got to the loop, and wasn't allowed to start workers of its own"
@@ -357,11 +359,10 @@ def global_only_in_parent(evidence: Evidence) -> Finding | None:
 def generator_attribute(evidence: Evidence) -> Finding | None:
     """Workers died unpickling a tensor that was freed as soon as main had pickled it."""
     run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches or travel is None:
+    if travel is None or not travel.gone or not _died_starting(evidence):
         return None
-    named_by_another = "Can't get attribute" in run.said or "bootstrapping phase" in run.said
-    if run.end != "worker died" or named_by_another or not travel.gone:
-        return None
+    if "Can't get attribute" in run.said or "bootstrapping phase" in run.said:
+        return None  # another rule says more
     path, kind = travel.gone[0]
     said = (
         f"Workers ended with exit code 1 before the first batch. Pickling `{path}` ({kind}) for a "
@@ -379,10 +380,8 @@ def generator_attribute(evidence: Evidence) -> Finding | None:
 
 def unloadable(evidence: Evidence) -> Finding | None:
     """Workers died unpickling something that main can pickle, but can't unpickle either."""
-    run, alone, travel = evidence.run, evidence.alone, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches or travel is None:
-        return None
-    if run.end != "worker died" or not travel.unreadable:
+    alone, travel = evidence.alone, evidence.travel
+    if travel is None or not travel.unreadable or not _died_starting(evidence):
         return None
     if main_only_class(evidence) or missing_main_guard(evidence):
         return None
