@@ -31,26 +31,31 @@ def find(target: str) -> Any:
     Raises:
         NoLoader: The target names no loader, or importing it failed.
     """
-    # Import torch here, because importing it is slow and most commands don't need it.
-    from torch.utils.data import DataLoader
-
+    # Imported here, because this imports torch, which is slow, and most commands don't need it.
     from dltutor.observation.loaders import check_loader
 
-    module, name = _located(target)
-    found = getattr(module, name)
-    if isinstance(found, DataLoader) or (callable(found) and not isinstance(found, type)):
+    found = attribute(target)
+    if callable(found) and not isinstance(found, type):
         return found
     try:
         check_loader(found)
     except TypeError:
         raise NoLoader(
-            f"{name} must be a DataLoader or a function that returns one, got "
+            f"{target.rpartition(':')[2]} must be a DataLoader or a function that returns one, got "
             f"{type(found).__name__}"
         ) from None
     return found
 
 
-def _located(target: str) -> tuple[Any, str]:
+def attribute(target: str) -> Any:
+    """Return the object that a name in a file or a module refers to.
+
+    Args:
+        target: `FILE.py:NAME` or `package.module:NAME`, as in `find`.
+
+    Raises:
+        NoLoader: There's no such name, or importing the file or module failed.
+    """
     from torch.utils.data import DataLoader
 
     where, colon, name = target.rpartition(":")
@@ -69,7 +74,7 @@ def _located(target: str) -> tuple[Any, str]:
         loaders = [key for key, each in vars(module).items() if isinstance(each, DataLoader)]
         has = f"it has {', '.join(loaders)}" if loaders else "it has no DataLoader in its globals"
         raise NoLoader(f"{where} has no {name!r}: {has}")
-    return module, name
+    return getattr(module, name)
 
 
 def _from_file(path: Path) -> Any:
@@ -112,18 +117,6 @@ def makes_loaders(found: Any) -> bool:
     It does if it can be called, isn't a class, and can't be iterated.
     """
     return callable(found) and not isinstance(found, type) and not hasattr(found, "__iter__")
-
-
-def attribute(target: str) -> Any:
-    """Return the object that a name in a file or a module refers to.
-
-    Args:
-        target: `FILE.py:NAME` or `package.module:NAME`.
-
-    Raises:
-        NoLoader: There's no such name, or importing the file or module failed.
-    """
-    return getattr(*_located(target))
 
 
 def seconds(text: str) -> float:
