@@ -9,92 +9,94 @@ if a signal handler changed, or if the private memory of the kernel has grown by
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+import time
+from collections import Counter
 from pathlib import Path
-from textwrap import dedent
+from typing import Any
 
+import matplotlib.pyplot as plt
+import psutil
+from IPython.display import clear_output
 from jupyter_client.manager import start_new_kernel
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
+SCRIPTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(SCRIPTS.parent / "tests"))
 
-SETUP = """
-    import os, signal, sys, threading, time
-    from collections import Counter
-    from pathlib import Path
+import confined_cases  # noqa: E402 - in tests/
+from small_datasets import Numbers, killed, load, raise_error, sleep_on  # noqa: E402 - in tests/
 
-    sys.path.insert(0, {tests!r})
-    import confined_cases, datasets, psutil
-    import matplotlib.pyplot as plt
-    from small_datasets import Numbers, load
-    from dltutor import confine, observe
-    from IPython.display import clear_output
+from dltutor import confine, observe  # noqa: E402
 
-    this = psutil.Process()
-    ENDINGS = {{
-        "finished": None, "raised": small_datasets.raise_error, "killed": small_datasets.killed,
-        "hung": small_datasets.sleep_on,
-    }}
+ENDINGS: dict[str, Any] = {
+    "finished": None,
+    "raised": raise_error,
+    "killed": killed,
+    "hung": sleep_on,
+}
 
-    def belongings():
-        groups = [p for p in Path("/sys/fs/cgroup").glob("**/dltutor*") if p.is_dir()]
-        return {{
-            "processes": len(this.children(recursive=True)),
-            "descriptors": this.num_fds(),
-            "/dev/shm entries": len(os.listdir("/dev/shm")),
-            "cgroups": len(groups),
-            "mounts": len(Path("/proc/self/mounts").read_text().splitlines()),
-            "threads": threading.active_count(),
-            "handlers": str([signal.getsignal(s) for s in (signal.SIGINT, signal.SIGALRM)]),
-        }}
 
-    def run(i):
-        end = list(ENDINGS)[i % 4]
-        if i % 30 == 29:
-            seen = confine(confined_cases.modest, memory="1G", deadline=60)
-            return f"confine: {{seen.end}}"
-        loader = load(Numbers(ENDINGS[end], at=i % 16))
-        live = i % 10 == 5
-        seen = observe(loader, deadline=0.5 if end == "hung" else 30, live=live)
-        if live:
-            plt.close("all")
-            clear_output()
-        return ("live: " if live else "") + f"{{end}}: {{seen.end}}"
-
+def soak(runs: int) -> None:
+    """Observe loaders in this process, print how they ended, and check what's left."""
     for i in range(40):
         run(i)  # after this, everything that Python, torch, and matplotlib keep forever is there
-    before, private = belongings(), this.memory_full_info().uss
-"""
-
-SOAK = """
+    before, private = belongings(), psutil.Process().memory_full_info().uss
     began = time.perf_counter()
-    ends = Counter(run(i) for i in range({runs}))
-    after, grown = belongings(), (this.memory_full_info().uss - private) / 2**20
+    ends = Counter(run(i) for i in range(runs))
+    after, grown = belongings(), (psutil.Process().memory_full_info().uss - private) / 2**20
     clear_output()
     for end, count in sorted(ends.items()):
-        print(f"{{count:5}} {{end}}")
+        print(f"{count:5} {end}")
     for name, count in before.items():
-        print(f"{{name}}: {{count}} before, {{after[name]}} after")
+        print(f"{name}: {count} before, {after[name]} after")
     seconds = time.perf_counter() - began
-    print(f"private memory of the kernel: {{grown:+.1f}} MB in {{seconds:.0f}} s")
+    print(f"private memory of the kernel: {grown:+.1f} MB in {seconds:.0f} s")
     assert after == before and grown < 10
-"""
+
+
+def run(i: int) -> str:
+    """Observe or confine one loader, and return how it should have ended and how it did."""
+    if i % 30 == 29:
+        return f"confine: {confine(confined_cases.modest, memory='1G', deadline=60).end}"
+    end = list(ENDINGS)[i % 4]
+    live = i % 10 == 5
+    loader = load(Numbers(ENDINGS[end], at=i % 16))
+    seen = observe(loader, deadline=0.5 if end == "hung" else 30, live=live)
+    if live:
+        plt.close("all")
+        clear_output()
+    return f"{'live: ' if live else ''}{end}: {seen.end}"
+
+
+def belongings() -> dict[str, Any]:
+    """Count what this process has, or what a run may leave on this machine."""
+    groups = [path for path in Path("/sys/fs/cgroup").glob("**/dltutor*") if path.is_dir()]
+    return {
+        "processes": len(psutil.Process().children(recursive=True)),
+        "descriptors": psutil.Process().num_fds(),
+        "/dev/shm entries": len(os.listdir("/dev/shm")),
+        "cgroups": len(groups),
+        "mounts": len(Path("/proc/self/mounts").read_text().splitlines()),
+        "threads": threading.active_count(),
+        "handlers": str([signal.getsignal(each) for each in (signal.SIGINT, signal.SIGALRM)]),
+    }
 
 
 def main(runs: int) -> int:
     """Run the soak test in a new notebook kernel, print its output, and return the exit code."""
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(SCRIPTS))
     try:
-        for code in (SETUP.format(tests=str(TESTS)), SOAK.format(runs=runs)):
-            reply = client.execute_interactive(
-                dedent(code), timeout=1800, output_hook=_show, allow_stdin=False
-            )
-            if reply["content"]["status"] != "ok":
-                print("\n".join(reply["content"]["traceback"]), file=sys.stderr)
-                return 1
+        reply = client.execute_interactive(
+            f"import soak\nsoak.soak({runs})", timeout=3600, output_hook=_show, allow_stdin=False
+        )
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-    return 0
+    print("\n".join(reply["content"].get("traceback", ())), file=sys.stderr)
+    return 0 if reply["content"]["status"] == "ok" else 1
 
 
 def _show(message: dict[str, dict[str, str]]) -> None:
