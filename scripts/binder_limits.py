@@ -25,7 +25,6 @@ from inside_limits import watch
 
 import dltutor
 from dltutor.observation.confinement.confining import CannotConfine
-from dltutor.tables import MB
 from notebooks import CELL_TIMEOUT, kernel_environment, twins
 
 HERE: Final = Path(__file__).resolve().parent
@@ -57,7 +56,7 @@ class Run:
             killed the measurement together with the command, `pss` and `shm` are NaN.
         shm: The most memory that the command had in /dev/shm, in MB.
         left: The command lines of the processes that outlived the command, which `run` then ended.
-        limits: The limits that the command ran under, as sentences.
+        limits: The limits that the command ran under, as sentences (default none).
     """
 
     code: int | None
@@ -65,8 +64,8 @@ class Run:
     seconds: float
     pss: float
     shm: float
-    left: tuple[str, ...]
-    limits: tuple[str, ...]
+    left: Sequence[str]
+    limits: tuple[str, ...] = ()
 
 
 def run(
@@ -103,7 +102,7 @@ def run(
             return _within_limits(request, Path(name), deadline)
         output = Path(name, "output")
         found = watch(**request, group=None, output=str(output), deadline=deadline)
-        return _run(found, output.read_text(errors="replace"), ())
+        return Run(output=output.read_text(errors="replace"), **found)
 
 
 def _within_limits(request: dict[str, Any], folder: Path, deadline: float) -> Run:
@@ -127,19 +126,7 @@ def _within_limits(request: dict[str, Any], folder: Path, deadline: float) -> Ru
     limits = (*cores, *(seen.confinement.limits if seen.confinement else ()))
     killed = {"code": -9, "seconds": seen.seconds, "pss": math.nan, "shm": math.nan, "left": []}
     found = json.loads(report.read_text()) if report.exists() else killed
-    return _run(found, seen.stderr, limits)
-
-
-def _run(found: dict[str, Any], output: str, limits: tuple[str, ...]) -> Run:
-    return Run(
-        code=found["code"],
-        output=output,
-        seconds=found["seconds"],
-        pss=found["pss"] / MB,
-        shm=found["shm"] / MB,
-        left=tuple(found["left"]),
-        limits=limits,
-    )
+    return Run(output=seen.stderr, limits=limits, **found)
 
 
 @contextmanager

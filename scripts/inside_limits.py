@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import psutil
 
+MB: Final = 1 << 20
+
 PERIOD: Final = 0.5
 """Seconds between two readings of PSS, short enough for cells that run for only 2 or 3 s."""
 
@@ -43,8 +45,8 @@ def watch(
 
     Returns:
         A dict with the command's exit `code` (None if `watch` ended the command at the deadline),
-        the `seconds` that it took, the most bytes of `pss` that all its processes had together, the
-        most bytes that it added to /dev/shm (`shm`), and the command lines of the processes that
+        the `seconds` that it took, the most MB of `pss` that all its processes had together, the
+        most MB that it added to /dev/shm (`shm`), and the command lines of the processes that
         outlived it (`left`).
     """
     if group:
@@ -74,7 +76,8 @@ def watch(
                     each.kill()
             psutil.wait_procs(rest, timeout=1)
         process.wait()
-    return {"code": code, "seconds": seconds, "pss": pss, "shm": shm - before, "left": left}
+    memory = {"pss": pss / MB, "shm": (shm - before) / MB}
+    return {"code": code, "seconds": seconds, "left": left} | memory
 
 
 def _left(home: str, grace: float) -> list[str]:
