@@ -12,13 +12,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from dltutor.failures.tools.contract import load
+from dltutor.failures.tools.gauge import Gauge
+from dltutor.observation import Observation, observe
+
 Facts = dict[str, Any]
+METHODS: Final = ("fork", "spawn", "forkserver")
 
 
 class CannotMeasure(Exception):
@@ -48,6 +54,50 @@ class Samples(Sized):
 
     def __getitem__(self, index: int) -> Any:
         return self.get(index)
+
+
+def observed(
+    get: Callable[[int], Any],
+    length: int = 4,
+    workers: int = 2,
+    *,
+    consume: Callable[[Any], object] | None = None,
+    deadline: float = 60,
+    **options: Any,
+) -> Observation:
+    """Observe a loader with forked workers, whose sample i is `get(i)`."""
+    loader = load(Samples(get, length), workers, "fork", **options)
+    return observe(loader, consume=consume, deadline=deadline)
+
+
+def ended(seen: Observation) -> str:
+    """Return the type of the exception that ended a run or, without one, how the run ended."""
+    return seen.chain[0][0] if seen.chain else seen.end
+
+
+def private(loader: DataLoader[Any], batches: int) -> float:
+    """Return the average worker's private memory (USS) after so many batches, in MB."""
+    gauge, iterator = Gauge(), iter(loader)
+    for _ in range(batches):  # not `for batch in iterator`, which would end the workers
+        next(iterator)
+    return gauge.private()
+
+
+def where(holds: Callable[[str], bool]) -> list[str]:
+    """Return each start method with "yes" or "no", which `holds` decides."""
+    return [f"{method} {'yes' if holds(method) else 'no'}" for method in METHODS]
+
+
+def library(name: str) -> Any:
+    """Import a library that the course doesn't need.
+
+    Raises:
+        CannotMeasure: The library isn't installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        raise CannotMeasure(f"{name} isn't installed.") from None
 
 
 def gpu() -> str:

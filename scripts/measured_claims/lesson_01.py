@@ -18,7 +18,7 @@ from dltutor.failures.data.images import SPOILERS
 from dltutor.failures.none_in_batch import SkippingImages
 from dltutor.failures.tools.contract import load
 from dltutor.observation import observe
-from measured_claims import Facts, Samples, python
+from measured_claims import Facts, Samples, observed, python
 
 
 def _named(images: Images, name: str) -> int:
@@ -50,7 +50,7 @@ def passed_on() -> Facts:
                 path.unlink()
                 return np.array(image)
 
-        read = observe(load(Samples(deleted_while_it_is_read, 1), 1, "fork")).end == "finished"
+        read = observed(deleted_while_it_is_read, 1, 1).end == "finished"
     return {"told": kinds, "alive": alive, "read": read}
 
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.failures.tools.contract import load
-from dltutor.observation import Observation, observe
-from measured_claims import Facts, Samples
+from dltutor.observation import Observation
+from measured_claims import Facts, ended, observed
 
 
 class OneArgument(Exception):
@@ -44,30 +43,23 @@ _RAISED: Final[dict[str, Callable[[], Exception]]] = {
 }
 
 
-def _raising(make: Callable[[], Exception]) -> Samples:
+def _raising(make: Callable[[], Exception], deadline: float = 10, **options: Any) -> Observation:
+    # Observe a loader whose samples all raise.
     def transformed(index: int) -> Any:
         raise make()
 
-    return Samples(transformed)
-
-
-def _epoch(dataset: Any, workers: int = 2, deadline: float = 10, **options: Any) -> Observation:
-    loader = load(dataset, workers, "fork", **{"batch_size": 1} | options)
-    return observe(loader, deadline=deadline)
+    return observed(transformed, deadline=deadline, batch_size=1, **options)
 
 
 def own_types() -> Facts:
-    found = {}
-    for name, make in _RAISED.items():
-        seen = _epoch(_raising(make), deadline=3)
-        found[name] = f"`{seen.chain[0][0] if seen.chain else seen.end}`"
-    return {"found": found}
-
-
-def workers_after_an_error() -> Facts:
-    seen = [_epoch(_raising(make)) for make in list(_RAISED.values())[:2]]
-    alive = sum(worker.exitcode is None for run in seen for worker in run.workers)
-    return {"kinds": [f"`{run.raised_in_worker}`" for run in seen], "alive": alive}
+    seen = {name: _raising(make, 3) for name, make in _RAISED.items()}
+    sent = [run for run in seen.values() if run.chain]
+    alive = sum(worker.exitcode is None for run in sent for worker in run.workers)
+    return {
+        "found": {name: f"`{ended(run)}`" for name, run in seen.items()},
+        "kinds": [f"`{run.raised_in_worker}`" for run in sent],
+        "alive": alive,
+    }
 
 
 def articles_except() -> Facts:
@@ -77,19 +69,18 @@ def articles_except() -> Facts:
         except Exception:
             return None, None
 
-    seen = [_epoch(Samples(printing), workers) for workers in (0, 2)]
-    kinds = [run.chain[0][0] for run in seen if run.chain]
-    as_none = len(kinds) == 2 and "OneArgument" not in kinds
-    return {"kinds": [f"`{kind}`" for kind in kinds], "another error": as_none}
+    kinds = [ended(observed(printing, 4, workers, batch_size=1)) for workers in (0, 2)]
+    others = not {"OneArgument", "finished", "hung"} & {*kinds}
+    return {"kinds": [f"`{kind}`" for kind in kinds], "another error": others}
 
 
 def required_arguments() -> Facts:
-    two, described = (_epoch(_raising(make)) for make in (_RAISED["two arguments"], Described))
+    two, described = map(_raising, (_RAISED["two arguments"], Described))
     return {
-        "two": two.chain[0][0],
+        "two": ended(two),
         "whole": "a.png: no array" in two.raw and "transformed" in two.raw,
-        "described": described.chain[0][0],
-        "lost": described.chain[0][0] == "TypeError" and "Original Traceback" not in described.raw,
+        "described": ended(described),
+        "lost": ended(described) == "TypeError" and "Original Traceback" not in described.raw,
     }
 
 
@@ -97,8 +88,8 @@ def queue_thread() -> Facts:
     def one_generator(index: int) -> Any:
         return (each for each in ()) if index == 3 else index
 
-    dataset = Samples(one_generator, 12)
-    seen = _epoch(dataset, 1, deadline=3, collate_fn=list, in_order=False)
+    options = {"batch_size": 1, "collate_fn": list, "in_order": False}
+    seen = observed(one_generator, 12, 1, deadline=3, **options)
     return {"samples": seen.samples, "end": seen.end}
 
 
@@ -106,8 +97,8 @@ def stack_message() -> Facts:
     found = {}
     for lengths in ((3, 5), (5, 3)):
         for workers in (0, 2):
-            batch = [torch.ones(length) for length in lengths]
-            stack = "stack expects" in _epoch(batch, workers, batch_size=2).raw
+            seen = observed(lambda i, of=lengths: torch.ones(of[i]), 2, workers, batch_size=2)
+            stack = "stack expects" in seen.raw
             found["{} then {}, {} workers".format(*lengths, workers)] = "yes" if stack else "no"
     return {"found": found}
 
@@ -121,7 +112,7 @@ def noise() -> Facts:
 
 
 def timeout() -> Facts:
-    seen = _epoch(_raising(_local), timeout=1, deadline=30)
+    seen = _raising(_local, 30, timeout=1)
     line = seen.raw.strip().splitlines()[-1].partition(": ")[2]
     said = "timed out" in line and "Local" not in seen.raw
     return {"line": line, "on stderr": "Local" in seen.stderr, "timed out": said}

@@ -9,9 +9,8 @@ from typing import Any
 
 from dltutor.failures import dead_worker, misleading_exit
 from dltutor.failures.data import scans
-from dltutor.failures.tools.contract import load
 from dltutor.observation import confine, observe
-from measured_claims import CannotMeasure, Facts, Samples, python
+from measured_claims import CannotMeasure, Facts, observed, python
 
 
 def _died_without_workers(*accidents: str) -> int:
@@ -53,7 +52,7 @@ def handled() -> Facts:
                 accident(3)
             return index
 
-        return observe(load(Samples(caught, 1), 1, "fork")).end == "worker died"
+        return observed(caught, 1, 1).end == "worker died"
 
     dead = {
         kind: [how for how, accident in accidents.items() if ends_the_worker(accident, kind)]

@@ -13,7 +13,7 @@ from dltutor.failures import global_state, mutated_in_place, stale_epoch
 from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_04 import SlowMotion
 from dltutor.observation import observe
-from measured_claims import Facts, numbers
+from measured_claims import Facts, ended, numbers
 
 
 class _Witness(global_state.Readings):
@@ -97,7 +97,7 @@ def epoch_in_a_value() -> Facts:
             dataset = _ValueClips(of)
             loader = load(dataset, 1, method, persistent_workers=True)
             seen = observe(loader, consume=_four_epochs(dataset), deadline=40)
-            end = str(seen.result) if seen.end == "finished" else seen.chain[0][0]
+            end = str(seen.result) if seen.end == "finished" else ended(seen)
             found[f"of {of}, {method}ed worker"] = end
     works = [pair for pair, what in found.items() if what == "[0, 32, 64, 96]"]
     return {"found": found, "works": works}

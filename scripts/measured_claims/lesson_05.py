@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -11,9 +12,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from dltutor.failures.data.records import LENGTH, SIZE, shared_records
 from dltutor.failures.tools.contract import Case, load
 from dltutor.lessons.lesson_05.helpers import Database
 from dltutor.observation import Observation, observe
-from measured_claims import CannotMeasure, Facts, Samples, numbers
+from measured_claims import CannotMeasure, Facts, library, numbers, observed
 
 _MANY: Final = 4000
 
@@ -37,7 +37,7 @@ def _wrong(loader: DataLoader[Any]) -> int:
 
 def _run(get: Callable[[int], int], length: int = _MANY, deadline: float = 30) -> Observation:
     # Observe a loader whose sample i is `get(i)`, which should be i.
-    return observe(load(Samples(get, length), 2, "fork"), consume=_wrong, deadline=deadline)
+    return observed(get, length, consume=_wrong, deadline=deadline)
 
 
 def _told(seen: Observation) -> str:
@@ -52,17 +52,25 @@ def _of_case(case: Case) -> Any:
     return observe(case.loader, consume=case.consume, deadline=60)
 
 
-def _library(name: str) -> Any:
+@contextmanager
+def _server(ready: Callable[[], bool], *command: str, user: str | None = None) -> Iterator[None]:
+    """Run a local server in this block, as this or another user, once it's ready.
+
+    Raises:
+        CannotMeasure: The server isn't installed, or it ends before it's ready.
+    """
+    if not shutil.which(command[0]):
+        raise CannotMeasure(f"{command[0]} isn't installed.")
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd="/", user=user)
     try:
-        return import_module(name)
-    except ImportError:
-        raise CannotMeasure(f"{name} isn't installed.") from None
-
-
-def _needs(*commands: str) -> None:
-    for command in commands:
-        if not shutil.which(command):
-            raise CannotMeasure(f"{command} isn't installed.")
+        while not ready():
+            if server.poll() is not None:
+                raise CannotMeasure(f"{command[0]} ended with exit code {server.returncode}.")
+            time.sleep(0.05)
+        yield
+    finally:
+        server.send_signal(signal.SIGINT)  # a fast shutdown, even if there are connections
+        server.wait()
 
 
 def deadlock() -> Facts:
@@ -112,7 +120,7 @@ def own_copy() -> Facts:
     file, get = _reader(pause=0.004)
     get(0)
     before = file.tell()
-    observe(load(Samples(get, LENGTH), 1, "fork"))
+    observed(get, LENGTH, 1)
     return {"moved": file.tell() != before}
 
 
@@ -128,15 +136,14 @@ def by_luck() -> Facts:
         return sum(number != index % LENGTH for index, number in enumerate(numbers(loader)))
 
     _, get = _reader()
-    loader = load(Samples(get, _MANY), 2, "fork")
-    seen = [observe(loader, consume=wrong).result for _ in range(5)]
+    seen = [observed(get, _MANY, consume=wrong).result for _ in range(5)]
     counts = [each for each in seen if isinstance(each, int)]
     few = max(counts) < _MANY // 10
     return {"many": _MANY, "least": min(counts), "most": max(counts), "few": few}
 
 
 def h5py() -> Facts:
-    h5py = _library("h5py")
+    h5py = library("h5py")
     right = {"path": True, "Python file": True}
     with tempfile.TemporaryDirectory() as folder:
         rows_of_a_number = np.repeat(np.arange(_MANY, dtype="i4")[:, None], 256, axis=1)
@@ -169,7 +176,7 @@ def h5py() -> Facts:
 
 
 def lmdb() -> Facts:
-    lmdb = _library("lmdb")
+    lmdb = library("lmdb")
     ends = {}
     for lock in (True, False):
         with tempfile.TemporaryDirectory() as folder:
@@ -196,25 +203,13 @@ def sqlite() -> Facts:
     return {"idle": old[0], "in a transaction": old[1]}
 
 
-@contextmanager
-def _redis_server() -> Iterator[str]:
-    _needs("redis-server")
-    with tempfile.TemporaryDirectory() as folder:
-        address = f"{folder}/redis.sock"
-        command = ["redis-server", "--port", "0", "--unixsocket", address, "--save", ""]
-        server = subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL)
-        try:
-            while not os.path.exists(address):
-                time.sleep(0.05)
-            yield address
-        finally:
-            server.kill()
-            server.wait()
-
-
 def redis() -> Facts:
-    redis = _library("redis")
-    with _redis_server() as address:
+    redis = library("redis")
+    with ExitStack() as block:
+        folder = block.enter_context(tempfile.TemporaryDirectory())
+        address = f"{folder}/redis.sock"
+        options = ("--port", "0", "--unixsocket", address, "--save", "", "--dir", folder)
+        block.enter_context(_server(partial(os.path.exists, address), "redis-server", *options))
         connect = partial(redis.Redis, unix_socket_path=address)
         client = connect()
         for index in range(_MANY):
@@ -244,28 +239,26 @@ def redis() -> Facts:
     }
 
 
-@contextmanager
-def _postgres() -> Iterator[dict[str, str]]:
-    _needs("postgres", "initdb", "pg_ctl")
-    as_other = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
-    with tempfile.TemporaryDirectory() as folder:
-        if as_other:
-            shutil.chown(folder, "postgres")
-        pg_ctl = [*as_other, "pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-w"]
-        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "check": True, "cwd": "/"}
-        initdb = [*as_other, "initdb", "-D", f"{folder}/data", "-A", "trust", "-U", "postgres"]
-        subprocess.run(initdb, **quiet)
-        subprocess.run([*pg_ctl, "-o", f"-k {folder} -h ''", "start"], **quiet)
-        try:
-            yield {"host": folder, "user": "postgres", "dbname": "postgres"}
-        finally:
-            subprocess.run([*pg_ctl, "-m", "immediate", "stop"], **quiet)
-
-
 def psycopg() -> Facts:
-    psycopg = _library("psycopg")
-    with _postgres() as address:
-        connect = partial(psycopg.connect, **address, autocommit=True)
+    psycopg = library("psycopg")
+    with ExitStack() as block:
+        folder = block.enter_context(tempfile.TemporaryDirectory())
+        data, user = f"{folder}/data", None
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+            user = "postgres"
+            shutil.chown(folder, user)
+        initdb = ["initdb", "-D", data, "-A", "trust", "-U", "postgres"]
+        subprocess.run(initdb, stdout=subprocess.DEVNULL, check=True, cwd="/", user=user)
+        state = Path(data, "postmaster.pid")
+
+        def ready() -> bool:
+            return state.exists() and "ready" in state.read_text()
+
+        command = ("postgres", "-D", data, "-k", folder, "-h", "")
+        block.enter_context(_server(ready, *command, user=user))
+        connect = partial(
+            psycopg.connect, host=folder, user="postgres", dbname="postgres", autocommit=True
+        )
         with connect() as first:
             first.execute("CREATE TABLE rows (number int PRIMARY KEY)")
             first.execute("INSERT INTO rows SELECT generate_series(0, 3999)")

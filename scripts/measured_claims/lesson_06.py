@@ -10,9 +10,7 @@ from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Final
 
 import numpy as np
-import psutil
 import torch
-from torch.utils.data import DataLoader
 
 from dltutor import observe
 from dltutor.failures import global_only_in_parent
@@ -20,9 +18,9 @@ from dltutor.failures.main_only_class import Squares
 from dltutor.failures.tools.contract import load
 from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.lesson_06 import told
-from measured_claims import Facts, Samples, Sized, numbers
+from dltutor.tables import MB
+from measured_claims import METHODS, Facts, Samples, Sized, numbers, private, where
 
-_METHODS: Final = ("fork", "spawn", "forkserver")
 _ROWS: Final = 40_000  # rows of 64 numbers, 20 MB in total
 _PATIENCE: Final = 100.0  # the most seconds for a run. On a busy machine, new workers start slowly.
 FILLED = False
@@ -35,9 +33,8 @@ def _filled(index: int) -> bool:
 def forks() -> Facts:
     global FILLED
     FILLED = True
-    has = {method: all(numbers(load(Samples(_filled), 1, method))) for method in _METHODS}
     return {
-        "has": [f"{method} {'yes' if value else 'no'}" for method, value in has.items()],
+        "has": where(lambda method: all(numbers(load(Samples(_filled), 1, method)))),
         "python": ".".join(map(str, sys.version_info[:2])),
         "system": sys.platform,
         "default": multiprocessing.get_start_method(),
@@ -45,10 +42,8 @@ def forks() -> Facts:
 
 
 def filled_by_main() -> Facts:
-    ends = {}
-    for method in _METHODS:
-        case = global_only_in_parent.broken(start_method=method)
-        ends[method] = told(observe(case.loader, deadline=_PATIENCE))
+    cases = {method: global_only_in_parent.broken(start_method=method) for method in METHODS}
+    ends = {way: told(observe(case.loader, deadline=_PATIENCE)) for way, case in cases.items()}
     return {"ends": ends, "hangs": "hung" in ends.values()}
 
 
@@ -84,20 +79,9 @@ class ByName(InSharedMemory):
 
 def _copies(dataset: Loaded, method: str) -> int:
     # Return how many private copies of the dataset's table each of two workers has.
-    def private(dataset: Loaded) -> float:
-        seen = observe(load(dataset, 2, method), consume=_private_memory, deadline=_PATIENCE)
-        return float(seen.result)  # type: ignore[arg-type]
-
-    without = private(Loaded(dataset.rows[:64]))
-    return round((private(dataset) - without) / dataset.rows.nbytes)
-
-
-def _private_memory(loader: DataLoader[Any]) -> float:
-    batches = iter(loader)
-    for _ in range(len(loader)):  # not `for batch in batches`, which would end the workers
-        next(batches)
-    workers = [psutil.Process(each.pid) for each in multiprocessing.active_children()]
-    return sum(float(each.memory_full_info().uss) for each in workers) / len(workers)
+    few = Loaded(dataset.rows[:64])
+    whole, without = (private(load(each, 2, method), len(each) // 4) for each in (dataset, few))
+    return round((whole - without) * MB / dataset.rows.nbytes)
 
 
 def own_copy() -> Facts:
@@ -106,7 +90,7 @@ def own_copy() -> Facts:
     copies = {
         f"{kind}, {method}": _copies(Loaded(table), method)
         for kind, table in kinds.items()
-        for method in _METHODS
+        for method in METHODS
     }
     return {"copies": copies, "copied": [kind for kind, count in copies.items() if count]}
 
@@ -138,10 +122,10 @@ class Pointing(Sized):
 
 def layout() -> Facts:
     ends = {}
-    for method in _METHODS:
+    for method in METHODS:
         seen = observe(load(Pointing(), 1, method), consume=numbers, deadline=_PATIENCE)
         ends[method] = "right" if seen.result == [7] * 4 else told(seen)
-    return {"ends": ends, "right": [method for method in _METHODS if ends[method] == "right"]}
+    return {"ends": ends, "right": [method for method in METHODS if ends[method] == "right"]}
 
 
 def faster() -> Facts:
@@ -154,12 +138,13 @@ def faster() -> Facts:
 
 
 def pass_spawn() -> Facts:
-    ends = {}
-    for title, dataset in (
-        ("numbers", Squares(16)),
-        ("an open file", Records(records_folder())),
-    ):
-        seen = observe(load(dataset, 1, "spawn"), deadline=_PATIENCE)
-        ends[f"a dataset of {title}"] = told(seen)
+    datasets = {
+        "a dataset of numbers": Squares(16),
+        "a dataset of an open file": Records(records_folder()),
+    }
+    ends = {
+        title: told(observe(load(dataset, 1, "spawn"), deadline=_PATIENCE))
+        for title, dataset in datasets.items()
+    }
     whole, handle = ends.values()
     return {"ends": ends, "handle fails": whole == "finished" != handle}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import faulthandler
 import logging
 import multiprocessing
-import os
-import pty
-import select
 import sys
 import tempfile
 import threading
 import time
 import warnings
+from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+import pexpect
 import psutil
 from torch.utils.data import get_worker_info
 
@@ -23,7 +23,7 @@ from dltutor.failures import unpicklable_batch, unpicklable_exception
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, observe
-from measured_claims import CannotMeasure, Facts, Samples, Sized, gpu, numbers, python
+from measured_claims import CannotMeasure, Facts, Sized, ended, gpu, numbers, observed, python
 
 _LINE: Final = "mask.result()"  # the line in the lesson's class at which a worker waits
 
@@ -42,9 +42,9 @@ def deadlock() -> Facts:
         with lock:
             return index
 
-    free = observe(load(Samples(locked, 8), 2, "fork"), deadline=20).end
+    free = observed(locked, 8, deadline=20).end
     with lock:
-        held = observe(load(Samples(locked, 8), 2, "fork"), deadline=4).end
+        held = observed(locked, 8, deadline=4).end
     return {"held": held, "free": free, "pool": _run(2).end}
 
 
@@ -61,12 +61,9 @@ class _Born(Sized):
 
 
 def in_init() -> Facts:
-    made, counts = 0, []
-    for method in ("fork", "spawn"):
-        got: Any = observe(load(_Born(), 2, method), deadline=60, consume=numbers).result
-        made += sum(got)
-        counts.append(f"{sum(got)} of {len(got)} under {method}")
-    return {"counts": counts, "made": made}
+    made = {method: sum(numbers(load(_Born(), 2, method))) for method in ("fork", "spawn")}
+    counts = [f"{count} of {_Born.length} under {method}" for method, count in made.items()]
+    return {"counts": counts, "made": sum(made.values())}
 
 
 def workers_one_by_one() -> Facts:
@@ -97,20 +94,15 @@ def _in_a_terminal(stdin: str, method: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "asks.py"
         script.write_text(_ASKS.format(stdin=stdin, method=method))
-        pid, terminal = pty.fork()
-        if not pid:
-            os.execv(sys.executable, [sys.executable, str(script)])
-        shown, typed = "", [b"c\n", b"p 6 * 7\n"]
-        while select.select([terminal], [], [], 60)[0]:
-            try:
-                shown += os.read(terminal, 4096).decode()
-            except OSError:  # the script has exited
-                break
-            if typed and shown.count("(Pdb)") > 2 - len(typed):
-                os.write(terminal, typed.pop())
-        os.close(terminal)
-        os.waitpid(pid, 0)
-    return shown
+        shown = StringIO()
+        with pexpect.spawn(sys.executable, [str(script)], timeout=60, encoding="utf-8") as terminal:
+            terminal.logfile_read = shown
+            with suppress(pexpect.EOF, pexpect.TIMEOUT):
+                for typed in ("p 6 * 7", "c"):
+                    terminal.expect_exact("(Pdb)")
+                    terminal.sendline(typed)
+                terminal.expect(pexpect.EOF)
+    return shown.getvalue()
 
 
 def pdb() -> Facts:
@@ -141,14 +133,14 @@ def resources() -> Facts:
 
 def timeout() -> Facts:
     seen = _run(1, deadline=30, timeout=2)
-    ended = f"{seen.chain[0][0]} after {seen.batches} batches" if seen.chain else seen.end
-    return {"ended": ended, "named": _LINE in seen.raw, "raised": bool(seen.chain)}
+    raised = bool(seen.chain)
+    after = f" after {seen.batches} batches" if raised else ""
+    return {"ended": ended(seen) + after, "named": _LINE in seen.raw, "raised": raised}
 
 
 def spawn() -> Facts:
     seen = _run(1, "spawn", deadline=60)
-    end = seen.chain[0][0] if seen.chain else seen.end
-    return {"end": end, "batches": seen.batches, "raised": bool(seen.chain)}
+    return {"end": ended(seen), "batches": seen.batches, "raised": bool(seen.chain)}
 
 
 def _armed_once(worker_id: int) -> None:
@@ -160,7 +152,7 @@ def dump_once() -> Facts:
         time.sleep(0.2)
         return index
 
-    seen = observe(load(Samples(nap, 10), 1, "fork", worker_init_fn=_armed_once), deadline=30)
+    seen = observed(nap, 10, 1, deadline=30, worker_init_fn=_armed_once)
     return {"end": seen.end, "fired": "Timeout" in seen.stderr}
 
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
 import torch
 
+from dltutor import confine
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import Gauge
 from dltutor.lessons.lesson_08.helpers import Moment, full, ready, sizes
-from dltutor.system import cgroups
 from dltutor.system.process_memory import mapped, shared_memory
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
@@ -71,17 +69,10 @@ def _workers_that_read_an_array() -> tuple[Any, ...]:
     return tuple(moment.processes[1:])  # without main
 
 
-def shown_in_each() -> Facts:
+def res_and_shr() -> Facts:
     workers = _workers_that_read_an_array()
     return {
         "res": min(each.rss for each in workers) > _MAP * MB,
-        "own": max(each.uss for each in workers) < _MAP * MB / 4,
-    }
-
-
-def res_less_shr() -> Facts:
-    workers = _workers_that_read_an_array()
-    return {
         "difference": min(each.rss - each.shared for each in workers) > _MAP * MB,
         "own": max(each.uss for each in workers) < _MAP * MB / 4,
     }
@@ -172,10 +163,7 @@ _IN_SHM: Final = (
     "import tempfile; file = tempfile.TemporaryFile(dir='/dev/shm')\n"
     "for _ in range(200): file.write(b'x' * (1 << 20)); file.flush()"
 )
-_FILE: Final = (
-    "import os, sys; size = os.path.getsize(sys.argv[2])\n"
-    "with open(sys.argv[2], 'rb') as file:\n    while file.read(1 << 20): pass"
-)
+_READ: Final = "with open({!r}, 'rb') as file:\n    while file.read(1 << 20): pass"
 _KEEPS: Final = """
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -188,33 +176,24 @@ class Keeps(Dataset):
         self.kept.append(torch.ones(1 << 20, dtype=torch.uint8))
         return index
 
-with open(sys.argv[2], "wb", buffering=0) as taken:
+with open({!r}, "wb", buffering=0) as taken:
     for batch in DataLoader(Keeps(), 4):
         taken.write(b".")
 """
 
 
-@contextmanager
-def _group(limit: int) -> Iterator[cgroups.Group]:
-    try:
-        group = cgroups.make(limit * MB)
-    except OSError as error:
-        raise CannotMeasure(f"This machine doesn't let us make a cgroup: {error}.") from None
-    try:
-        yield group
-    finally:
-        group.remove()
-
-
-def _limited(script: str, file: str = "", limit: int = 100) -> tuple[str, int]:
-    # Return how a process in a cgroup of `limit` MB ends, and the cgroup's peak in bytes.
-    with _group(limit) as group:
-        enter = "import sys; open(sys.argv[1] + '/cgroup.procs', 'w').write('0')\n"
-        command = [sys.executable, "-c", enter + script, str(group.folder), file]
-        run = subprocess.run(command, capture_output=True, text=True)
-        if run.returncode not in (0, -signal.SIGKILL):
-            raise CannotMeasure(f"The process failed: {run.stderr.strip()[-200:]}.")
-        return "killed" if run.returncode else "lives", group.peak or 0
+def _limited(script: str, limit: int = 100) -> tuple[str, int]:
+    # Return how a script in a cgroup of `limit` MB ends, and the cgroup's peak in bytes.
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "script.py")
+        file.write_text(script)
+        seen = confine(file, memory=limit * MB, deadline=60)
+    limits = seen.confinement
+    if limits is None or limits.stand_in:
+        raise CannotMeasure("This machine doesn't let us make a cgroup.")
+    if limits.exitcode not in (0, -signal.SIGKILL):
+        raise CannotMeasure(f"The process failed: {seen.stderr.strip()[-200:]}.")
+    return "killed" if limits.exitcode else "lives", limits.peak or 0
 
 
 def at_the_limit() -> Facts:
@@ -224,7 +203,7 @@ def at_the_limit() -> Facts:
         file.flush()
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        reads, peak = _limited(_FILE, file.name)
+        reads, peak = _limited(_READ.format(file.name))
     memory, shm = _limited(_TOUCH)[0], _limited(_IN_SHM)[0]
     return {"reads": reads, "close": peak > 90 * MB, "memory": memory, "shm": shm}
 
@@ -238,7 +217,7 @@ def _kept(limit: int) -> tuple[str, int]:
     # Return how the process ends, and how many batches the loop took. For each batch, the loop
     # writes one byte to the file.
     with tempfile.NamedTemporaryFile() as taken:
-        end, _ = _limited(_KEEPS, taken.name, limit)
+        end, _ = _limited(_KEEPS.format(taken.name), limit)
         return end, os.path.getsize(taken.name)
 
 

@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.captions import Captions, shared_captions
 from dltutor.failures.tools.contract import load
-from dltutor.failures.tools.gauge import Gauge, growth
+from dltutor.failures.tools.gauge import growth
 from dltutor.lessons.lesson_09.helpers import size_of
 from dltutor.tables import MB
-from measured_claims import CannotMeasure, Facts, Samples, Sized, python
+from measured_claims import Facts, Samples, Sized, library, private, python
 
 _COUNT: Final = 300_000
 _GONE: Final = 5.0  # the most seconds for the resource tracker to remove a block
@@ -70,10 +70,7 @@ def numpy() -> Facts:
 
 
 def pandas() -> Facts:
-    try:
-        import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise CannotMeasure("pandas isn't installed here.") from None
+    pd = library("pandas")
     (lines, listed), arrow = _lines(), ", no pyarrow"
     storages = ["python"]
     with suppress(PackageNotFoundError):
@@ -98,11 +95,7 @@ def pandas() -> Facts:
 
 def _first(dataset: Dataset[Any], method: str) -> float:
     # Return the average worker's private memory after each has delivered a batch, in MB.
-    gauge = Gauge()
-    iterator = iter(_loader(dataset, method, batch_size=1))
-    for _ in range(2):
-        next(iterator)
-    return gauge.private()
+    return private(_loader(dataset, method, batch_size=1), 2)
 
 
 def full_copy() -> Facts:
@@ -132,15 +125,15 @@ def freeze() -> Facts:
         collecting = Samples(lambda index: gc.collect() and index, _COUNT)
         return _copied(lines, listed), _first(collecting, "fork")
 
-    read, private = measured()
+    read, own = measured()
     gc.collect()
     gc.freeze()
-    read_frozen, private_frozen = measured()
+    read_frozen, own_frozen = measured()
     gc.unfreeze()
     del boxes
     return {
         "reading": "nearly all" if min(read, read_frozen) > 0.7 else "a part",
-        "less": private > 2 * private_frozen,
+        "less": own > 2 * own_frozen,
     }
 
 
@@ -157,7 +150,6 @@ _ATTACH: Final = (
     "import sys; from multiprocessing.shared_memory import SharedMemory;"
     "SharedMemory(sys.argv[1]{}).close()"
 )
-_UNTRACKED: Final = ", track=False"  # an argument that Python 3.13 added
 _LOOK: Final = (
     "from multiprocessing import resource_tracker; resource_tracker.register = lambda *_: None;"
 )
@@ -172,35 +164,35 @@ def _stays(name: str) -> bool:
     return exists
 
 
-def removed_by_another(option: str = "") -> bool:
-    """Return whether another interpreter removes our shared memory when it attaches and exits.
+def removed_by_another() -> tuple[str, str]:
+    """Return what's left of our shared memory after another interpreter attaches and exits.
 
-    Args:
-        option: Further arguments for `SharedMemory`, as source code that begins with a comma.
+    Returns:
+        "gone" or "still there", and the same if the other interpreter attaches with `track=False`
+        (or "" before Python 3.13, which has no such argument).
     """
-    block = SharedMemory(create=True, size=100)
-    try:
-        python(_ATTACH.format(option), block.name)
-        return not _stays(block.name)
-    finally:
-        block.close()
-        with suppress(FileNotFoundError):
-            block.unlink()
+
+    def now(option: str) -> str:
+        block = SharedMemory(create=True, size=100)
+        try:
+            python(_ATTACH.format(option), block.name)
+            return "still there" if _stays(block.name) else "gone"
+        finally:
+            block.close()
+            with suppress(FileNotFoundError):
+                block.unlink()
+
+    return now(""), now(", track=False") if sys.version_info >= (3, 13) else ""
 
 
 def outlives() -> Facts:
-    stays = {how: _stays(python(_MAKE + end).stdout.strip()) for how, end in _ENDS.items()}
-    gone = removed_by_another()
-    newer = sys.version_info >= (3, 13)
-    untracked = f", with `track=False`: {_now(removed_by_another(_UNTRACKED))}" if newer else ""
+    found = [_stays(python(_MAKE + end).stdout.strip()) for end in _ENDS.values()]
+    now = {how: "still there" if stays else "gone" for how, stays in zip(_ENDS, found, strict=True)}
+    taken, untracked = removed_by_another()
     return {
-        "creators": [f"its creator {how}: {_now(not stay)}" for how, stay in stays.items()],
-        "taken": _now(gone),
-        "untracked": untracked,
-        "stays": all(stays.values()),
-        "also": ". The block may even go before its creator does." if gone else ".",
+        "creators": [f"its creator {how}: {end}" for how, end in now.items()],
+        "taken": taken,
+        "untracked": f", with `track=False`: {untracked}" if untracked else "",
+        "stays": all(found),
+        "also": ". The block may even go before its creator does." if taken == "gone" else ".",
     }
-
-
-def _now(gone: bool) -> str:
-    return "gone" if gone else "still there"

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import resource
 import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +20,7 @@ from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_fil
 from dltutor.failures.tools.contract import Case, load
 from dltutor.failures.tools.sign import Finding
 from dltutor.observation import CannotConfine, Observation
-from measured_claims import CannotMeasure, Facts, Samples, numbers, python
+from measured_claims import METHODS, CannotMeasure, Facts, Samples, numbers, python, where
 from measured_claims.lesson_09 import removed_by_another
 
 _SCRIPTS: Final = str(Path(__file__).parent.parent)
@@ -77,12 +76,14 @@ def _large(index: int) -> torch.Tensor:
 
 def larger() -> Facts:
     small, large = (_confined(shm_exhausted.broken, shm=size) for size in ("24M", "256M"))
-    short, end = (
-        seen.chain[0][1].rstrip().splitlines()[-1] if seen.chain else seen.end
-        for seen in (small, large)
-    )
-    short = short.rpartition(": ")[2]
-    return {"short": short, "end": end, "room": "No space left" in short and end == "finished"}
+    short = _short(small)
+    room = "No space left" in short and large.end == "finished"
+    return {"short": short, "end": large.end, "room": room}
+
+
+def _short(seen: Observation) -> str:
+    # Return the end of the message that ended a run, or how the run ended without one.
+    return seen.chain[0][1].rpartition(": ")[2].strip() if seen.chain else seen.end
 
 
 _IN_ORDER: Final = """
@@ -203,13 +204,13 @@ def the_articles_sample() -> Facts:
     }
 
 
+_NO_OPTION: Final = "`track=False` came with Python 3.13."
+
+
 def other_interpreters() -> Facts:
-    shown = {True: "gone", False: "still there"}
-    gone = removed_by_another()
-    option = "`track=False` came with Python 3.13."
-    if sys.version_info >= (3, 13):
-        option = f"With `track=False`, it's {shown[removed_by_another(', track=False')]}."
-    return {"now": shown[gone], "option": option}
+    now, untracked = removed_by_another()
+    option = f"With `track=False`, it's {untracked}." if untracked else _NO_OPTION
+    return {"now": now, "option": option}
 
 
 def _shared_by_name(index: int) -> bool:
@@ -219,22 +220,17 @@ def _shared_by_name(index: int) -> bool:
 def reaches_workers() -> Facts:
     before = torch.multiprocessing.get_sharing_strategy()
     torch.multiprocessing.set_sharing_strategy("file_system")
-    reached = {}
     try:
-        for method in multiprocessing.get_all_start_methods():
-            loader = load(Samples(_shared_by_name), 2, method)
-            seen: Any = observe(loader, deadline=60, consume=numbers).result
-            reached[method] = all(seen)
+        reached = where(lambda method: all(numbers(load(Samples(_shared_by_name), 2, method))))
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
-    shown = [f"{method} {'yes' if yes else 'no'}" for method, yes in reached.items()]
-    return {"reached": shown, "which": [method for method, yes in reached.items() if yes]}
+    return {"reached": reached, "which": [each[:-4] for each in reached if each.endswith(" yes")]}
 
 
 def out_of_descriptors() -> Facts:
     ends = {
         method: _end(files_by_name, _FILES, open_files=128, deadline=60, start_method=method)
-        for method in multiprocessing.get_all_start_methods()
+        for method in METHODS
     }
     return {
         "ends": ends,
@@ -297,7 +293,7 @@ def bus_error() -> Facts:
         _confined(shm_exhausted.broken, shm="24M", deadline=5, collate=collate)
         for collate in ("default", "list")
     )
-    short = raised.chain[0][1].rpartition(": ")[2].strip() if raised.chain else raised.end
+    short = _short(raised)
     return {
         "default": raised.end,
         "short": short,
@@ -308,24 +304,20 @@ def bus_error() -> Facts:
 
 
 def not_the_loop() -> Facts:
-    default, arrays, keeps, lets_go = (
-        _confined(target, **options).end
-        for target, options in (
-            (shm_exhausted.broken, {"shm": "24M"}),
-            (shm_exhausted.broken, {"shm": "24M", "collate": "numpy"}),
-            (too_many_open_files.broken, {"open_files": 128}),
-            (sentences, {"open_files": 128}),
-        )
-    )
-    return {"default": default, "arrays": arrays, "keeps": keeps, "lets go": lets_go}
+    return {
+        "default": _confined(shm_exhausted.broken, shm="24M").end,
+        "arrays": _confined(shm_exhausted.broken, shm="24M", collate="numpy").end,
+        "keeps": _confined(too_many_open_files.broken, open_files=128).end,
+        "lets go": _confined(sentences, open_files=128).end,
+    }
 
 
 def no_gpu() -> Facts:
-    device = next(iter(shm_exhausted.broken(workers=1).loader)).device
-    large, small = (
-        _confined(case, shm="24M").end for case in (shm_exhausted.broken, shm_exhausted.fixed)
-    )
-    return {"device": str(device), "large": large, "small": small}
+    return {
+        "device": str(next(iter(shm_exhausted.broken(workers=1).loader)).device),
+        "large": _confined(shm_exhausted.broken, shm="24M").end,
+        "small": _confined(shm_exhausted.fixed, shm="24M").end,
+    }
 
 
 def drop_in() -> Facts:

@@ -30,27 +30,23 @@ def _different(init: Callable[[int], None] | None, **options: Any) -> int:
     return len(census(_draws(worker_init_fn=init, **options), epochs=2))
 
 
-def numpy() -> Facts:
-    fresh, persistent = _different(None), _different(None, persistent_workers=True)
-    return {"draws": _DRAWS, "fresh": fresh, "persistent": persistent}
-
-
-def recipes() -> Facts:
-    by_id, one = (
-        _different(lambda worker_id: np.random.seed(worker_id)),
-        _different(lambda worker_id: np.random.seed(42)),
-    )
-    return {"draws": _DRAWS, "by id": by_id, "one": one, "repeats": by_id < _DRAWS}
-
-
 def _from_torch(worker_id: int) -> None:
     seed = torch.initial_seed() % 2**32
     np.random.seed(seed)
     random.seed(seed)
 
 
-def documented() -> Facts:
-    return {"draws": _DRAWS, "different": _different(_from_torch)}
+def numpy() -> Facts:
+    by_id = _different(lambda worker_id: np.random.seed(worker_id))
+    return {
+        "draws": _DRAWS,
+        "fresh": _different(None),
+        "persistent": _different(None, persistent_workers=True),
+        "by id": by_id,
+        "one": _different(lambda worker_id: np.random.seed(42)),
+        "repeats": by_id < _DRAWS,
+        "from torch": _different(_from_torch),
+    }
 
 
 class _Whole(IterableDataset[int]):

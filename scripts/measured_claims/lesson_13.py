@@ -98,10 +98,6 @@ def one_for_each_core() -> Facts:
     return _rule(machine().cores)
 
 
-def slow_or_freeze() -> Facts:
-    return {"gain": _waiting(4 * machine().cores, machine().cores)}
-
-
 def larger_prefetch() -> Facts:
     few, many = (
         _rates(Samples(_waits, 4000), 4, 2, prefetch_factor=factor)[0] for factor in (2, 16)
