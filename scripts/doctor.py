@@ -24,7 +24,7 @@ import time
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
 KEPT: Final = BENCHMARK.with_suffix(".json")
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        return one(*chosen.one)
+        one(*chosen.one)
     from dltutor.failures import CATALOG
 
     kinds = [kind for kind in ("broken", "fixed") if getattr(chosen, kind)] or ["broken", "fixed"]
@@ -82,8 +82,9 @@ def page(kept: dict[str, Any]) -> str:
     for key, answer in kept.items():
         name, kind, method = key.split()
         rows.append({"name": name, "kind": kind, "method": method, **answer})
-    lines = ["# The doctor on its own catalog", ""]
-    lines += [
+    lines = [
+        "# The doctor on its own catalog",
+        "",
         "Made by `python scripts/doctor.py --keep`, in several calls. For each start method, the "
         "table shows the doctor's first finding in the broken case, and any others. The last "
         "column has its findings in the fixed case. A dash means that the failure mode doesn't "
@@ -159,7 +160,7 @@ def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
     }
 
 
-def one(name: str, kind: str, method: str) -> int:
+def one(name: str, kind: str, method: str) -> NoReturn:
     """Diagnose one case in this interpreter, print the findings as JSON, and exit."""
     from dltutor.diagnosis.diagnose import diagnose
     from dltutor.failures import CATALOG
@@ -173,10 +174,8 @@ def one(name: str, kind: str, method: str) -> int:
         diagnosis = diagnose(lambda: make().loader, consume=case.consume, deadline=deadline)
     seconds = time.monotonic() - began
     found = [each.name for each in diagnosis.findings]
-    sys.stdout.flush()
-    print()
-    print(json.dumps({"found": found, "took": seconds, "report": str(diagnosis)}))
-    sys.stdout.flush()
+    said = json.dumps({"found": found, "took": seconds, "report": str(diagnosis)})
+    print(f"\n{said}", flush=True)
     os._exit(0)  # because a broken case may leave threads that would keep Python from exiting
 
 

@@ -29,14 +29,6 @@ _LONGEST: Final = 11.0  # the most seconds for a run without workers
 _TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if it can
 
 
-def _always(evidence: Evidence) -> bool:
-    return True
-
-
-def _has_workers(evidence: Evidence) -> bool:
-    return evidence.parts.workers > 0
-
-
 def _differs(evidence: Evidence) -> bool:
     # Return whether a finished epoch's samples, the number of samples, or the loop's result differ
     # with and without workers. If so, the doctor tries another seed, because random samples may
@@ -174,10 +166,6 @@ def _whole_epochs(subject: Subject) -> float:
     return max(min(4.0, subject.seconds / 2), min(expected, _LONGEST))
 
 
-def _as_arrays(subject: Subject) -> None:
-    with_tensors(subject, lambda tensor: tensor.detach().cpu().numpy())
-
-
 def _more_files(subject: Subject) -> None:
     files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for soft, most in ((_TIMES * files, max(_TIMES * files, hard)), (hard, hard)):
@@ -251,7 +239,7 @@ INTERVENTIONS: Final = (
         "run",
         "How does the loader run as it is?",
         16.0,
-        _always,
+        lambda evidence: True,
         {},
         longest=8.0,
         all_epochs=True,
@@ -264,7 +252,7 @@ INTERVENTIONS: Final = (
         "alone",
         "How does the loader run without workers?",
         18.0,
-        _has_workers,
+        lambda evidence: evidence.parts.workers > 0,
         {"num_workers": 0},
         longest=_whole_epochs,
         all_epochs=True,
@@ -372,7 +360,7 @@ INTERVENTIONS: Final = (
         8.0,
         _shm_ran_out,
         {},
-        prepare=_as_arrays,
+        prepare=lambda subject: with_tensors(subject, lambda each: each.detach().cpu().numpy()),
         own_loop=True,
         **SHORT,
     ),

@@ -25,45 +25,44 @@ def _not_forked(evidence: Evidence) -> list[str]:
     travel, samples = evidence.travel, evidence.samples
     if evidence.parts.method != "fork" or travel is None:
         return []
+    dies = "every worker dies when it starts, because"
     said = [
-        f"{_WHERE}, the loop ends before the first batch, because `{path}` ({kind}) can't be "
-        f"pickled: {error}."
+        f"the loop ends before the first batch, because `{path}` ({kind}) can't be pickled: {error}"
         for path, kind, error in travel.cannot
     ]
     said += [
-        f"{_WHERE}, every worker dies when it starts, because the pickle of `{path}` ({kind}) "
-        "refers to a tensor that's gone as soon as the pickle is written."
+        f"{dies} the pickle of `{path}` ({kind}) refers to a tensor that's gone as soon as the "
+        "pickle is written"
         for path, kind in travel.gone
     ]
     said += [
-        f"{_WHERE}, every worker dies when it starts, because `{path}` ({kind}) can't be "
-        f"unpickled: {error}. Unpickling doesn't call `__init__`, so `__getattr__` or "
-        "`__setstate__` may need an attribute that isn't there yet."
+        f"{dies} `{path}` ({kind}) can't be unpickled: {error}. Unpickling doesn't call "
+        "`__init__`, so `__getattr__` or `__setstate__` may need an attribute that isn't there yet"
         for path, kind, error in travel.unreadable
     ]
     if travel.main and not travel.script:
         names = ", ".join(f"`{name}`" for name in travel.main)
         said.append(
-            f"{_WHERE}, every worker dies when it starts, because it needs {names} from a "
-            "`__main__` without a file, which a new interpreter doesn't have."
+            f"{dies} it needs {names} from a `__main__` without a file, which a new interpreter "
+            "doesn't have"
         )
     said += [
-        f"{_WHERE}, each worker has its own copy of `{path}` in memory ({size(held)}) and gets it "
-        "through a pipe, because pickling a `np.memmap` copies what it maps. Keep the path, and "
-        "map the file in each worker."
+        f"each worker has its own copy of `{path}` in memory ({size(held)}) and gets it through a "
+        "pipe, because pickling a `np.memmap` copies what it maps. Keep the path, and map the file "
+        "in each worker"
         for path, held in travel.mapped
     ]
     if travel.raised:
         said.append(
-            f"{_WHERE}, samples fail. When the doctor drew them from a copy of the dataset that "
-            f"was pickled and unpickled, they raised {travel.raised}."
+            "samples fail. When the doctor drew them from a copy of the dataset that was pickled "
+            f"and unpickled, they raised {travel.raised}"
         )
     elif travel.unlike and samples is not None and not samples.random and not samples.again:
         said.append(
-            f"{_WHERE}, samples differ: {travel.unlike} of the first ones came out differently "
-            "from a copy of the dataset that was pickled and unpickled."
+            f"samples differ: {travel.unlike} of the first ones came out differently from a copy "
+            "of the dataset that was pickled and unpickled"
         )
-    return said
+    return [f"{_WHERE}, {each}." for each in said]
 
 
 def _new_interpreter(evidence: Evidence) -> list[str]:

@@ -174,14 +174,13 @@ def _html_table(rows: Iterable[Sequence[str]], styles: Sequence[str]) -> str:
 
 
 def _verdict(each: Verdict) -> str:
-    label = f"   {_STATES[each.state]} {each.promise:{_INDENT}}"
     said = each.said if each.state != "not tested" else f"not tested: {each.said}"
-    return fill(label + said, _WIDTH, subsequent_indent=" " * len(label))
+    return _row(f"{_STATES[each.state]} {each.promise:{_INDENT}}", said)
 
 
 def _row(label: str, text: str) -> str:
-    indent = " " * (_INDENT + 3)
-    return fill(f"   {label:{_INDENT}}{text}", _WIDTH, subsequent_indent=indent)
+    head = f"   {label:{_INDENT}}"
+    return fill(head + text, _WIDTH, subsequent_indent=" " * len(head))
 
 
 def _item(text: str) -> str:

@@ -207,12 +207,7 @@ def sampler_with_state(evidence: Evidence) -> Finding | None:
     said = f"In its first epoch, `{parts.sampler}` deals out {first} indices. After an iterator had"
     said += f" been made and not used, it dealt out {begun}{' others' * (not both)} instead."
     said += " torch makes such an iterator when a loader starts workers."
-    return Finding(
-        said,
-        f"{parts.sampler}.__iter__",
-        "Make `__iter__` a generator function (with `yield`) that changes nothing before its first "
-        "`next()`. Or let it change no state, and have your loop call `set_epoch`.",
-    )
+    return Finding(said, f"{parts.sampler}.__iter__")
 
 
 def resume_repeats(evidence: Evidence) -> Finding | None:
