@@ -12,7 +12,8 @@ import numpy as np
 import psutil
 from kernel import kernel
 from measure import MB, Table, benchmark, spread
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+from work import Made, names
 
 from dltutor.observation.memory import sampler as program
 from dltutor.observation.memory.moments import Moment, Reading
@@ -22,30 +23,10 @@ from dltutor.observation.memory.worker_names import WorkerNames
 Figures = dict[str, float]
 
 
-class Names(Dataset[int]):
-    """A dataset that holds a list of file names.
-
-    A forked worker that reads a name copies the name's page, because Python writes the name's
-    reference count there.
-    """
-
-    def __init__(self, megabytes: int) -> None:
-        # On Python 3.11, a name takes up 464 bytes, and its slot in the list takes up another 8.
-        self.names = [f"{number:0400}" for number in range((megabytes << 20) // 472)]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(20e-6)  # stands in for opening the file
-        return len(self.names[index])
-
-
 class Tape:
     """A recording of this process's memory that keeps every sample.
 
-    Args:
-        options: Keyword arguments for the Recorder, such as `period`, in seconds.
+    `options` are keyword arguments for the Recorder, such as `period`, in seconds.
     """
 
     def __init__(self, **options: float) -> None:
@@ -71,18 +52,23 @@ def dense() -> Tape:
 
 
 def names_loader(megabytes: int) -> DataLoader[int]:
-    """Make a loader with two forked workers for `megabytes` MB of names."""
-    return DataLoader(
-        Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
-    )
+    """Make a loader with two forked workers for `megabytes` MB of file names.
+
+    A worker that reads a name copies the name's page, because Python writes the name's reference
+    count there.
+    """
+    listed = names(megabytes * MB)
+
+    def opened(index: int) -> int:
+        time.sleep(20e-6)  # stands in for opening the file
+        return len(listed[index])
+
+    dataset = Made(opened, len(listed))
+    return DataLoader(dataset, batch_size=512, num_workers=2, multiprocessing_context="fork")
 
 
 class Held:
-    """A loader paused halfway through its epoch, and a Tape that reads PSS in every sample.
-
-    Args:
-        megabytes: The size, in MB, of the list of file names that the loader reads.
-    """
+    """A loader paused halfway through its epoch, and a Tape that reads PSS in every sample."""
 
     def __init__(self, megabytes: int) -> None:
         loader = names_loader(megabytes)

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise, repeat
+from pathlib import Path
 from statistics import median
 
 import psutil
-import torch.utils.data  # noqa: F401  # so that this process is as large as one that trains
-from measure import MB, Table, benchmark, cpu_seconds, until
+from measure import MB, Table, benchmark
+from work import names  # also imports torch, so this process is as large as one that trains
 
 from dltutor.observation.memory import sampler as program
 from dltutor.observation.memory.moments import Moment
@@ -21,8 +22,6 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
-# The bytes that each string in the list takes up on Python 3.11, with the allocator's rounding.
-_STRING = 464
 _CHEAP, _FULL = 40, 9  # how many samples of each kind we time
 _AT_ONCE = 2  # rows of the table to measure at once, because each measurement mostly sleeps
 
@@ -60,34 +59,36 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
         its first full sample, and the seconds at which it read USS and PSS.
     """
     read: list[float] = []
-    spent: list[tuple[float, float]] = []
+    spent: list[tuple[float, float]] = []  # the time, and the CPU seconds so far
+
+    def note() -> None:
+        (helper,) = (
+            child for child in psutil.Process().children() if program.__file__ in child.cmdline()
+        )
+        # Unlike psutil, this file is exact to the nanosecond. It counts a single thread.
+        used = Path(f"/proc/{helper.pid}/schedstat").read_text().split()[0]
+        spent.append((time.monotonic(), int(used) / 1e9))
 
     def listen(sample: Moment) -> None:
         if any(process.uss is not None for process in sample.processes.values()):
             read.append(sample.seconds)
-            spent.append((time.monotonic(), cpu_seconds(helper().pid)))
-
-    def helper() -> psutil.Process:
-        (found,) = (
-            child for child in psutil.Process().children() if program.__file__ in child.cmdline()
-        )
-        return found
+            note()
 
     recorder = Recorder(listeners=[listen])
     began = time.monotonic()
     recorder.start()
     try:
-        at, first = until(lambda: spent[:1])[0]
-        time.sleep(max(0.0, began + seconds - time.monotonic()))
-        now, used = time.monotonic(), cpu_seconds(helper().pid)
+        time.sleep(seconds)
+        note()
     finally:
         recorder.stop()
+    (at, first), (now, used) = spent[0], spent[-1]
     return used / (now - began), (used - first) / (now - at), read
 
 
 def one(gigabytes: float, count: int, seconds: float) -> list[str]:
     """Measure one row of the table: `gigabytes` GB of strings that `count` forked workers share."""
-    held = [f"{number:0400}" for number in range(int(gigabytes * 1e9) // _STRING)]
+    held = names(gigabytes * 1e9)
     with workers(count):
         sampling = Sampler(Proc(), os.getpid(), memory_period=1e9, memory_budget=1)
         for _ in range(3):

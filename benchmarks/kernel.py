@@ -26,16 +26,7 @@ class Kernel:
         self.seen: Callable[[Message], None] = lambda message: None  # gets every output message
 
     def run(self, code: str, timeout: float = 600) -> None:
-        """Run a cell, and wait until it has finished.
-
-        Args:
-            code: The cell's source.
-            timeout: The most seconds that the cell may take (default 600).
-
-        Raises:
-            RuntimeError: The cell raised an exception.
-            TimeoutError: The cell took longer than `timeout`.
-        """
+        """Run a cell, as `value` does, and wait until it has finished."""
         self.value(f"{code}\nNone", timeout)
 
     def value(self, code: str, timeout: float = 600) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -58,69 +59,25 @@ def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
 
 
 def ratio(ours: Sequence[float], plain: Sequence[float]) -> str:
-    """Format the median and the middle half of the rounds' ratios.
-
-    Args:
-        ours: The numbers to divide, one per round.
-        plain: The numbers to divide by, one per round.
-    """
-    ratios = [one / other for one, other in zip(ours, plain, strict=True)]
-    return spread(ratios, "{:.3f}")
+    """Format the median and the middle half of the rounds' ratios, `ours` divided by `plain`."""
+    return spread([one / other for one, other in zip(ours, plain, strict=True)], "{:.3f}")
 
 
 def added(ours: Sequence[float], plain: Sequence[float], form: str) -> str:
-    """Format the median and the middle half of the rounds' differences.
-
-    Args:
-        ours: The numbers to subtract from, one per round.
-        plain: The numbers to subtract, one per round.
-        form: The format of a number, such as "{:.2f}".
-    """
+    """Format the median and the middle half of the rounds' differences, `ours` minus `plain`."""
     return spread([one - other for one, other in zip(ours, plain, strict=True)], form)
 
 
 def spread(values: Sequence[float], form: str) -> str:
     """Format the median, and the range of the middle half of the values.
 
-    Args:
-        values: At least one number.
-        form: The format of a number, such as "{:.2f}".
+    `form` is the format of a number, such as "{:.2f}".
     """
     middle = form.format(statistics.median(values))
     if len(values) < 2:
         return middle
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return f"{middle} ({form.format(low)} to {form.format(high)})"
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return how many seconds of CPU time a process with a single thread has used.
-
-    The result is exact to the nanosecond if Linux has `schedstat`, and to a clock tick otherwise.
-    """
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except OSError:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
-    """Call a function until it returns a true value, and return that value.
-
-    Args:
-        condition: The function to call every 20 ms.
-        seconds: The most seconds to wait (default 20).
-
-    Raises:
-        TimeoutError: The function returned no true value in that time.
-    """
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise TimeoutError(f"the condition wasn't met within {seconds:g} s")
 
 
 def machine() -> str:
@@ -131,8 +88,9 @@ def machine() -> str:
     from dltutor.tables import size
 
     here = dltutor.machine()
+    named = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return (
-        f"{here.cores:g} cores ({_processor()}), {size(here.memory)}, "
+        f"{here.cores:g} cores ({named[1] if named else platform.machine()}), {size(here.memory)}, "
         f"Linux {platform.release()}, {' '.join(platform.libc_ver())}.\n"
         f"Python {platform.python_version()}, torch {torch.__version__}, "
         f"dltutor {dltutor.__version__}."
@@ -164,28 +122,10 @@ def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
 
 
 def write(name: str, text: str) -> None:
-    """Replace the text between two markers in README.md.
-
-    Args:
-        name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.
-        text: The Markdown to put between the markers.
-
-    Raises:
-        ValueError: README.md has no such markers.
-    """
-    whole = README.read_text()
+    """Replace the Markdown between `<!-- begin NAME -->` and `<!-- end NAME -->` in README.md."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
-    before, _, rest = whole.partition(begin)
+    before, _, rest = README.read_text().partition(begin)
     _, found, after = rest.partition(end)
     if not found:
         raise ValueError(f"{README.name} has no markers for {name!r}")
     README.write_text(f"{before}{begin}{text.strip()}\n{end}{after}")
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())

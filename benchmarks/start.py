@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -15,10 +14,10 @@ from typing import Any
 import psutil
 from kernel import Kernel, Message, kernel
 from measure import MB, Table, added, benchmark, in_turn, spread
-from work import Loop, make_loader
+from work import Loop, make_loader, watched
 
 _HEAVY = ("torch", "matplotlib", "anywidget", "numpy")
-_LOADED = f"import dltutor, sys; print([name for name in {_HEAVY!r} if name in sys.modules])"
+_LOADED = f"import dltutor, sys; print(*[name for name in {_HEAVY!r} if name in sys.modules])"
 
 
 def milliseconds(code: str) -> float:
@@ -34,12 +33,17 @@ def imports(rounds: int) -> Table:
         {code: partial(milliseconds, code) for code in ("pass", "import dltutor")}, rounds
     )
     plain = found["pass"]
-    loaded = subprocess.run([sys.executable, "-c", _LOADED], check=True, stdout=subprocess.PIPE)
-    names = ", ".join(json.loads(loaded.stdout.decode().replace("'", '"'))) or "none"
+    loaded = subprocess.check_output([sys.executable, "-c", _LOADED], text=True).split()
     return Table(
         "`import dltutor`",
         ["Python alone", "on top of it", f"of {', '.join(_HEAVY)} it loads"],
-        [[spread(plain, "{:.0f} ms"), added(found["import dltutor"], plain, "{:.0f} ms"), names]],
+        [
+            [
+                spread(plain, "{:.0f} ms"),
+                added(found["import dltutor"], plain, "{:.0f} ms"),
+                ", ".join(loaded) or "none",
+            ]
+        ],
         f"{rounds} rounds.",
     )
 
@@ -47,22 +51,14 @@ def imports(rounds: int) -> Table:
 def memory(how: str, seconds: float) -> list[float]:
     """Run a loop, and return this process's USS in MB before its workers end and afterward.
 
-    Args:
-        how: "plain", "observe", or "live".
-        seconds: How long the loop runs.
+    `how` is "plain", "observe", or "live".
     """
     sizes: list[float] = []
 
     def weigh() -> None:
         sizes.append(psutil.Process().memory_full_info().uss / MB)
 
-    loader, loop = make_loader("cheap", 2), Loop(seconds, then=weigh)
-    if how == "plain":
-        loop(loader)
-    else:
-        from dltutor import observe
-
-        observe(loader, consume=loop, live=how == "live")
+    watched(how, make_loader("cheap", 2), Loop(seconds, then=weigh))
     weigh()
     return sizes
 

@@ -1,7 +1,7 @@
 """Measure how much slower a loader is under `observe`, with and without the live chart.
 
 `python throughput.py --pairs` measures only pairs of epochs, which takes 8 minutes, and writes
-nothing. `--pairs 15 5` means 15 pairs with epochs of 5 seconds.
+nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import comm
 from comm.base_comm import BaseComm
 from kernel import kernel
 from measure import Table, added, benchmark, in_turn, ratio, spread
-from work import KINDS, Loop, make_loader
+from work import KINDS, Loop, make_loader, watched
 
-from dltutor import observe
 from dltutor.display.chart import Chart
-from dltutor.observation.observing import observe as observe_unseen
+from dltutor.observation.observing import observe
 
 Run = dict[str, float]
 
@@ -37,19 +36,10 @@ class Wire(BaseComm):
         json.dumps(data)
 
 
-def on_the_wire() -> None:
-    """Connect every widget made from now on to a Wire, because a script has no browser."""
-    comm.create_comm = Wire
-
-
 def once(how: str, kind: str, workers: int, seconds: float) -> Run:
-    """Run one loader once, and measure its speed.
+    """Run one of `make_loader`'s loaders for some seconds, and measure its speed.
 
-    Args:
-        how: "plain", "observe", "live", or "stand-in" for a chart connected to a Wire.
-        kind: The kind of loader: "cheap", "jpeg", or "wait", as in `make_loader`.
-        workers: The number of workers.
-        seconds: How long the loop counts batches.
+    `how` is "plain", "observe", "live", or "stand-in" for a chart connected to a Wire.
 
     Returns:
         Batches per second ("rate"), and the seconds before the first batch ("start") and after the
@@ -57,13 +47,11 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
     """
     loader, loop = make_loader(kind, workers), Loop(seconds)
     began = time.perf_counter()
-    if how == "plain":
-        loop(loader)
-    elif how == "stand-in":
+    if how == "stand-in":
         chart = Chart("stand-in", limits={}, counted=True)
-        observe_unseen(loader, deadline=600, consume=loop, listeners=[chart.add])
+        observe(loader, deadline=600, consume=loop, listeners=[chart.add])
     else:
-        observe(loader, deadline=600, consume=loop, live=how == "live")
+        watched(how, loader, loop)
     return {
         "rate": loop.rate,
         "start": loop.first - began,
@@ -93,12 +81,8 @@ def by_name(runs: list[Run]) -> dict[str, list[float]]:
 def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) -> list[str]:
     """Make a row of the table, which compares one way to run a loader with the plain loop.
 
-    Args:
-        where: "script" or "kernel".
-        kind: The kind of loader, a key of `KINDS`.
-        workers: The loader's number of workers.
-        how: One of the ways to run in `once`. "plain" compares each plain run with the next one.
-        found: The results from `rounds`.
+    `where` is "script" or "kernel", and `found` is what `rounds` returned. If `how` is "plain",
+    compare each plain run with the next one.
     """
     plain, ours = found["plain"], found[how]
     head = [f"{KINDS[kind]}, {workers} workers", where]
@@ -116,12 +100,7 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
 
 
 def epoch(how: str, kind: str, batches: int) -> Run:
-    """Run one epoch of a loader with two workers, and measure its speed and CPU time.
-
-    Args:
-        how: "plain" or "observe".
-        kind: "cheap", "jpeg", or "wait".
-        batches: The number of batches in the epoch.
+    """Run one "plain" epoch with two workers, or one in `observe`, and measure speed and CPU time.
 
     Returns:
         Batches per second from the first batch to the last ("inside") and over the whole call
@@ -134,10 +113,7 @@ def epoch(how: str, kind: str, batches: int) -> Run:
             came[number] = time.perf_counter()
 
     used, began = sum(os.times()[:4]), time.perf_counter()
-    if how == "plain":
-        loop(loader)
-    else:
-        observe(loader, deadline=600, consume=loop)
+    watched(how, loader, loop)
     whole = time.perf_counter() - began
     return {
         "inside": (batches - 1) / (came[-1] - came[0]),
@@ -147,12 +123,7 @@ def epoch(how: str, kind: str, batches: int) -> Run:
 
 
 def pairs(count: int, seconds: float) -> Table:
-    """Compare epochs with `observe` to plain epochs, in pairs.
-
-    Args:
-        count: The number of pairs.
-        seconds: About how long an epoch takes.
-    """
+    """Compare epochs of about so many seconds with `observe` to plain epochs, in pairs."""
     rows = []
     for kind, title in (("jpeg", "both cores busy: JPEG decoding"), ("wait", "samples that wait")):
         loop = Loop(min(seconds, 1.0))
@@ -198,7 +169,7 @@ def measure(quick: bool) -> Iterator[Table]:
     count, seconds = (2, 0.3) if quick else (7, 3.0)
     kinds, numbers = (["cheap"], [2]) if quick else (list(KINDS), [2, 8])
     rows = []
-    on_the_wire()
+    comm.create_comm = Wire  # because a script has no browser
     for kind in kinds:
         for workers in numbers:
             found = rounds(["plain", "observe", "stand-in"], kind, workers, seconds, count)
@@ -224,8 +195,6 @@ def measure(quick: bool) -> Iterator[Table]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--pairs"]:
-        given = [float(word) for word in sys.argv[2:]]
-        count, seconds = given or (_PAIRS, _EPOCH)
-        print(pairs(int(count), seconds))
+        print(pairs(_PAIRS, _EPOCH))
     else:
         benchmark("throughput", measure)

@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset
 
 _ENDLESS = 10**9
 _PICTURES = 64
@@ -29,41 +29,47 @@ _LEAD_IN = 0.4  # seconds after the first batch that don't count, because the sp
 _WATCHED = 0.25  # seconds between two readings by `psutil_thread`, as between `observe`'s samples
 
 
-class Cheap(Dataset[torch.Tensor]):
-    """A dataset whose samples cost next to nothing, so most of the time goes into sending them."""
+class Made(Dataset[Any]):
+    """A dataset that calls a function to make each sample.
+
+    Args:
+        make: A function that takes an index and returns a sample.
+        length: The number of samples.
+    """
+
+    def __init__(self, make: Callable[[int], Any], length: int) -> None:
+        self.make, self.length = make, length
 
     def __len__(self) -> int:
-        return _ENDLESS
+        return self.length
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((64,), index)
-
-
-class Jpegs(Dataset[torch.Tensor]):
-    """A dataset that decodes images, so nearly all the time goes into computing in the workers."""
-
-    def __init__(self, folder: str) -> None:
-        self.files = sorted(map(str, Path(folder).glob("*.jpg")))
-
-    def __len__(self) -> int:
-        return _ENDLESS
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with Image.open(self.files[index % len(self.files)]) as image:
-            return torch.from_numpy(np.array(image.convert("RGB")))
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
 
 
-class Waiting(Dataset[torch.Tensor]):
-    """A dataset with a slow source, so nearly all the time goes into waiting for samples."""
+def names(size: float) -> list[str]:
+    """Return a list of strings that takes up `size` bytes on Python 3.11.
 
-    def __len__(self) -> int:
-        return _ENDLESS
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.001)
-        return torch.full((64,), index)
+    A string takes up 464 bytes, and its slot in the list takes up another 8.
+    """
+    return [f"{number:0400}" for number in range(int(size) // 472)]
 
 
+def _cheap(index: int) -> torch.Tensor:  # most of the time goes into sending the sample
+    return torch.full((64,), index)
+
+
+def _decoded(index: int) -> torch.Tensor:  # most of the time goes into computing in the workers
+    with Image.open(f"{_pictures().name}/{index % _PICTURES:02}.jpg") as image:
+        return torch.from_numpy(np.array(image.convert("RGB")))
+
+
+def _waited_for(index: int) -> torch.Tensor:  # most of the time goes into waiting
+    time.sleep(0.001)
+    return torch.full((64,), index)
+
+
+_MAKERS = {"cheap": _cheap, "jpeg": _decoded, "wait": _waited_for}
 KINDS = {"cheap": "cheap samples", "jpeg": "JPEG decoding"}
 
 
@@ -75,15 +81,10 @@ def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoad
         workers: The number of workers.
         batches: The number of batches. If None (the default), the loader practically never ends.
     """
-    made: dict[str, Callable[[], Dataset[torch.Tensor]]] = {
-        "cheap": Cheap,
-        "jpeg": lambda: Jpegs(_pictures().name),
-        "wait": Waiting,
-    }
-    dataset = made[kind]()
+    if kind == "jpeg":
+        _pictures()  # makes them in main, before the workers are forked
     size = 16 if kind == "jpeg" else 64
-    if batches is not None:
-        dataset = Subset(dataset, range(batches * size))
+    dataset = Made(_MAKERS[kind], _ENDLESS if batches is None else batches * size)
     return DataLoader(dataset, batch_size=size, num_workers=workers, multiprocessing_context="fork")
 
 
@@ -145,6 +146,19 @@ def psutil_thread() -> Iterator[None]:
         thread.join()
 
 
+def watched(how: str, loader: DataLoader[Any], loop: Callable[[Any], None]) -> None:
+    """Run a loop: "plain", in "observe", with a "live" chart, or next to the "psutil" thread."""
+    if how == "plain":
+        loop(loader)
+    elif how == "psutil":
+        with psutil_thread():
+            loop(loader)
+    else:
+        from dltutor import observe
+
+        observe(loader, consume=loop, deadline=600, live=how == "live")
+
+
 @cache
 def _pictures() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="dltutor-benchmark-")
@@ -158,16 +172,8 @@ def _pictures() -> tempfile.TemporaryDirectory[str]:
 
 def main(kind: str, workers: str, seconds: str, result: str, how: str = "plain") -> None:
     """Run the loop once, alone or watched from inside the process, and save its speed in a file."""
-    loader, loop = make_loader(kind, int(workers)), Loop(float(seconds))
-    if how == "observe":
-        import dltutor
-
-        dltutor.observe(loader, consume=loop, deadline=600)
-    elif how == "psutil":
-        with psutil_thread():
-            loop(loader)
-    else:
-        loop(loader)
+    loop = Loop(float(seconds))
+    watched(how, make_loader(kind, int(workers)), loop)
     Path(result).write_text(str(loop.rate))
 
 
