@@ -297,7 +297,8 @@ class Examination:
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if over or ended.stopped not in ("", "limit") or not experiment.cut_short:
             return None, why
-        return experiment.cut_short(ended.stopped, ended.status, mark), why if ended.stopped else ""
+        found = experiment.cut_short(ended.stopped, ended.status, mark)
+        return found, why if ended.stopped else ""
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended, mark: Mark) -> str:
         # Say why the loader may not be to blame for an outcome, and what to do, or return "". If

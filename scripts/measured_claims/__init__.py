@@ -83,7 +83,7 @@ def private(loader: DataLoader[Any], batches: int) -> float:
     return gauge.private()
 
 
-def where(holds: Callable[[str], bool]) -> list[str]:
+def by_start_method(holds: Callable[[str], bool]) -> list[str]:
     """Return each start method with "yes" or "no", which `holds` decides."""
     return [f"{method} {'yes' if holds(method) else 'no'}" for method in METHODS]
 

@@ -19,7 +19,7 @@ from dltutor.failures.tools.contract import load
 from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.lesson_06 import told
 from dltutor.tables import MB
-from measured_claims import METHODS, Facts, Samples, Sized, numbers, private, where
+from measured_claims import METHODS, Facts, Samples, Sized, by_start_method, numbers, private
 
 _ROWS: Final = 40_000  # rows of 64 numbers, 20 MB in total
 _PATIENCE: Final = 100.0  # the most seconds for a run. On a busy machine, new workers start slowly.
@@ -34,7 +34,7 @@ def forks() -> Facts:
     global FILLED
     FILLED = True
     return {
-        "has": where(lambda method: all(numbers(load(Samples(_filled), 1, method)))),
+        "has": by_start_method(lambda method: all(numbers(load(Samples(_filled), 1, method)))),
         "python": ".".join(map(str, sys.version_info[:2])),
         "system": sys.platform,
         "default": multiprocessing.get_start_method(),

@@ -20,7 +20,7 @@ from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_fil
 from dltutor.failures.tools.contract import Case, load
 from dltutor.failures.tools.sign import Finding
 from dltutor.observation import CannotConfine, Observation
-from measured_claims import METHODS, CannotMeasure, Facts, Samples, numbers, python, where
+from measured_claims import METHODS, CannotMeasure, Facts, Samples, by_start_method, numbers, python
 from measured_claims.lesson_09 import removed_by_another
 
 _SCRIPTS: Final = str(Path(__file__).parent.parent)
@@ -221,7 +221,9 @@ def reaches_workers() -> Facts:
     before = torch.multiprocessing.get_sharing_strategy()
     torch.multiprocessing.set_sharing_strategy("file_system")
     try:
-        reached = where(lambda method: all(numbers(load(Samples(_shared_by_name), 2, method))))
+        reached = by_start_method(
+            lambda method: all(numbers(load(Samples(_shared_by_name), 2, method)))
+        )
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
     return {"reached": reached, "which": [each[:-4] for each in reached if each.endswith(" yes")]}

@@ -88,9 +88,10 @@ def _shares(dataset: Dataset[Any], batch: int) -> list[float]:
 
 def two_to_four() -> Facts:
     waiting, rows = _shares(Samples(_waits, 4000), 4), _shares(measurements(), 64)
-    shown = (" and ".join(f"about {share:.0%}" for share in each) for each in (waiting, rows))
-    return dict(zip(("waiting", "rows"), shown, strict=True)) | {
-        "good": min(*waiting, *rows) >= 0.7
+    return {
+        "waiting": " and ".join(f"about {share:.0%}" for share in waiting),
+        "rows": " and ".join(f"about {share:.0%}" for share in rows),
+        "good": min(*waiting, *rows) >= 0.7,
     }
 
 
