@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.probes.culprit import uncollatable, unreadable, unsendable
+from dltutor.diagnosis.probes.travel.packing import smallest
 from dltutor.diagnosis.running.subject import Mark, Subject, described
 
 _SEARCH: Final = 5.0  # the most seconds to search
@@ -114,8 +115,6 @@ def ask(subject: Subject) -> Culprit:
                 return found
             if time.monotonic() > search.until:
                 break
-    except _Failed as failed:
-        return failed.culprit
     except Exception as error:  # from the sampler, because `look` catches the others
         kind, text, at = described(error)
         return Culprit("sampler", "the sampler", kind=kind, text=text, at=at)
@@ -134,12 +133,6 @@ def cut_short(stopped: str, code: int | None, mark: Mark) -> Culprit:
     at = mark.get()
     which = f"sample {at}" if at >= 0 else f"batch {-at - 2}" if at < -1 else ""
     return Culprit("hung" if stopped else "died", which, code=None if stopped else code)
-
-
-class _Failed(Exception):
-    def __init__(self, culprit: Culprit) -> None:
-        super().__init__(culprit)
-        self.culprit = culprit
 
 
 class _Search:
@@ -165,49 +158,51 @@ class _Search:
 
         Returns:
             What fails, or None if nothing does or the stream has ended.
-
-        Raises:
-            _Failed: A sample can't be drawn.
         """
         samples = []
         for index in indices:
-            drawn = self.draw(index)
-            if drawn is _END:
+            sample, failed = self.draw(index)
+            if failed is not None:
+                return failed
+            if sample is _END:
                 break
-            samples.append(drawn)
+            samples.append(sample)
         if not samples:
             self.until = 0.0  # the stream has ended, so end the search
             return None
         self.subject.mark.set(-number - 2)
-        with self.opened.listed() as paths:
-            try:
+        try:
+            with self.opened.listed() as paths:
                 batch = self.collate(samples[0] if self.single else samples)
-            except BaseException as error:  # even SystemExit, because it would end a worker
-                return self.failed_batch(number, indices, samples, error, paths)
+        except BaseException as error:  # even SystemExit, because it would end a worker
+            found = self._failed("collate", f"batch {number}", error, paths)
+            with suppress(BaseException):
+                if not self.single:
+                    blamed = uncollatable.blame(self.collate, samples, indices, self.whole)
+                    return replace(found, blame=blamed[0], told=blamed[1])
+            return found
         self.made += 1
         self.empty += batch is None
         self.whole = next((each for each in samples if not uncollatable.nones(each)), self.whole)
-        why = unsendable.why_not(batch) if self.waited else ""
-        if not why:
+        refused = smallest("batch", batch, unsendable.why_not) if self.waited else []
+        if not refused:
             return None
-        part, cls = unsendable.culprit_in(batch, "batch")
+        part, cls, why = refused[0]
         kind, _, text = why.partition(": ")
         return Culprit(
             "transport", f"batch {number}", kind, text, unsent=why, part=f"{part}: {cls}"
         )
 
-    def draw(self, index: Any) -> Any:
-        """Draw one sample, or return _END at a stream's end. Raise _Failed if drawing raises."""
+    def draw(self, index: Any) -> tuple[Any, Culprit | None]:
+        """Return a sample, or _END at a stream's end, and what fails or None."""
         self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
-        with self.opened.listed() as paths:
-            try:
+        try:
+            with self.opened.listed() as paths:
                 sample = self._next() if self.subject.stream else self._item(index)
-            except _Failed:
-                raise
-            except BaseException as error:  # even SystemExit, because it would end a worker
-                raise _Failed(self.failed_sample(index, error, list(paths))) from None
-        self._remember(list(paths))
-        return sample
+        except BaseException as error:  # even SystemExit, because it would end a worker
+            return None, self.failed_sample(index, error, paths)
+        self._remember(paths)
+        return sample, None
 
     def failed_sample(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
         empty = ", ".join(self.opened.empty)
@@ -223,21 +218,6 @@ class _Search:
             decoder=found.decoder or empty,
             mode=f"{mode}, the others {usual}" if strange else "",
         )
-
-    def failed_batch(
-        self,
-        number: int,
-        indices: list[Any],
-        samples: list[Any],
-        error: BaseException,
-        paths: list[str],
-    ) -> Culprit:
-        blame, told = "", ""
-        if not self.single:
-            with suppress(BaseException):
-                blame, told = uncollatable.blame(self.collate, samples, indices, self.whole)
-        found = self._failed("collate", f"batch {number}", error, list(paths))
-        return replace(found, blame=blame, told=told)
 
     def _failed(self, stage: str, which: str, error: BaseException, paths: list[str]) -> Culprit:
         return Culprit(
@@ -255,7 +235,7 @@ class _Search:
 
     def _item(self, index: Any) -> Any:
         dataset: Any = self.subject.dataset
-        if hasattr(dataset, "__getitems__") and type(dataset).__getitem__ in _NO_ITEM:
+        if hasattr(dataset, "__getitems__") and type(dataset).__getitem__ is Dataset.__getitem__:
             return dataset.__getitems__([index])[0]
         return dataset[index]
 
@@ -280,17 +260,13 @@ class _Search:
 
     def _others(self, index: Any) -> None:
         for each in [other for other in self.subject.indices() if other != index][:_OTHERS]:
-            with self.opened.listed() as paths, suppress(BaseException):
-                self._item(each)
-                self._remember(list(paths))
+            with suppress(BaseException):
+                with self.opened.listed() as paths:
+                    self._item(each)
+                self._remember(paths)
 
 
-class _End:
-    """The marker for the end of a stream."""
-
-
-_END: Final = _End()
-_NO_ITEM: Final = (Dataset.__getitem__,)
+_END: Final = object()  # marks the end of a stream
 
 
 def _batches(subject: Subject) -> Iterator[list[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final
 
 from dltutor.diagnosis.objects.digests import leaves, parts_of
@@ -12,7 +13,7 @@ from dltutor.observation.counting import counting
 from dltutor.observation.foreign import attribute, is_a
 from dltutor.observation.time_limits import deadline
 
-_TRIED: Final = 8  # the most pairs of samples to try, at four batches each
+_TRIED: Final = 8  # the most pairs of samples to try, at three batches each
 
 
 def blame(
@@ -30,7 +31,14 @@ def blame(
         The reason ("none", "ragged", or "" for another one), and text about the samples to blame,
         such as "dataset[3][label] is None", or "" for another reason.
     """
-    makes = _Trial(collate, len(samples))
+
+    def makes(first: Any, others: Any) -> bool:
+        # Return whether one sample and copies of another can be made into a batch.
+        with suppress(Exception):
+            collate([first, *[others] * max(len(samples) - 1, 1)])
+            return True
+        return False
+
     missing = [number for number, each in enumerate(samples) if nones(each)]
     if missing:
         there = [each for each in samples if not nones(each)]
@@ -49,38 +57,17 @@ def blame(
     return _ragged(makes, samples, indices)
 
 
-def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str, str]:
+def _ragged(
+    makes: Callable[[Any, Any], bool], samples: list[Any], indices: list[Any]
+) -> tuple[str, str]:
     first = samples[0]
-    for number, each in list(enumerate(samples))[1:]:
-        unlike = difference(first, each)
-        if unlike is None:
-            continue
-        path, one, other = unlike
+    others = zip(samples[1:], indices[1:], strict=False)
+    unlike = ((found, *other) for other in others if (found := difference(first, other[0])))
+    for (path, one, another), each, index in islice(unlike, _TRIED):
         if makes(first, first) and makes(each, each) and not makes(first, each):
-            names = f"dataset[{indices[0]!r}]{path} is {one}, dataset[{indices[number]!r}]{path}"
-            return "ragged", f"{names} is {other}"
+            names = f"dataset[{indices[0]!r}]{path} is {one}, dataset[{index!r}]{path}"
+            return "ragged", f"{names} is {another}"
     return "", ""
-
-
-class _Trial:
-    """A function that returns whether one sample and copies of another can be made into a batch.
-
-    After 32 attempts, it returns False without trying.
-    """
-
-    def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
-        self._collate, self._count = collate, max(count, 2)
-        self._left = 4 * _TRIED
-
-    def __call__(self, first: Any, others: Any) -> bool:
-        self._left -= 1
-        if self._left < 0:
-            return False
-        try:
-            self._collate([first, *[others] * (self._count - 1)])
-        except Exception:
-            return False
-        return True
 
 
 def nones(sample: Any) -> bool:

@@ -7,20 +7,14 @@ leaves tensors out, because sharing them would leave files behind.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
-from itertools import islice
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._utils import ExceptionWrapper
 
 from dltutor.diagnosis.running.subject import described
-from dltutor.observation import foreign
-from dltutor.observation.foreign import attributes_of, is_a
-
-_DEEP: Final = 8
-_MOST: Final = 200  # the most parts to look at in one thing
+from dltutor.observation.foreign import is_a
 
 
 class _Pickler(ForkingPickler):
@@ -55,24 +49,3 @@ def arrives(error: BaseException) -> str:
     except BaseException as arrived:
         return type(arrived).__name__
     return ""
-
-
-def culprit_in(thing: Any, path: str) -> tuple[str, str]:
-    """Return the path and the class of a thing's innermost part that can't be pickled."""
-    for _ in range(_DEEP):
-        for name, part in islice(_parts(thing), _MOST):
-            if why_not(part):
-                path, thing = f"{path}{name}", part
-                break
-        else:
-            break
-    return path, foreign.kind_of(thing)
-
-
-def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    if is_a(thing, (Mapping, list, tuple)):
-        inside = foreign.elements(thing)
-        return ((f"[{foreign.text(key)}]", each) for key, each in inside)
-    if is_a(thing, torch.Tensor):
-        return iter(())
-    return ((f".{name}", each) for name, each in attributes_of(thing).items())

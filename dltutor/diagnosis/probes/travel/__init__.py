@@ -155,7 +155,11 @@ def _copy(dataset: Any) -> Any:
     # of a part that can be unpickled only while a worker starts. If the pickle is large, return the
     # dataset itself.
     with suppress(Exception):
-        packed = bytes(_pickled(dataset))
+        try:
+            packed = pickle.dumps(dataset)
+        except Exception:  # a multiprocessing lock or queue needs multiprocessing's pickler
+            with as_for_spawned():
+                packed = bytes(ForkingPickler.dumps(dataset))
         return pickle.loads(packed) if len(packed) < packing.HEAVY else dataset
     return None
 
@@ -174,14 +178,6 @@ def _compared(subject: Subject, copy: Any) -> tuple[str, int]:
         except Exception as error:
             return first_line(error), unlike
     return "", unlike
-
-
-def _pickled(dataset: Any) -> Any:
-    try:
-        return pickle.dumps(dataset)
-    except Exception:  # a multiprocessing lock or queue needs multiprocessing's pickler
-        with as_for_spawned():
-            return ForkingPickler.dumps(dataset)
 
 
 def _drawn(dataset: Any, index: int) -> str:

@@ -94,7 +94,7 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
 def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
     """Return the smallest parts of a thing that can't be pickled, each as (path, class, error)."""
-    return _smallest(path, thing, _why_refused, _DEEP, time.monotonic() + _LONGEST)
+    return smallest(path, thing, _why_refused)
 
 
 def _why_refused(thing: Any) -> str:
@@ -113,7 +113,7 @@ def unreadable(path: str, thing: Any) -> list[tuple[str, str, str]]:
     This leaves out what only multiprocessing can pickle, because such things can be unpickled only
     while a worker starts.
     """
-    return _smallest(path, thing, _why_unreadable, _DEEP, time.monotonic() + _LONGEST)
+    return smallest(path, thing, _why_unreadable)
 
 
 def _why_unreadable(thing: Any) -> str:
@@ -131,8 +131,7 @@ def _why_unreadable(thing: Any) -> str:
 
 def fleeting(path: str, thing: Any) -> list[tuple[str, str]]:
     """Return the smallest parts whose pickle refers to a freed tensor, each as (path, class)."""
-    found = _smallest(path, thing, _count_fleeting, _DEEP, time.monotonic() + _LONGEST)
-    return [(where, cls) for where, cls, _ in found]
+    return [(where, cls) for where, cls, _ in smallest(path, thing, _count_fleeting)]
 
 
 def _count_fleeting(thing: Any) -> int:
@@ -141,19 +140,22 @@ def _count_fleeting(thing: Any) -> int:
     return 0
 
 
-def _smallest(
-    path: str, thing: Any, ill: Callable[[Any], _Ill], depth: int, until: float
-) -> list[tuple[str, str, _Ill]]:
-    # Return the smallest parts for which `ill` is true, each as (path, class, what `ill` returns).
-    if not (what := ill(thing)):
-        return []
-    found = [
-        each
-        for name, part in _parts(path, thing, depth)
-        if time.monotonic() < until
-        for each in _smallest(name, part, ill, depth - 1, until)
-    ]
-    return found or [(path, _class(thing), what)]
+def smallest(path: str, thing: Any, ill: Callable[[Any], _Ill]) -> list[tuple[str, str, _Ill]]:
+    """Return the smallest parts for which `ill` is true, as (path, class, what `ill` returns)."""
+    until = time.monotonic() + _LONGEST
+
+    def search(path: str, thing: Any, depth: int) -> list[tuple[str, str, _Ill]]:
+        if not (what := ill(thing)):
+            return []
+        found = [
+            each
+            for name, part in _parts(path, thing, depth)
+            if time.monotonic() < until
+            for each in search(name, part, depth - 1)
+        ]
+        return found or [(path, _class(thing), what)]
+
+    return search(path, thing, _DEEP)
 
 
 def names_of_main(packed: bytes) -> list[str]:
