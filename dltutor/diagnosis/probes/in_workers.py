@@ -6,9 +6,6 @@ asks this if a worker failed, but no sample fails without workers.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from torch.utils.data import get_worker_info
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.notes import Notes
 from dltutor.diagnosis.running.random_states import wrap_draws
 from dltutor.diagnosis.running.subject import Mark, Subject, described
 
@@ -63,11 +61,9 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> InWorkers:
     """Run the loader, and read what its workers recorded."""
     subject.change(method="fork")
-    with tempfile.TemporaryFile("w+b", buffering=0) as heard:
-        marks = _write_down(subject, heard)
-        seen = runner.run(subject, seconds=4.0, patience=4.0, content=False)
-        heard.seek(0)
-        failed = [json.loads(line) for line in heard.read().splitlines()]
+    notes = Notes()
+    marks = _write_down(subject, notes)
+    seen = runner.run(subject, seconds=4.0, patience=4.0, content=False)
     return InWorkers(
         end=seen.end,
         died=tuple(
@@ -75,12 +71,12 @@ def ask(subject: Subject) -> InWorkers:
             for number, code in enumerate(seen.codes)
             if code
         ),
-        failed=tuple((each[0], each[1], each[2], each[3]) for each in failed[:20]),
+        failed=tuple((at, kind, text, line) for at, kind, text, line in notes.read()[:20]),
     )
 
 
-def _write_down(subject: Subject, heard: Any) -> list[Mark]:
-    # Have each worker write the index that it draws to its mark, and what it raises to the file.
+def _write_down(subject: Subject, notes: Notes) -> list[Mark]:
+    # Have each worker write the index that it draws to its mark, and what it raises to the notes.
     marks = [Mark() for _ in range(_WORKERS)]
 
     def around(draw: Callable[[], Any], index: Any) -> Any:
@@ -94,8 +90,7 @@ def _write_down(subject: Subject, heard: Any) -> list[Mark]:
             raise
         except BaseException as error:  # even SystemExit, which ends a worker
             if number >= 0:
-                line = json.dumps([number, *described(error)]) + "\n"
-                os.write(heard.fileno(), line.encode())
+                notes.write([number, *described(error)])
             raise
 
     cls: Any = type(subject.dataset)

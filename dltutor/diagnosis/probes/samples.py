@@ -158,7 +158,6 @@ def ask(subject: Subject) -> Samples:
     indices = subject.indices()[:_DRAWN]
     dealing, reading = time.monotonic() - began, Reading()
     drawn_by_sampler, busiest = len(by_sampler), Busiest()
-    busiest.start()
     for place, key in enumerate(in_time(indices, _LOOKED)):
         # If a key isn't a number, report the position in the sampler's order as the index.
         index = key if isinstance(key, int) else place
@@ -221,11 +220,7 @@ def _counted(dataset: Any) -> list[None]:
     return draws
 
 
-class _Nothing:
-    """A stand-in for a sample that couldn't be drawn, because the dataset raised an error."""
-
-
-_NOTHING: Final = _Nothing()
+_NOTHING: Final = object()  # the sample if the dataset raised an error, or if a stream has ended
 
 
 class _Record:
@@ -240,30 +235,24 @@ class _Record:
         self._last: tuple[Any, str] | None = None  # the last sample, with its digest at that time
 
     def draw(self, make: Callable[[], Any], index: int, key: Any) -> Any:
-        began = time.perf_counter()
+        began, sample, failed = time.perf_counter(), _NOTHING, True
         try:
-            sample = make()
+            sample, failed = make(), False
         except BaseException as error:  # even SystemExit, because it would end a worker
             if len(self.failed) < _FAILED:
                 self.failed.append((index, *described(error)))
-            self._compare_last(None)
-            return _NOTHING
-        finally:
+        if failed or sample is not _NOTHING:
             self.seconds.append((time.perf_counter() - began, index))
-        self.take(sample, index, key)
-        return sample
-
-    def take(self, sample: Any, index: int, key: Any) -> None:
-        content = digest(sample)
-        self.drawn.append((index, key))
-        self.contents.setdefault(content, []).append(key)
-        self.sizes.append(size(sample))
-        self._compare_last((sample, content))
-
-    def _compare_last(self, new: tuple[Any, str] | None) -> None:
         if self._last is not None and digest(self._last[0]) != self._last[1]:
             self.overwritten += 1
-        self._last = new
+        self._last = None
+        if sample is not _NOTHING:
+            content = digest(sample)
+            self.drawn.append((index, key))
+            self.contents.setdefault(content, []).append(key)
+            self.sizes.append(size(sample))
+            self._last = (sample, content)
+        return sample
 
     def typical(self) -> float:
         return median(each for each, _ in self.seconds) if self.seconds else 0.0
@@ -296,16 +285,8 @@ def _stream(subject: Subject) -> Samples:
             record.ended = "time"
             break
         subject.mark.set(number)
-        began = time.perf_counter()
-        try:
-            sample = next(source)
-        except StopIteration:
+        if record.draw(partial(next, source, _NOTHING), number, number) is _NOTHING:
             break
-        except BaseException as error:
-            record.failed.append((number, *described(error)))
-            break
-        record.seconds.append((time.perf_counter() - began, number))
-        record.take(sample, number, number)
     return record.samples(**reading.counts())
 
 
@@ -333,29 +314,25 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     # Return two tuples with names of global generators. Every sample sets those in the first to the
     # same state, and those in the second to a state that depends only on the sample's index.
-    before: dict[str, list[str]] = {}
-    after: dict[str, list[str]] = {}
+    before, after = [], []
     with suppress(Exception):
         for seed, key in enumerate([*keys, *keys], start=1):
             seed_all(seed)
-            for states, now in ((before, global_states()), (after, _drawn(dataset, key))):
-                for name, state in now.items():
-                    states.setdefault(name, []).append(state)
-    count = len(keys)
+            before.append(global_states())
+            dataset[key]
+            after.append(global_states())
+    if len(after) < 2 * _SEEDED:
+        return (), ()
     same, by_index = [], []
-    for name, found in after.items():
-        if len(found) < 2 * _SEEDED or len({*before[name]}) < len(found):
+    for name in after[0]:
+        found = [each[name] for each in after]
+        if len({each[name] for each in before}) < len(found):
             continue
         if len({*found}) == 1:
             same.append(name)
-        elif found[:count] == found[count:]:
+        elif found[:_SEEDED] == found[_SEEDED:]:
             by_index.append(name)
     return tuple(same), tuple(by_index)
-
-
-def _drawn(dataset: Any, key: Any) -> dict[str, str]:
-    dataset[key]
-    return global_states()
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:

@@ -7,10 +7,10 @@ sharing strategy "file_system", in which segments have names and can outlive all
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +20,7 @@ import torch.multiprocessing
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running.notes import Notes
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.system import processes
@@ -60,38 +61,32 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Segments:
     """Start a run, kill it, and count and remove the segments that it left."""
-    shared = mmap.mmap(-1, 8)
-
-    def begin(worker: int) -> None:
-        shared[0] = torch.multiprocessing.get_sharing_strategy() == "file_system"
-        shared[1] = 1
-
+    strategy: Callable[[], str] = torch.multiprocessing.get_sharing_strategy
+    notes = Notes()
     subject.change(method="fork")
-    subject.in_workers(begin)
-    in_main = torch.multiprocessing.get_sharing_strategy()
+    subject.in_workers(lambda worker: notes.write({"in_workers": strategy()}))
     run = os.fork()
     if run == 0:
-        _hold(subject, shared)
+        _hold(subject, notes)
     until = time.monotonic() + _READY
-    while not shared[2] and time.monotonic() < until and processes.is_alive(run):
+    found: dict[str, Any] = {}
+    while "batches" not in found and time.monotonic() < until and processes.is_alive(run):
         time.sleep(0.02)
-    count = shared[3]
+        found = {name: each for note in notes.read() for name, each in note.items()}
     family = {run} | processes.descendants(run)
     held = {name: file for pid in family for name, file in processes.segments_of(pid).items()}
     _kill(family)
     left = held.keys() & processes.segments()
     processes.unlink_segments(held)
-    by_name = shared[0] if shared[1] else in_main == "file_system"
-    in_workers = "file_system" if by_name else "file_descriptor"
-    return Segments(count, len(left), in_workers, in_main)
+    in_workers = found.get("in_workers", strategy())
+    return Segments(found.get("batches", 0), len(left), in_workers, strategy())
 
 
-def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
+def _hold(subject: Subject, notes: Notes) -> NoReturn:
     try:
         iterator: Any = iter(subject.loader)
         batches = list(islice(iterator, _BATCHES))
-        shared[3] = len(batches)
-        shared[2] = 1
+        notes.write({"batches": len(batches)})
         time.sleep(60)
     finally:
         os._exit(1)

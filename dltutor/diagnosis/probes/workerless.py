@@ -8,11 +8,10 @@ takes the time.
 from __future__ import annotations
 
 import multiprocessing
-import os
-import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import pace
 from dltutor.diagnosis.running.busiest import Busiest
+from dltutor.diagnosis.running.notes import Notes
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
 
@@ -70,15 +70,15 @@ def ask(subject: Subject) -> Paces:
     def as_is() -> float | None:
         vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
         subject.change(method="fork")
-        looks: list[_Look] = []
+        looks: list[tuple[int, float, float]] = []
         took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: looks.append(_look()))
         # Drop the first third, in which workers may still be starting, and each look that doesn't
         # see all workers, because one may have exited.
-        looks = [each for each in looks[len(looks) // 3 :] if each.workers == workers]
+        looks = [each for each in looks[len(looks) // 3 :] if each[0] == workers]
         if len(looks) > 1:
-            first, last = looks[0], looks[-1]
-            lived = max(workers * (last.time - first.time), 1e-3)
-            blocked.append(1 - (last.wanted - first.wanted) / lived)
+            (_, wanted, began), (_, wanted_later, ended) = looks[0], looks[-1]
+            lived = max(workers * (ended - began), 1e-3)
+            blocked.append(1 - (wanted_later - wanted) / lived)
         return took
 
     def changed() -> float | None:
@@ -89,37 +89,26 @@ def ask(subject: Subject) -> Paces:
     found = replace(found, blocked=min(blocked, default=0.0))
     if found.times < NO_GAIN:
         return found
-    with tempfile.TemporaryDirectory() as folder:
-        vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
-        subject.change(method="fork")
-        subject.in_workers(lambda worker: _looked_at(folder))
-        pace.of_a_batch(loader, seconds=0.7)
-        line, share, inside = Busiest.read(folder)
+    notes = Notes()
+    vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
+    subject.change(method="fork")
+    subject.in_workers(lambda worker: Busiest(notes))
+    pace.of_a_batch(loader, seconds=0.7)
+    # Keep each worker's last note, and report the worker whose busiest line has the largest share.
+    last = {pid: result for pid, *result in notes.read()}
+    line, share, inside = max(last.values(), key=itemgetter(1), default=("", 0.0, 0.0))
     return replace(found, line=line, share=share, inside=inside)
 
 
-@dataclass(frozen=True)
-class _Look:
-    """A snapshot of the workers, with the total seconds that they've run or waited for a core."""
-
-    wanted: float
-    time: float
-    workers: int
-
-
-def _look() -> _Look:
+def _look() -> tuple[int, float, float]:
+    # Return how many workers there are, for how many seconds in all they've run or waited for a
+    # core, and what time it is.
     wanted, workers = 0.0, multiprocessing.active_children()
     for each in workers:
         with suppress(OSError):
             computed, waited, _ = Path(f"/proc/{each.pid}/schedstat").read_text().split()
             wanted += (int(computed) + int(waited)) / 1e9
-    return _Look(wanted, time.monotonic(), len(workers))
-
-
-def _looked_at(folder: str) -> None:
-    descriptor, path = tempfile.mkstemp(dir=folder)
-    os.close(descriptor)
-    Busiest(Path(path)).start()
+    return len(workers), wanted, time.monotonic()
 
 
 EXPERIMENT: Final = probe("workerless", 9.0, needed, ask)

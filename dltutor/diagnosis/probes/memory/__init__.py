@@ -181,7 +181,8 @@ class _Runs:
         """Return the workers' measurements from a run with a plain loop, or [] if time is up."""
         if time.monotonic() > self.until - 0.5:
             return []
-        probe = self._put(change, large, named)
+        probe = Probe(change, large, named=named)
+        self.subject.in_workers(probe.begin)
         if change in ("frozen", "collected"):
             gc.freeze()
         until = min(time.monotonic() + _LONG, self.until)
@@ -202,14 +203,10 @@ class _Runs:
 
     def with_loop(self) -> list[Curve]:
         """Return the workers' measurements from a run of the training loop."""
-        probe = self._put("", None, False)
+        probe = Probe()
+        self.subject.in_workers(probe.begin)
         runner.run(self.subject, seconds=_LONG, content=False, epochs=1)
         return probe.read()
-
-    def _put(self, change: Change, large: Any, named: bool) -> Probe:
-        probe = Probe(change, large, named=named)
-        self.subject.in_workers(probe.begin)
-        return probe
 
 
 def _first_pass(subject: Subject) -> int:

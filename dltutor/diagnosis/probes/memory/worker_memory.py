@@ -6,9 +6,7 @@ also change one thing in the workers, to see how that affects their memory.
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import json
 import mmap
 import os
 import sys
@@ -20,6 +18,7 @@ from typing import Any, Final, Literal
 from dltutor.diagnosis.objects import containers
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.running.changed_batches import Fetch, wrap_fetches
+from dltutor.diagnosis.running.notes import Notes
 from dltutor.failures.heap_growth import return_freed_memory
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
@@ -35,7 +34,7 @@ _COST: Final = 4  # wait this many times as long as a measurement took before th
 
 
 class Probe:
-    """A probe that measures the workers forked after it was made.
+    """A probe that measures the workers forked after it was made. Each worker has its own copy.
 
     Args:
         change: What to change in the workers.
@@ -53,116 +52,102 @@ class Probe:
         self.change = change
         self.large = large or []
         self.named = named
-        self._notes = os.memfd_create("dltutor-probe")
-        fcntl.fcntl(self._notes, fcntl.F_SETFL, os.O_APPEND)
+        self._notes = Notes()
         self._full = mmap.mmap(-1, 1)
+        self._samples = self._batches = 0
+        self._next = 0.0
+        self._first: Any = None
+        self._sizes: dict[str, tuple[Any, int]] = {}
+        self._filled: dict[str, tuple[Any, int]] = {}
+        self._full_collections: list[str] = []
 
     @property
     def full(self) -> bool:
         """Whether a worker has grown so much that the run should end."""
         return self._full[0] != 0
 
-    def begin(self, worker: int) -> None:
-        _Inside(self)
-
     def read(self) -> list[list[dict[str, Any]]]:
-        """Return a list of measurements for each worker, oldest first, and close the probe's file.
-
-        A measurement is a dict from `_Inside.note`, with memory in MB.
-        """
-        text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
+        """Return a list of measurements for each worker, oldest first, with memory in MB."""
         workers: dict[int, list[dict[str, Any]]] = {}
-        for line in text.splitlines():
-            note = json.loads(line)
+        for note in self._notes.read():
             workers.setdefault(note["pid"], []).append(note)
-        os.close(self._notes)
         return list(workers.values())
 
-
-class _Inside:
-    """The part of a probe that runs in one worker."""
-
-    def __init__(self, probe: Probe) -> None:
-        self.probe = probe
-        self.samples = self.batches = 0
-        self.next = 0.0
-        self.first: Any = None
-        self.sizes: dict[str, tuple[Any, int]] = {}
-        self.filled: dict[str, tuple[Any, int]] = {}
-        self.full_collections: list[str] = []
-        if probe.change == "frozen":
+    def begin(self, worker: int) -> None:
+        """Measure this worker from now on."""
+        if self.change == "frozen":
             gc.disable()
-        if probe.change == "returned":
+        if self.change == "returned":
             return_freed_memory(0)
         gc.callbacks.append(self._collected)
         wrap_fetches(self._fetched)
-        self.note()
-        self.start = _anonymous()[1]
+        self._note()
+        self._start = _anonymous()[1]
 
     def _fetched(self, own: Fetch, fetcher: Any, index: Any) -> Any:
-        if self.probe.change == "repeated" and not hasattr(fetcher, "dataset_iter"):
-            self.first = index = index if self.first is None else self.first
+        if self.change == "repeated" and not hasattr(fetcher, "dataset_iter"):
+            self._first = index = index if self._first is None else self._first
         data = own(fetcher, index)
-        self.batches += 1
-        self.samples += len(index) if isinstance(index, (list, tuple)) else 1
-        if self.probe.change == "collected":
+        self._batches += 1
+        self._samples += len(index) if isinstance(index, (list, tuple)) else 1
+        if self.change == "collected":
             gc.collect()
-        if self.probe.named:
+        if self.named:
             self._name(fetcher)
-        if self.batches <= 12 or time.monotonic() > self.next:
-            self.note()
+        if self._batches <= 12 or time.monotonic() > self._next:
+            self._note()
         return data
 
-    def note(self) -> None:
-        """Record the worker's memory, its collections, and the containers that have grown."""
+    def _note(self) -> None:
+        # Record the worker's memory, its collections, and the containers that have grown.
         began = time.monotonic()
         private, anonymous = _anonymous()
         note: dict[str, Any] = {
             "pid": os.getpid(),
-            "samples": self.samples,
-            "batches": self.batches,
+            "samples": self._samples,
+            "batches": self._batches,
             "private": private,
             "anonymous": anonymous,
-            "shares": [containers.own_share(pages) for *_, pages in self.probe.large],
-            "collections": len(self.full_collections),
-            "collected_at": self.full_collections[-1:],
+            "shares": [containers.own_share(pages) for *_, pages in self.large],
+            "collections": len(self._full_collections),
+            "collected_at": self._full_collections[-1:],
         }
-        if self.batches > 1 and self.probe.named:
+        if self._batches > 1 and self.named:
             note["grown"] = [
                 [path, before, now, containers.bound(thing), type(thing).__name__]
-                for path, (thing, before) in self.sizes.items()
+                for path, (thing, before) in self._sizes.items()
                 if (now := containers.size(thing) or 0) > before
             ]
             note["filled"] = [
                 [path, before, containers.size(thing)]
-                for path, (thing, before) in self.filled.items()
+                for path, (thing, before) in self._filled.items()
             ]
-        os.write(self.probe._notes, (json.dumps(note) + "\n").encode())
-        if self.batches and anonymous - self.start > _FULL:
-            self.probe._full[0] = 1
+        self._notes.write(note)
+        if self._batches and anonymous - self._start > _FULL:
+            self._full[0] = 1
         done = time.monotonic()
-        self.next = done + _COST * (done - began)
+        self._next = done + _COST * (done - began)
 
     def _name(self, fetcher: Any) -> None:
-        if self.batches == 1:
+        if self._batches == 1:
             roots = [Found("dataset", fetcher.dataset), Found("collate_fn", fetcher.collate_fn)]
             if hasattr(fetcher, "dataset_iter"):
                 roots.append(Found("dataset.__iter__", fetcher.dataset_iter))
             for each in containers.reached(roots):
                 if (size := containers.size(each.thing)) is not None:
-                    self.sizes[each.path] = (each.thing, size)
-        if self.batches == 2 and self.probe.change == "filled":
-            for path, (thing, before) in self.sizes.items():
+                    self._sizes[each.path] = (each.thing, size)
+        if self._batches == 2 and self.change == "filled":
+            for path, (thing, before) in self._sizes.items():
                 if (containers.size(thing) or 0) > before:
                     with suppress(Exception):
                         _fill(thing)
-                        self.filled[path] = (thing, len(thing))
+                        self._filled[path] = (thing, len(thing))
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start" and info["generation"] == 2 and len(self.full_collections) < 1000:
+        if phase == "start" and info["generation"] == 2 and len(self._full_collections) < 1000:
             frame = sys._getframe(1)
             place = f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}"
-            self.full_collections.append(place)
+            self._full_collections.append(place)
 
 
 def _anonymous() -> tuple[float, float]:

@@ -8,9 +8,9 @@ threads that the fork didn't copy.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence
@@ -18,6 +18,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.waits import witness
 from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.notes import Notes
 from dltutor.diagnosis.running.subject import Subject
 
 #: Arguments to `runner.run` for a loader that hangs.
@@ -68,7 +69,7 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
         subject: The loader, whose workers are forked.
         own_loop: Whether to use a plain loop even if there's a training loop.
     """
-    folder = tempfile.mkdtemp()
+    notes = Notes()
     others: list[threading.Thread] = list(subject.threads)
 
     def remember() -> None:
@@ -76,14 +77,14 @@ def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
 
     os.register_at_fork(before=remember)  # the hook can't be removed, but it ends with this process
     subject.change(timeout=0)
-    subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
+    subject.in_workers(before=witness.Witness(notes, names.roots_of(subject), others))
     runner.run(subject, own_loop=own_loop, **{**SHORT, "patience": _PATIENCE})
-    notes = witness.read(folder)
-    stuck: Any = tuple(tuple(each["stuck"]) for each in notes if "stuck" in each)
+    found = sorted(notes.read(), key=itemgetter("worker"))
+    stuck: Any = tuple(tuple(each["stuck"]) for each in found if "stuck" in each)
     return Waits(
         stuck=stuck,
-        held=tuple(sorted({name for each in notes for name in each.get("held", ())})),
-        threads=max((each.get("threads", 0) for each in notes), default=0),
+        held=tuple(sorted({name for each in found for name in each.get("held", ())})),
+        threads=max((each.get("threads", 0) for each in found), default=0),
     )
 
 

@@ -23,6 +23,7 @@ from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
+_OURS: Final = ("dltutor", "QueueFeeder")  # how the names of dltutor's and torch's threads begin
 _MOST: Final = 400  # the most objects to look at in one search
 
 
@@ -56,10 +57,11 @@ def causes(
         others: The parent process's threads at the time of the fork.
     """
     # Skip the standard library's frames to find the code that waits.
-    own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
+    files = [each.f_code.co_filename for each in frames]
+    own = next((at for at, file in enumerate(files) if not file.endswith(_WAITING)), 0)
     waited_for = [each.f_locals.get("self") for each in frames[:own]]
-    by = frames[own].f_code.co_filename if frames else ""
-    lost = [each for each in others if not each.is_alive() and not _is_ours(each)]
+    by = files[own] if files else ""
+    lost = [each for each in others if not each.is_alive() and not each.name.startswith(_OURS)]
     for each in waited_for:
         if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
@@ -165,19 +167,11 @@ def supply(waited_for: Sequence[Any], at_hand: Sequence[Any]) -> None:
                 each.put_nowait(None)
 
 
-def _waits(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.endswith(_WAITING)
-
-
 def _has_lost_threads(thing: Any) -> bool:
     if not is_a(thing, ThreadPoolExecutor):
         return False
     threads = thing._threads
     return bool(threads) and not any(each.is_alive() for each in threads)
-
-
-def _is_ours(thread: threading.Thread) -> bool:
-    return thread.name.startswith(("dltutor", "QueueFeeder"))
 
 
 def _at_hand(frame: FrameType) -> list[Any]:

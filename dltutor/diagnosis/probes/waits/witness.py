@@ -12,7 +12,6 @@ The witness counts naps, not seconds, because on a busy machine both threads get
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -21,7 +20,6 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ import torch
 
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes.waits import causes
+from dltutor.diagnosis.running.notes import Notes
 from dltutor.observation import worker_init
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
@@ -48,18 +47,20 @@ class Witness:
     """A function that starts a witness in a worker, before the user's own `worker_init_fn` runs.
 
     Args:
-        folder: Where each worker writes what it found, as lines of JSON.
+        notes: Where each worker writes what it found. Each note is a dict with `worker` (the
+            worker's number), and either `held` (names of locks) or `stuck` and `threads`, as in
+            Waits.
         roots: The objects to search for the names of locks, threads, and executors.
         others: The parent process's threads at the time of the fork.
     """
 
-    folder: str
+    notes: Notes
     roots: Sequence[Found]
     others: Sequence[threading.Thread]
 
     def __call__(self, worker: int) -> None:
         main, held = threading.get_ident(), causes.held_in(self.roots)
-        self._note(worker, {"held": held})
+        self.notes.write({"worker": worker, "held": held})
         # Not a daemon: a worker that goes on to its end waits until that has been noted.
         threading.Thread(target=self._watch, args=(worker, main)).start()
 
@@ -72,16 +73,12 @@ class Witness:
             with suppress(Exception):  # the frames may hold objects that raise when inspected
                 kind, path, by, freed = self._free(main, frames)
             stuck = (worker, line, kind, path, by, freed)  # as in `Waits.stuck`
-            self._note(worker, {"stuck": stuck, "threads": threads})
+            self.notes.write({"worker": worker, "stuck": stuck, "threads": threads})
             if not freed:
                 break
         if threading.main_thread().is_alive():
             time.sleep(_OTHERS)
             os._exit(1)
-
-    def _note(self, worker: int, found: dict[str, Any]) -> None:
-        with (Path(self.folder) / f"worker-{worker}").open("a") as file:
-            file.write(json.dumps(found) + "\n")
 
     def _free(self, main: int, frames: list[FrameType]) -> tuple[str, str, str, bool]:
         before = _place(main)
@@ -93,17 +90,6 @@ class Witness:
                 if _place(main) != before:
                     return cause.kind, cause.path, cause.by, True
         return "", "", "", False
-
-
-def read(folder: str) -> list[dict[str, Any]]:
-    """Return the dicts that all witnesses wrote, worker by worker.
-
-    A dict has either `held` (names of locks), or `stuck` and `threads`, as in Waits.
-    """
-    lines: list[dict[str, Any]] = []
-    for path in sorted(Path(folder).glob("worker-*")):
-        lines += [json.loads(line) for line in path.read_text().splitlines()]
-    return lines
 
 
 def _stuck(main: int) -> list[FrameType]:
