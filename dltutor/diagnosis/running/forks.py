@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import selectors
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from dltutor.diagnosis.running.subject import Unanswered
@@ -60,42 +61,29 @@ def in_forks(works: Sequence[Callable[[], _Answer]], seconds: float) -> list[_An
     """
     until = time.monotonic() + seconds
     positions = own_files.positions()
-    begun: list[tuple[int, int]] = []
+    begun: list[tuple[int, Connection]] = []
     try:
         for work in works:
             begun.append(_begin(work))
-        received = [_read(read, until) for _, read in begun]
+        return [_answer(connection, until) for _, connection in begun]
     finally:
         # Also end the forks' children, because these may hold a lock that the next fork needs.
         end(*(known(pid) for pid, _ in begun))
         own_files.put_back(positions)
-    return [_answer(each) for each in received]
 
 
-def _begin(work: Callable[[], Any]) -> tuple[int, int]:
-    # Return the fork's pid, and the descriptor to read its answer from.
-    read, write = os.pipe()
+def _begin(work: Callable[[], Any]) -> tuple[int, Connection]:
+    # Return the fork's pid, and the connection that its answer comes from.
+    receiver, sender = Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(read)
-            answer = pickle.dumps(_call(work))
-            with os.fdopen(write, "wb") as pipe:
-                pipe.write(answer)
+            sender.send_bytes(pickle.dumps(_call(work)))
             time.sleep(60)  # the parent finds a fork's children only while the fork is alive
         finally:
             os._exit(0)
-    os.close(write)
-    return pid, read
-
-
-def _answer(received: bytes) -> Any:
-    if not received:
-        raise NoAnswer("a part of it died, or didn't finish in time")
-    answer, error = pickle.loads(received)
-    if error:
-        raise NoAnswer(error)
-    return answer
+    sender.close()
+    return pid, receiver
 
 
 def _call(work: Callable[[], Any]) -> tuple[Any, str]:
@@ -105,24 +93,14 @@ def _call(work: Callable[[], Any]) -> tuple[Any, str]:
         return None, said(error)
 
 
-def _read(descriptor: int, until: float) -> bytes:
+def _answer(connection: Connection, until: float) -> Any:
     received = b""
-    with os.fdopen(descriptor, "rb", buffering=0) as pipe, selectors.DefaultSelector() as ready:
-        ready.register(pipe, selectors.EVENT_READ)
-        # Look for the pickle's end, because workers that are still alive keep the pipe open.
-        while time.monotonic() < until:
-            if ready.select(0.05):
-                got = pipe.read(1 << 16)
-                received += got or b""
-                if not got or _whole(received):
-                    return received if _whole(received) else b""
-    return b""
-
-
-def _whole(received: bytes) -> bool:
-    if not received.endswith(b"."):
-        return False
-    with suppress(Exception):
-        pickle.loads(received)
-        return True
-    return False
+    with connection, suppress(EOFError):
+        if connection.poll(max(until - time.monotonic(), 0.0)):
+            received = connection.recv_bytes()
+    if not received:
+        raise NoAnswer("a part of it died, or didn't finish in time")
+    answer, error = pickle.loads(received)
+    if error:
+        raise NoAnswer(error)
+    return answer
