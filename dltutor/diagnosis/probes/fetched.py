@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from dltutor.diagnosis.objects.digests import digest, leaves, split
 from dltutor.diagnosis.running.dealing import lost_if_begun_twice
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
+from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.errors import is_yours
@@ -120,8 +120,8 @@ def ask(subject: Subject) -> Fetched:
     seeds, stuck = _reseeded(subject) if subject.inner.batch_sampler is not None else (False, "")
     looked = differ = 0
     whose = ("", "")
-    ragged: dict[str, list[int]] = {}
-    dropped: dict[str, list[int]] = {}
+    ragged: dict[str, tuple[str, int, int]] = {}
+    dropped: dict[str, tuple[str, int, int]] = {}
     crossed: dict[str, str] = {}
     lost: dict[tuple[str, str], None] = {}
     together = overwritten = False
@@ -130,10 +130,10 @@ def ask(subject: Subject) -> Fetched:
             first = digest(_by_hand(subject, pins, keys)[1])
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
-            for name, *counts in columns.ragged(samples, batch):
-                ragged.setdefault(name, counts)
-            for name, *counts in columns.dropped(samples, batch, subject.inner.collate_fn):
-                dropped.setdefault(name, counts)
+            for found in columns.ragged(samples, batch):
+                ragged.setdefault(found[0], found)
+            for found in columns.dropped(samples, batch, subject.inner.collate_fn):
+                dropped.setdefault(found[0], found)
             lost |= dict.fromkeys(_lost(held))
             # Make another batch, to see whether `held` changes. Use as many samples as before,
             # because a buffer may depend on the batch size.
@@ -154,8 +154,8 @@ def ask(subject: Subject) -> Fetched:
         differ=differ,
         by=whose[0],
         past=whose[1],
-        ragged=tuple((name, rows, samples) for name, (rows, samples) in ragged.items()),
-        dropped=tuple((name, have, samples) for name, (have, samples) in dropped.items()),
+        ragged=tuple(ragged.values()),
+        dropped=tuple(dropped.values()),
         crossed=tuple(crossed.items()),
         lost=tuple(lost)[:_FEW],
         overwritten=overwritten,
@@ -189,25 +189,19 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
             held = (each for each in frame.f_locals.values() if is_a(each, _GENERATORS))
             called.update(f"numpy.random.{type(each).__name__}" for each in held)
 
-    sys.setprofile(note)
-    try:
+    with profiled(note):
         first, _ = _dealt(subject, seed=1)
-    finally:
-        sys.setprofile(None)
     state = global_states()["torch"]
     second, _ = _dealt(subject, seed=2)
     # A loader that has its own generator doesn't draw the workers' seeds from the global one, so
     # for this loader, it makes no difference that the sampler seeds the global one.
     seeds = state == global_states()["torch"] and subject.inner.generator is None
+    if not called or len(first) < 2 or first != second:
+        return seeds, ""
     # Also run an epoch to its end, because some samplers shuffle again only after that.
-    again = called and len(first) > 1 and first == second and first == _next_epoch(subject)
-    return seeds, min(called) if again else ""
-
-
-def _next_epoch(subject: Subject) -> list[list[Any]]:
     for _ in islice(subject.inner.batch_sampler or (), _MOST):
         pass
-    return _dealt(subject, seed=3)[0]
+    return seeds, min(called) if first == _dealt(subject, seed=3)[0] else ""
 
 
 def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], Any]:
@@ -258,11 +252,8 @@ def _calls(make: Callable[[], Any]) -> tuple[Any, list[tuple[str, str]]]:
                 *_, cls, name = ("", *code.co_qualname.split("."))
                 called.append((cls, name))
 
-    sys.setprofile(note)
-    try:
+    with profiled(note):
         return make(), called
-    finally:
-        sys.setprofile(None)
 
 
 def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:

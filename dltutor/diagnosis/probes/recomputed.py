@@ -6,7 +6,6 @@ how long the call takes and what it returns.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -21,6 +20,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.limits import in_time
+from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation.errors import frame as shown
@@ -87,12 +87,8 @@ def ask(subject: Subject) -> Recomputed:
     for key in in_time(keys, _SECONDS):
         results: dict[_Site, list[tuple[float, Any]]] = defaultdict(list)
         began = time.perf_counter()
-        sys.setprofile(partial(_note, {}, results))
-        try:
-            with suppress(Exception):
-                sample = subject.dataset[key]
-        finally:
-            sys.setprofile(None)
+        with profiled(partial(_note, {}, results)), suppress(Exception):
+            sample = subject.dataset[key]
         took_all = time.perf_counter() - began
         total += took_all
         drawn += 1

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import Found, put, walk
 from dltutor.diagnosis.probes.handles.descriptors import (
     Listener,
     descriptors,
@@ -23,10 +26,11 @@ from dltutor.diagnosis.probes.handles.descriptors import (
     short_paths,
     standing,
 )
-from dltutor.diagnosis.probes.handles.lazily_opened import lazily_opened
 from dltutor.diagnosis.probes.handles.two_at_once import samples, shares
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.foreign import is_a
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def ask(subject: Subject) -> Handles:
         looked=right,
         wrong=wrong,
         said=said,
-        lazy=lazily_opened(subject, held) if wrong else "",
+        lazy=_lazily_opened(subject, held) if wrong else "",
     )
 
 
@@ -110,7 +114,7 @@ def _used(subject: Subject, inherited: dict[int, str]) -> dict[int, str]:
     def look() -> set[int]:
         listener = Listener(inherited)
         before = standing(inherited)
-        with suppress(Exception), listener.listening():
+        with suppress(Exception), profiled(listener.heard):
             if subject.stream:
                 list(islice(subject.dataset, 4))
             else:
@@ -120,6 +124,52 @@ def _used(subject: Subject, inherited: dict[int, str]) -> dict[int, str]:
         return listener.used | {each for each in inherited if before.get(each) != after.get(each)}
 
     return {each: inherited[each] for each in forks.attempt(look, 3.0) or ()}
+
+
+def _lazily_opened(subject: Subject, held: list[Found]) -> str:
+    # Return the path of a handle that the dataset reopens if it's missing, or of an object that
+    # holds such a handle, or "". Remove each handle in a fork of its own.
+    for each in _holders_of(subject.dataset, held):
+        if forks.attempt(partial(_opens_again, subject, each), 2.0):
+            return each.path
+    return ""
+
+
+def _holders_of(dataset: Any, held: list[Found]) -> list[Found]:
+    # Return the handles and every object on the path to a handle.
+    known = {each.path: each for each in walk(dataset)}
+    return [
+        each
+        for path, each in known.items()
+        if each.holder is not None
+        and any(own.path == path or own.path.startswith((f"{path}.", f"{path}[")) for own in held)
+    ]
+
+
+def _opens_again(subject: Subject, found: Found) -> bool:
+    index = None if subject.stream else subject.indices()[0]
+
+    def drawn() -> str:
+        sample = next(iter(subject.dataset)) if subject.stream else subject.dataset[index]
+        return digest(sample)
+
+    wanted = drawn() if not subject.stream else ""
+    for forget in (partial(put, found, None), partial(_delete, found)):
+        with suppress(Exception):
+            forget()
+            try:
+                if drawn() == wanted or subject.stream:
+                    return True
+            finally:
+                put(found)
+    return False
+
+
+def _delete(found: Found) -> None:
+    if is_a(found.holder, (dict, list)):
+        del found.holder[found.key]
+    else:
+        delattr(found.holder, found.key)
 
 
 EXPERIMENT: Final = probe("handles", 20.0, needed, ask)

@@ -13,10 +13,9 @@ import random
 import select
 import socket
 import stat
-import sys
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Final
 
 from dltutor.diagnosis.objects.walking import Found, walk
@@ -33,6 +32,7 @@ _ACTS: Final = frozenset(
 #: Functions of modules, which get the descriptor as an argument that the profiler doesn't see.
 _PLAIN: Final = frozenset({"lseek", "fromfile"})
 _PAUSES: Final = (0.0005, 0.008)  # seconds; random pauses keep two workers from falling into step
+_KINDS: Final = {stat.S_IFREG: "file", stat.S_IFSOCK: "socket", stat.S_IFIFO: "pipe"}
 _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
 
 
@@ -42,26 +42,14 @@ def descriptors() -> dict[int, str]:
     Leave out stdio, files that are open only for writing, and descriptors of any other kind.
     """
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
         with suppress(OSError):
-            mode = os.fstat(int(name)).st_mode
-            if int(name) > 2:
-                for kind, test in _TESTS:
-                    if test(mode) and not (kind == "file" and _only_written(int(name))):
-                        found[int(name)] = kind
+            kind = _KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode), "")
+            # Several workers may write to a log file, for example, but no sample comes from it.
+            written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+            if descriptor > 2 and kind and not (kind == "file" and written):
+                found[descriptor] = kind
     return found
-
-
-_TESTS: Final[tuple[tuple[str, Callable[[int], bool]], ...]] = (
-    ("file", stat.S_ISREG),
-    ("socket", stat.S_ISSOCK),
-    ("pipe", stat.S_ISFIFO),
-)
-
-
-def _only_written(descriptor: int) -> bool:
-    # Several workers may write to a log file, for example, but no sample comes from it.
-    return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
 
 
 def standing(of: dict[int, str]) -> dict[int, object]:
@@ -113,6 +101,8 @@ def drain(of: dict[int, str]) -> None:
 class Listener:
     """A profiler that notices when C functions, like `read`, use a descriptor, and may slow them.
 
+    Its method `heard` goes to `profiled`.
+
     Args:
         of: The descriptors to watch, with the kind of each.
         budget: How many seconds all pauses may take together. If 0, there are no pauses.
@@ -124,17 +114,7 @@ class Listener:
         self.used: set[int] = set()
         self._pauses = random.Random(os.getpid())
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Profile the current thread in the block."""
-        before = sys.getprofile()
-        sys.setprofile(self._heard)
-        try:
-            yield
-        finally:
-            sys.setprofile(before)
-
-    def _heard(self, frame: Any, event: str, function: Any) -> None:
+    def heard(self, frame: Any, event: str, function: Any) -> None:
         if event != "c_return" or attribute(function, "__name__", "") not in _ACTS:
             return
         owner = attribute(function, "__self__")

@@ -14,6 +14,7 @@ from dltutor.diagnosis.probes.handles.descriptors import Listener
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, wrap_draws
+from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
@@ -97,10 +98,8 @@ def _drawn(
         _listen(subject.dataset, inherited, _PAUSES if at_once else 0.0, begin, end)
 
     loader = small_loader(subject, prepare, workers=workers, indices=order, prefetch=len(order))
-    found: Content = {}
-    for index, answer in zip(order, answers(loader, _RUN - 4.0), strict=False):
-        found[index] = _said(answer)
-    return found
+    arrived = answers(loader, _RUN - 4.0)
+    return {index: _said(answer) for index, answer in zip(order, arrived, strict=False)}
 
 
 def _listen(
@@ -121,7 +120,7 @@ def _listen(
             with suppress(Exception):  # the other worker may be late
                 begin()
         try:
-            with pins.held(), listener.listening():
+            with pins.held(), profiled(listener.heard):
                 return draw()
         finally:
             end()
@@ -155,19 +154,16 @@ def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
     def run(only: int | None) -> dict[int, list[str]]:
         return forks.attempt(partial(_by_two, subject, inherited, only), _RUN) or {}
 
-    apart = {worker: run(worker).get(worker, []) for worker in (0, 1)}
-    again = {worker: run(worker).get(worker, []) for worker in (0, 1)}
+    apart, again = ([run(worker).get(worker, []) for worker in (0, 1)] for _ in range(2))
     both = run(None)
     looked = wrong = 0
     said = ""
-    for worker in (0, 1):
-        if apart[worker] != again[worker] or not apart[worker]:
+    for worker, right in enumerate(apart):
+        if right != again[worker] or not right:
             continue
         got = both.get(worker, [])
-        looked += len(apart[worker])
-        wrong += sum(each not in apart[worker] for each in got)
-        if len(got) < len(apart[worker]):
-            wrong += len(apart[worker]) - len(got)
+        looked += len(right)
+        wrong += sum(each not in right for each in got) + max(len(right) - len(got), 0)
         said = said or next((each[1:] for each in got if each.startswith("!")), "")
     return looked, wrong, said
 
