@@ -28,7 +28,7 @@ import torch
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.probes.imported.globals_of_main import Given, packed
+from dltutor.diagnosis.probes.imported import Key, packed, put
 from dltutor.diagnosis.probes.travel.packing import HEAVY
 from dltutor.diagnosis.running.limits import Limited, in_time
 from dltutor.diagnosis.running.random_states import seed_all
@@ -222,17 +222,21 @@ def _made_here(make: Callable[[], Any] | None, keys: _Keys) -> tuple[_Drawn, byt
 def _names(subject: Subject, sent: bytes, keys: _Keys, here: _Drawn) -> tuple[str, ...]:
     # Return the globals that differ in a new interpreter, if the samples are the same once it has
     # main's values. Otherwise, return ().
-    given = _there(sent, keys, None, _SALTS[0], cloudpickle.dumps(packed(subject)))
+    given = _there(sent, keys, None, _SALTS[0], packed(subject))
     return () if _unlike(given.sent, here) else given.names
 
 
 def _there(
-    sent: bytes, keys: _Keys, make: bytes | None, salt: str, given: bytes | None = None
+    sent: bytes,
+    keys: _Keys,
+    make: bytes | None,
+    salt: str,
+    given: dict[Key, bytes] | None = None,
 ) -> _There:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         key = bytes(current_process().authkey)  # to talk to a Manager whose dict the dataset has
-        task = (sent, keys, _FOR, make, given, torch.get_num_threads(), key)
+        task = (sent, keys, _FOR, make, given or {}, torch.get_num_threads(), key)
         (folder / "task").write_bytes(cloudpickle.dumps(task))
         os.environ["PYTHONHASHSEED"] = salt
         argv, output = argv_of(__name__, folder), str(folder / "output")
@@ -257,16 +261,12 @@ def main(name: str) -> None:
     task = cloudpickle.loads((folder / "task").read_bytes())
     sent, keys, seconds, make, given, threads, current_process().authkey = task
     torch.set_num_threads(threads)
-    found = _There([], [])
     try:
         dataset, collate = cloudpickle.loads(sent)
         maker = None if make is None else cloudpickle.loads(make)
         own_mappings.make_private()  # so that no sample changes a mapped file
         own_mappings.keep_private()
-        names: list[str] = []
-        if given is not None:
-            Given(cloudpickle.loads(given), str(folder))(0)
-            names = (folder / str(os.getpid())).read_text().splitlines()
+        names = put(given)
         try:
             drawn = _drawn(dataset, collate, keys, seconds)
         except Exception as error:

@@ -1,10 +1,15 @@
-"""Pickle the values that main holds in modules and classes, and set them in a new interpreter."""
+"""Does the dataset need something that main set up and a new interpreter doesn't have?
+
+Run the loader with workers that get main's globals before they draw a sample. The doctor asks this
+if workers that aren't forked raise an error or deliver samples that differ from main's.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
 import sys
+import tempfile
 import types
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.names import held_by_class_too
 from dltutor.diagnosis.objects.walking import Found, search
+from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attributes_of, file_of, is_a, lineage, module_of
@@ -26,6 +34,56 @@ _CODE: Final = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType,
 
 #: The module, class (or ""), and name of a value.
 Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The result of a run whose workers, in new interpreters, got main's globals.
+
+    Args:
+        end: How the run ended, as in `Measures.end`.
+        unlike: How many samples arrived that the run without workers doesn't have, or 0 if there's
+            no such run to compare with.
+        batches: How many batches arrived.
+        names: The globals and class attributes whose values had differed in the workers.
+    """
+
+    end: str
+    unlike: int = 0
+    batches: int = 0
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.end not in ("finished", "enough"):
+            how = _ENDED.get(self.end, self.end)
+            return f"Even with main's globals, workers in new interpreters {how}."
+        if self.unlike:
+            return f"Even with main's globals, {self.unlike} samples differed from main's."
+        return f"With main's globals, the workers ran, and {self.batches} batches arrived."
+
+
+_ENDED: Final = {
+    "raised": "raised an error",
+    "hung": "hung",
+    "worker died": "died",
+    "main died": "ended main",
+}
+
+
+def needed(evidence: Evidence) -> bool:
+    """Return whether workers misbehave in new interpreters, but work well if they're forked."""
+    return evidence.forked is not None and evidence.forked.well
+
+
+def ask(subject: Subject) -> Imported:
+    """Run the loader for one epoch, with workers that get main's globals when they start."""
+    alone = subject.known.alone if subject.known is not None else None
+    folder = tempfile.mkdtemp()
+    subject.in_workers(before=Given(packed(subject), folder))
+    given = runner.run(subject, seconds=4.0, epochs=1, own_loop=True)
+    names = {line for path in Path(folder).glob("*") for line in path.read_text().splitlines()}
+    unlike = alone.lacks(given) if alone else 0
+    return Imported(given.end, unlike, given.batches, tuple(sorted(names)))
 
 
 @dataclass(frozen=True)
@@ -41,12 +99,17 @@ class Given:
     folder: str
 
     def __call__(self, worker_id: int) -> None:
-        names = []
-        for (module, cls, name), value in self.packed.items():
-            with suppress(Exception):
-                if _put(module, cls, name, pickle.loads(value)):
-                    names.append(".".join(filter(None, (cls or module, name))))
-        (Path(self.folder) / f"{os.getpid()}").write_text("\n".join(names))
+        (Path(self.folder) / f"{os.getpid()}").write_text("\n".join(put(self.packed)))
+
+
+def put(packed: dict[Key, bytes]) -> list[str]:
+    """Set values from the function `packed` here, and return the names of those that differed."""
+    names = []
+    for (module, cls, name), value in packed.items():
+        with suppress(Exception):
+            if _put(module, cls, name, pickle.loads(value)):
+                names.append(".".join(filter(None, (cls or module, name))))
+    return names
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
@@ -130,3 +193,6 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
                     if scope.get("__name__") == held.__name__:
                         scope[name] = value
     return True
+
+
+EXPERIMENT: Final = probe("imported", 14.0, needed, ask)
