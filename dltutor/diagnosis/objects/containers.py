@@ -194,7 +194,10 @@ def _in_reach(found: Found) -> list[Found]:
         names = thing.gi_frame.f_locals if thing.gi_frame else {}
         return [Found(f"{path}: {name}", each) for name, each in names.items()]
     if is_a(thing, types.FunctionType):
-        return [*_in_function(thing), *_module_of(thing)] if _is_your_code(thing) else []
+        name, defaults = thing.__name__, thing.__defaults__ or ()
+        parts = [Found(f"{name}: {own}", each) for own, each in cells(thing)]
+        parts += [Found(f"{name}: default {at}", each) for at, each in enumerate(defaults)]
+        return [*parts, *_module_of(thing)] if _is_your_code(thing) else []
     if is_a(thing, type):
         yours = [base for base in lineage(thing) if _is_your_code(base)]
         parts = [
@@ -204,14 +207,6 @@ def _in_reach(found: Found) -> list[Found]:
         ]
         return [*parts, *_module_of(thing)] if _is_your_code(thing) else []
     return [*attributes(found), Found(path, type(thing))]
-
-
-def _in_function(function: types.FunctionType) -> list[Found]:
-    name, defaults = function.__name__, function.__defaults__ or ()
-    return [
-        *(Found(f"{name}: {own}", each) for own, each in cells(function)),
-        *(Found(f"{name}: default {at}", each) for at, each in enumerate(defaults)),
-    ]
 
 
 def _module_of(thing: Any) -> list[Found]:

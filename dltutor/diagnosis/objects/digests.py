@@ -221,19 +221,12 @@ class _Content:
         elif depth > 0 and (parts := parts_of(thing)) is not None:
             content.update(f"{foreign.kind_of(thing)}{len(parts)}".encode())
             for name, part in parts:
-                content.update(_name(name).encode(errors="replace"))
+                content.update(foreign.text(name).encode(errors="replace"))
                 self.feed(part, depth - 1)
         elif foreign.has(thing, "tobytes"):  # such as a PIL image
             content.update(thing.tobytes())
         else:  # if pickling fails, `feed` hashes the name of the class
             content.update(_pickled(thing))
-
-
-def _name(key: Any) -> str:
-    try:
-        return str(key)
-    except Exception:
-        return foreign.kind_of(key)
 
 
 def _pickled(thing: Any) -> bytes:

@@ -8,11 +8,11 @@ slowest known sample to the second position for both.
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import torch
-from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
@@ -59,10 +59,11 @@ def ask(subject: Subject) -> Paces:
     most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
     samples = subject.known.samples if subject.known else None
     if not subject.stream and samples is not None:
-        most = min(most, _begin_near(loader, samples.slowest_at))
+        most = min(most, _begin_near(subject, samples.slowest_at))
     seed = torch.initial_seed()
 
-    def half() -> float | None:
+    def half(in_order: bool) -> float | None:
+        vars(loader)["in_order"] = in_order
         torch.manual_seed(seed)
         with pace.left_at_once(loader) as iterator:
             began = time.perf_counter()
@@ -70,37 +71,25 @@ def ask(subject: Subject) -> Paces:
             took = time.perf_counter() - began
         return took if taken == most // 2 else None
 
-    def as_is() -> float | None:
-        vars(loader)["in_order"] = True
-        return half()
-
-    def changed() -> float | None:
-        vars(loader)["in_order"] = False
-        return half()
-
     if most < _BATCHES:
         return Paces()
+    as_is, changed = partial(half, True), partial(half, False)
     return pace.in_turns(as_is, changed, seconds=subject.seconds, turns=2)
 
 
-def _begin_near(loader: DataLoader[Any], index: int) -> int:
+def _begin_near(subject: Subject, index: int) -> int:
     # Make the slow sample's batch the second one, which is the second worker's first batch, and
     # return how many batches there are, at most 1000. If none of these batches has the sample,
     # leave the order as it is.
-    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
-    source: Any = vars(loader)[name]
-    batches = list(islice(source, _SAMPLES))
-    at = next((n for n, each in enumerate(batches) if each == index or _holds(each, index)), None)
+    name = "sampler" if subject.inner.batch_sampler is None else "batch_sampler"
+    batches = list(islice(subject.dealer, _SAMPLES))
+    at = next((n for n, each in enumerate(batches) if index in subject.indices_in(each)), None)
     if at is None:
         return len(batches)
     rest = batches[:at] + batches[at + 1 :]
     around = rest[at:] + rest[:at]
-    vars(loader)[name] = [*around[:1], batches[at], *around[1:]]
+    vars(subject.inner)[name] = [*around[:1], batches[at], *around[1:]]
     return len(batches)
-
-
-def _holds(batch: Any, index: int) -> bool:
-    return isinstance(batch, (list, tuple)) and index in batch
 
 
 EXPERIMENT: Final = probe("any_order", 14.0, needed, ask)

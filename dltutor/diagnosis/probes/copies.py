@@ -74,10 +74,10 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Copies:
     """Compare the batches as they arrive with copied batches made from copied samples."""
     seconds = _SHARE * subject.seconds
-    run = partial(_run, subject, seconds)
-    as_it_is = forks.in_fork(partial(run, copied=False), seconds)
-    copied = forks.in_fork(partial(run, copied=True), seconds)
-    again = forks.in_fork(partial(run, copied=True), seconds)
+    as_it_is, copied, again = (
+        forks.in_fork(partial(_run, subject, seconds, copied=each), seconds)
+        for each in (False, True, True)
+    )
     both = list(zip(as_it_is, copied, strict=False))
     count = min(len(copied), len(again))
     return Copies(

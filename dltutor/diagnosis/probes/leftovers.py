@@ -90,9 +90,11 @@ def ask(subject: Subject) -> Leftover:
         threads.append(_threads_of(wanted))
         own = {pid for _, pids in iterators for pid in pids} - wanted
         until = time.monotonic() + _SETTLED
-        while (found := _alive(own)) and time.monotonic() < until:
+        while True:
+            found = [process for process in active_children() if process.pid in own]
+            if not found or time.monotonic() > until:
+                return found
             time.sleep(_LOOK)
-        return found
 
     found: list[Any] = []
     again: list[Any] = []
@@ -150,10 +152,6 @@ def _threads_of(pids: set[int | None]) -> int:
 
 def _pids(iterator: Any) -> set[int | None]:
     return {worker.pid for worker in torch_internals.workers_of(iterator)}
-
-
-def _alive(pids: set[int | None]) -> list[Any]:
-    return [process for process in active_children() if process.pid in pids]
 
 
 def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:

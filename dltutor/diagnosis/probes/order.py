@@ -7,7 +7,7 @@ all ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -61,22 +61,13 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Order:
     """Ask the sampler for its order, and run the loop once more."""
     asked = partial(_asked, subject.sampler, subject.dataset)
-    moves, follows, ranks, twice, shuffles = forks.in_fork(asked, 4.0)
+    found = forks.in_fork(asked, 4.0)
     orders, told, early = _loop(subject)
-    return Order(
-        told=told,
-        epochs=len(orders),
-        repeated=len(orders) - len(set(map(tuple, orders))),
-        early=early,
-        moves=moves,
-        follows=follows,
-        ranks=ranks,
-        twice=twice,
-        shuffles=shuffles,
-    )
+    repeated = len(orders) - len(set(map(tuple, orders)))
+    return replace(found, told=told, epochs=len(orders), repeated=repeated, early=early)
 
 
-def _asked(sampler: Any, dataset: Any) -> tuple[bool, bool, int, int, bool]:
+def _asked(sampler: Any, dataset: Any) -> Order:
     first, again = _dealt(sampler), _dealt(sampler)
     epoch, told = getattr(sampler, "epoch", 0), []
     for number in (epoch, epoch + 1, epoch):
@@ -93,7 +84,8 @@ def _asked(sampler: Any, dataset: Any) -> tuple[bool, bool, int, int, bool]:
             other.rank = rank
             together += _dealt(other)
         twice = len(together) - len(set(together))
-    return moves, follows, ranks, twice, bool(getattr(sampler, "shuffle", moves))
+    shuffles = bool(getattr(sampler, "shuffle", moves))
+    return Order(moves=moves, follows=follows, ranks=ranks, twice=twice, shuffles=shuffles)
 
 
 def _dealt(sampler: Any) -> list[Any]:

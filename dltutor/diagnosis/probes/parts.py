@@ -42,7 +42,6 @@ class Parts:
         prefetch: How many batches each worker loads ahead, or 0 without workers.
         drop_last: Whether the loader drops an incomplete last batch.
         in_order: Whether a batch that's ready early has to wait for its turn.
-        pinned: Whether the loader's `pin_memory` is on.
         sampler: The name of a custom batch sampler's class or, without one, of the sampler's class.
         collate: The name of the collate function, or "" if it's torch's own.
         init: The name of the worker_init_fn, or "" if there's none.
@@ -109,6 +108,8 @@ def ask(subject: Subject) -> Parts:
     plain = collate is default_collate or _name(collate) == "default_convert"
     cls: Any = type(_yours(dataset))
     method = cls.__iter__ if subject.stream else cls.__getitem__
+    every = [_sampler(each) for each in inner_loaders(subject.loader).values()]
+    samplers = inner.sampler, inner.batch_sampler, attribute(inner.batch_sampler, "sampler")
     return Parts(
         loader=type(subject.loader).__name__,
         dataset=type(dataset).__name__,
@@ -131,10 +132,10 @@ def ask(subject: Subject) -> Parts:
         shm=(shared_memory()[1] or 0) / MB,
         files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         pinned=bool(inner.pin_memory),
-        mixed=_mixed(subject.loader),
+        mixed=len(every) > 1 and any(type(each).__name__ not in _ORDERED for each in every),
         hooks=tuple(
             name
-            for name, owners in (("dataset", (dataset,)), ("sampler", _samplers(inner)))
+            for name, owners in (("dataset", (dataset,)), ("sampler", samplers))
             if any(callable(attribute(each, "set_epoch")) for each in owners)
         ),
     )
@@ -149,16 +150,6 @@ def _yours(dataset: Any) -> Any:
             break
         dataset = inside[0][0] if is_a(inside[0], (list, tuple)) and inside[0] else inside[0]
     return dataset
-
-
-def _mixed(loader: Any) -> bool:
-    found = list(inner_loaders(loader).values())
-    return len(found) > 1 and any(_name(type(_sampler(each))) not in _ORDERED for each in found)
-
-
-def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
-    batches = inner.batch_sampler
-    return inner.sampler, batches, attribute(batches, "sampler")
 
 
 def _sampler(inner: DataLoader[Any]) -> Any:

@@ -110,7 +110,9 @@ def ask(subject: Subject) -> Reordered:
     found = Reordered()
     try:
         first, second, backward = drawn(keys, look=True), drawn(keys), drawn(keys[::-1])
-        ascending = _ascending(keys)
+        ascending = keys
+        with suppress(TypeError):  # not all keys can be sorted
+            ascending = sorted(keys)
         if ascending != keys and len(first.samples) == len(keys):
             found = _timed(found, [first, second], drawn(ascending))
             if found.times > _TIMES:  # other programs may have slowed down a run
@@ -166,13 +168,6 @@ def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: boo
             found[key] = digest(sample)
     paths = changed(before, snapshot(dataset, _size)) if look else []
     return _Drawn(found, seconds, paths[:3])
-
-
-def _ascending(keys: list[Any]) -> list[Any]:
-    try:
-        return sorted(keys)
-    except TypeError:  # the keys can't be sorted
-        return keys
 
 
 def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reordered:

@@ -8,7 +8,6 @@ generator at a time run freely, and start all others in the same state for each 
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -64,7 +63,8 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Repeats:
     """Have up to two workers draw the same samples in two epochs, and count draws that repeat."""
     indices = subject.keys()[:_INDICES]
-    seconds = _cost(subject, indices[0])
+    samples = subject.known.samples if subject.known else None
+    seconds = samples.typical if samples else 0.0
     modes: tuple[str, ...] = ("", *SOURCES)
     while seconds * 2 * len(indices) * len(modes) > _EPOCH / 2 and len(indices) > 3:
         indices = indices[:-1]
@@ -81,17 +81,6 @@ def ask(subject: Subject) -> Repeats:
         found.append((SAID.get(mode, mode) or "all", *_compared(first, second)))
     own = used_generators(subject.dataset, lambda: [subject.dataset[each] for each in indices])
     return Repeats(sources=tuple(found), own=tuple(own))
-
-
-def _cost(subject: Subject, index: Any) -> float:
-    def work() -> float:
-        began = time.perf_counter()
-        with suppress(Exception):
-            for _ in range(3):
-                subject.dataset[index]
-        return (time.perf_counter() - began) / 3
-
-    return forks.attempt(work, 3.0) or 1.0
 
 
 def _drawn(

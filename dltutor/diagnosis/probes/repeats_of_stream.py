@@ -69,9 +69,12 @@ def _epochs(subject: Subject, *, forced: bool) -> list[list[str]]:
 
     def work() -> list[list[str]]:
         workers = max(subject.inner.num_workers, 2) if forced else subject.inner.num_workers
-        persistent = bool(subject.inner.persistent_workers)
         loader = small_loader(
-            subject, prepare, workers=workers, collate=_by_process, persistent=persistent
+            subject,
+            prepare,
+            workers=workers,
+            collate=lambda samples: (os.getpid(), digest(samples)),
+            persistent=bool(subject.inner.persistent_workers),
         )
         epochs = []
         for epoch in range(1 if forced else _EPOCHS):
@@ -84,10 +87,6 @@ def _epochs(subject: Subject, *, forced: bool) -> list[list[str]]:
         return epochs[0] if forced else [(each or [[]])[0] for each in epochs]
 
     return forks.attempt(work, (_EPOCHS + 1) * PASS + 2) or []
-
-
-def _by_process(samples: Any) -> tuple[int, str]:
-    return os.getpid(), digest(samples)
 
 
 EXPERIMENT: Final = probe("repeats", 14.0, needed, ask)

@@ -54,7 +54,7 @@ def needed(evidence: Evidence) -> bool:
         evidence.run.well
         and evidence.parts.workers > 0
         and evidence.run.tensors >= MANY
-        and pace.epoch_of(evidence.run) >= _BATCHES
+        and max(map(len, evidence.run.passes), default=0) >= _BATCHES
     )
 
 

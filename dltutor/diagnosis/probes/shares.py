@@ -88,6 +88,7 @@ def ask(subject: Subject) -> Shares:
         for held in (False, True)
     )
     same, compared, distinct = _same(pinned)
+    same_by_nature, compared_by_nature, _ = _same(natural)
     return Shares(
         whole=whole,
         ended=ended,
@@ -96,7 +97,7 @@ def ask(subject: Subject) -> Shares:
         same=same,
         compared=compared,
         distinct=distinct,
-        natural=_all_same(natural),
+        natural=0 < compared_by_nature == same_by_nature,
         random=len(one) == len(other) > 1 and one != other and first == again,
         alike=ended
         and complete
@@ -207,11 +208,6 @@ def _same(found: list[list[str]]) -> tuple[int, int, int]:
     compared = min(len(found[0]), len(found[1]), LOOKED)
     same = sum(one == other for one, other in islice(zip(*found[:2], strict=False), compared))
     return same, compared, len(set(found[0][:compared]))
-
-
-def _all_same(found: list[list[str]]) -> bool:
-    same, compared, _ = _same(found)
-    return compared > 0 and same == compared
 
 
 EXPERIMENT: Final = probe("shares", 14.0, needed, ask)

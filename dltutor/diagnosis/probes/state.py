@@ -74,13 +74,9 @@ def needed(evidence: Evidence) -> bool:
         return False
     if run.end == "raised":
         return run.raised is None and run.kind not in ("RuntimeError", "")
-    if not evidence.parts.stream and not _alike(run, alone):
+    if not evidence.parts.stream and _sorted(run.passes) != _sorted(alone.passes):
         return evidence.samples is not None and evidence.samples.random > 0
     return not run.result or run.result != alone.result
-
-
-def _alike(run: Measures, alone: Measures) -> bool:
-    return [sorted(each) for each in run.passes] == [sorted(each) for each in alone.passes]
 
 
 def ask(subject: Subject) -> State:
@@ -90,16 +86,16 @@ def ask(subject: Subject) -> State:
     """
     before = _values(subject)
     without = _run(subject, workers=False)
-    changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]
+    changed = [
+        path
+        for path, (content, _) in without[2].items()
+        if path in before and before[path][0] != content
+    ]
     if not changed:
         return State()
     along = _run(subject, workers=True)
     again = _run(subject, workers=True), _run(subject, workers=False)
-    lost = [
-        path
-        for path in changed
-        if path in before and along[2].get(path, ("", ""))[0] == before[path][0]
-    ]
+    lost = [path for path in changed if along[2].get(path, ("", ""))[0] == before[path][0]]
     return State(
         steady=along[0] == again[0][0] and without[0] == again[1][0],
         same=along[0] == without[0],
@@ -108,10 +104,6 @@ def ask(subject: Subject) -> State:
         with_workers=along[0][:120],
         without=without[0][:120],
     )
-
-
-def _differs(before: dict[str, tuple[str, str]], path: str, content: str) -> bool:
-    return path in before and before[path][0] != content
 
 
 def _sorted(passes: tuple[tuple[str, ...], ...]) -> list[list[str]]:

@@ -88,8 +88,7 @@ def _parts(subject: Subject) -> tuple[list[set[Any]], set[Any], int] | None:
     parts: list[set[Any]] = []
     largest = 0
     while len(parts) < _PARTS:
-        with pins.held():
-            batches = [subject.indices_in(each) for each in islice(subject.dealer, _MOST)]
+        batches = _dealt(subject, pins)
         epoch = {*chain.from_iterable(batches)}
         largest = max([largest, *map(len, batches)])
         if (parts and not epoch.isdisjoint(set().union(*parts))) or not epoch:
@@ -102,9 +101,12 @@ def _after_unused(subject: Subject) -> set[Any]:
     pins = Pins(subject.dealer)
     with pins.held():
         iter(subject.dealer)
+    return {*chain.from_iterable(_dealt(subject, pins))}
+
+
+def _dealt(subject: Subject, pins: Pins) -> list[list[Any]]:
     with pins.held():
-        batches = [subject.indices_in(each) for each in islice(subject.dealer, _MOST)]
-    return {*chain.from_iterable(batches)}
+        return [subject.indices_in(each) for each in islice(subject.dealer, _MOST)]
 
 
 def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from statistics import median_high
-from typing import Any, Final
+from typing import Any
 
 from torch.utils.data import DataLoader, dataloader
 
-from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.diagnosis.words import duration
 from dltutor.observation import torch_internals
@@ -65,11 +64,10 @@ class Paces:
         return f"It takes {duration(ours)} as it is, and {duration(changed)} with that change."
 
 
-TURNS: Final = 3
 Timed = Callable[[], float | None]
 
 
-def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS) -> Paces:
+def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = 3) -> Paces:
     """Time the loader alternately as it is and with a change, and return the seconds as Paces.
 
     Args:
@@ -77,7 +75,7 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
         changed: A function that times the changed loader and returns seconds, or None if it can't.
         seconds: How many seconds the experiment may take. Timing stops 1.5 s earlier, but not
             before 0.5 s have passed, even if there are turns left.
-        turns: How many turns to time, unless one of the functions returns None.
+        turns: How many turns to time (default 3), unless one of the functions returns None.
     """
     pairs: list[tuple[float, float]] = []
     with suppress(DeadlinePassed), time_limit(max(seconds - 1.5, 0.5)):
@@ -146,8 +144,3 @@ def forked(subject: Subject) -> DataLoader[Any]:
     """Make the subject's workers forked and not persistent, and return its DataLoader."""
     subject.change(method="fork", persistent_workers=False)
     return subject.inner
-
-
-def epoch_of(run: Measures) -> int:
-    """Return how many batches the longest iteration of a run had, counting 2,000 at most."""
-    return max((len(batches) for batches in run.passes), default=0)

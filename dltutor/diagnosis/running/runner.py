@@ -160,10 +160,10 @@ def _exit_code_reads_noted(state: dict[str, Any]) -> Iterator[None]:
 def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures:
     words = "\n".join([*(f"{kind}: {text}" for kind, text in seen.chain), seen.stderr, *seen.notes])
     kind, text = seen.chain[0] if seen.chain else ("", "")
-    error = tidy(said(kind, text)) if seen.chain else ""
+    error = tidy(said(kind, text)).strip() if seen.chain else ""
     return Measures(
         end="enough" if state["enough"] and seen.end == "finished" else seen.end,
-        error=_short(error),
+        error=error.partition("\n")[0][:300],
         kind=kind,
         raised=seen.raised_in_worker,
         at=tuple(map(str, reversed(seen.traceback))),
@@ -228,8 +228,3 @@ def _numbers(result: object) -> tuple[float, ...]:
         with suppress(Exception):  # not every leaf is a number
             found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
     return tuple(found[:_NUMBERS])
-
-
-def _short(text: str) -> str:
-    first = text.strip().splitlines()
-    return first[0][:300] if first else ""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from types import CodeType
 from typing import Any
 
@@ -208,12 +209,7 @@ class Subject:
 
     def indices(self) -> list[int]:
         """Return the indices of an epoch in the sampler's order, at most a thousand."""
-        found: list[int] = []
-        for each in self.dealer:
-            found += self.indices_in(each)
-            if len(found) >= 1000:
-                break
-        return found[:1000]
+        return [*islice(chain.from_iterable(map(self.indices_in, self.dealer)), 1000)]
 
 
 def inner_loader(loader: Any) -> DataLoader[Any]:

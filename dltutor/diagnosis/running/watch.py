@@ -206,8 +206,7 @@ class Watch:
                 storages[storage.data_ptr()] = storage
                 own += each.nbytes
         size = sum(each.nbytes() for each in storages.values())
-        if own > self.batch_bytes:
-            self.batch_bytes = own
+        self.batch_bytes = max(self.batch_bytes, own)
         self.storage_bytes = max(self.storage_bytes, size)
         # Count memory that arrived three or more batches ago and that something still refers to.
         self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
