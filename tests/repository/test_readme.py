@@ -1,4 +1,4 @@
-"""Check the README's address, lessons, and make targets, and the links in all pages."""
+"""Check the README's address, lessons, and make targets, and the links on all pages."""
 
 import re
 import tomllib
@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [ROOT / "README.md", CONTRIBUTING, *sorted(ROOT.glob("notebooks/*.md"))]
 ADDRESS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 
@@ -33,6 +34,6 @@ def test_every_lesson_that_exists_is_linked_and_has_its_minutes() -> None:
 
 def test_the_targets_it_names_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    named = set(re.findall(r"`?make ([a-z]+)", README))
+    named = set(re.findall(r"`?make ([a-z]+)", README + CONTRIBUTING.read_text()))
     assert {"lab", "test", "notebooks"} <= named
     assert [target for target in named if not re.search(rf"^{target}:", makefile, re.M)] == []
