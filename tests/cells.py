@@ -58,7 +58,7 @@ def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
     file = f"/tmp/ipykernel_1/{name}.py"
     linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
     defined: dict[str, Any] = {"Dataset": Dataset, **known}
-    exec(compile(code, file, "exec"), defined)
+    exec(compile(code, file, "exec", dont_inherit=True), defined)
     return defined
 
 

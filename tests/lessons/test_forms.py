@@ -14,7 +14,7 @@ from small_datasets import Numbers
 from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import (
-    a_class,
+    a_fixed_class,
     a_fixed_function,
     letter,
     shown,
@@ -100,14 +100,14 @@ class Right(Numbers):
 
 
 def test_an_object_in_place_of_its_class_is_told_so() -> None:
-    result = rejection(lambda: a_class(Right()))
+    result = rejection(lambda: a_fixed_class(Right(), Numbers))
     assert result.outcome is Outcome.ERROR
     assert (result.code, result.fields) == ("an-object", {"kind": "Right"})
 
 
-@pytest.mark.parametrize("answer", [3, None, "Right", lambda: Right])
+@pytest.mark.parametrize("answer", [3, "Right", lambda: Right])
 def test_what_is_no_class_at_all_is_shown(answer: Any) -> None:
-    assert rejection(lambda: a_class(answer)).code == "not-a-class"
+    assert rejection(lambda: a_fixed_class(answer, Numbers)).code == "not-a-class"
 
 
 # Whether an answer is still the starter

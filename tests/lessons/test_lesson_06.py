@@ -6,13 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dltutor.failures.main_only_class import Squares
 from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.engine.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
-from dltutor.lessons.lesson_06.helpers import MyRecords
 from dltutor.lessons.lesson_06.travel import Epoch
 
 FINISHED = Epoch("with 2 workers under fork", Ending("finished", 8))
@@ -38,41 +35,3 @@ def test_how_a_run_of_records_ended_is_judged(epoch: fix.Epoch, code: str) -> No
 def test_a_tensor_that_is_freed_too_early_explains_what_is_wrong_in_main() -> None:
     result = verdict(lambda: transfer.GRADER.judge((([1.0], FREED),)))
     assert result.code == "freed-tensor"
-
-
-STARTER = '''
-import os
-SIZE = 8  # bytes
-
-class MyRecords(Dataset):
-    """Text."""
-    def __init__(self, path, count):
-        self.path = path
-        self.count = count
-        self.handle = open(self.path, "rb")
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        self.handle.seek(index * SIZE)
-        return torch.tensor(list(self.handle.read(SIZE)))
-'''
-
-
-@pytest.mark.parametrize(
-    ("text", "starter", "holds"),
-    [
-        (STARTER, MyRecords, True),
-        (STARTER, Squares, False),
-        (STARTER.replace("self.count = count", "self.count = 3"), MyRecords, False),
-        (STARTER.replace("MyRecords", "Others"), MyRecords, False),
-        (STARTER + "copyreg.pickle(io.BufferedReader, reopen)\n", MyRecords, False),
-        (STARTER + "class", MyRecords, False),
-        ("", MyRecords, False),
-    ],
-)
-def test_a_file_that_only_holds_the_starter_is_told_from_its_text(
-    text: str, starter: type, holds: bool
-) -> None:
-    assert only_holds(text, starter) is holds

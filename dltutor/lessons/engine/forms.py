@@ -119,22 +119,6 @@ def as_int(answer: Any) -> int | None:
         return None
 
 
-def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__")) -> type:
-    """Return the answer, if it's a class with these methods.
-
-    Raises:
-        Rejected: The answer isn't a class, or it lacks a method.
-    """
-    if not isinstance(answer, type):
-        if isinstance(answer, Dataset):
-            error_in_your_code("an-object", kind=type(answer).__name__)
-        error_in_your_code("not-a-class", answer=shown(answer))
-    for method in methods:
-        if not callable(getattr(answer, method, None)):
-            error_in_your_code("no-method", kind=answer.__name__, method=method)
-    return answer
-
-
 def a_fixed_class(
     answer: Any,
     starter: type,
@@ -155,10 +139,16 @@ def a_fixed_class(
         not_attempted("no-class")
     if is_a_loader(answer):
         not_yet("a-loader")
-    fixed = a_class(answer, methods=methods)
-    if same_class(fixed, starter):
-        not_attempted("starter-class", name=fixed.__name__)
-    return fixed
+    if isinstance(answer, Dataset):
+        error_in_your_code("an-object", kind=type(answer).__name__)
+    if not isinstance(answer, type):
+        error_in_your_code("not-a-class", answer=shown(answer))
+    for method in methods:
+        if not callable(getattr(answer, method, None)):
+            error_in_your_code("no-method", kind=answer.__name__, method=method)
+    if same_class(answer, starter):
+        not_attempted("starter-class", name=answer.__name__)
+    return answer
 
 
 def is_a_loader(answer: Any) -> bool:

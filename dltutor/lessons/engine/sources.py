@@ -5,7 +5,6 @@ Comments, layout, docstrings, and type hints don't count, because they leave no 
 
 from __future__ import annotations
 
-import ast
 import dis
 import inspect
 from textwrap import dedent
@@ -15,7 +14,9 @@ from typing import Any, Final
 # Ignore opcodes that can differ although the source is the same. For example, Python compiles
 # `os.open()` differently if the file imports `os`, and a longer jump needs an EXTENDED_ARG.
 _CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
-_HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # new in Python 3.14
+# Ignore flags that don't belong to the parameters. For example, our modules import annotations from
+# `__future__`, and a notebook's cells don't.
+_FLAGS: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def same_class(one: type, other: type) -> bool:
@@ -26,44 +27,6 @@ def same_class(one: type, other: type) -> bool:
 def same_function(one: object, other: object) -> bool:
     """Return whether two objects are one object, or functions with the same parameters and body."""
     return one is other or (isinstance(one, FunctionType) and _member(one) == _member(other))
-
-
-def only_holds(source: str, other: type) -> bool:
-    """Return whether a file defines only this class, apart from imports and constants.
-
-    The file's class must have the same name and the same methods, whatever its bases are. The
-    result is False if the source has a syntax error.
-
-    Args:
-        source: The file's source, which this function doesn't run.
-        other: The class to look for. Its methods must not have decorators, defaults, or
-            keyword-only parameters.
-    """
-    try:
-        body = [node for node in ast.parse(source).body if not _does_nothing(node)]
-    except (SyntaxError, ValueError):
-        return False
-    if len(body) != 1 or not isinstance(body[0], ast.ClassDef) or body[0].name != other.__name__:
-        return False
-    held = [node for node in body[0].body if not _does_nothing(node)]
-    if not all(isinstance(node, ast.FunctionDef) and _is_plain(node) for node in held):
-        return False
-    module = compile(ast.Module(held, []), "<file>", "exec")
-    names = [getattr(node, "name", "") for node in held]
-    codes = [each for each in module.co_consts if isinstance(each, CodeType)]
-    functions = {code.co_name: _steps(code) for code in codes if code.co_name in names}
-    ours = (each for each in vars(other).values() if isinstance(each, FunctionType))
-    return functions == {each.__name__: _steps(each.__code__) for each in ours}
-
-
-def _does_nothing(node: ast.stmt) -> bool:
-    return isinstance(node, (ast.Import, ast.ImportFrom)) or (
-        isinstance(node, (ast.Expr, ast.Assign)) and isinstance(node.value, ast.Constant)
-    )
-
-
-def _is_plain(node: ast.FunctionDef) -> bool:
-    return not (node.decorator_list or node.args.defaults or node.args.kw_defaults)
 
 
 def _members(thing: type) -> dict[str, Any]:
@@ -86,9 +49,9 @@ def _member(value: Any) -> Any:
     if not isinstance(value, FunctionType):
         return kinds, repr(value)
     code = value.__code__
-    flags = code.co_flags & ~_HAS_A_DOCSTRING
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, flags
-    return kinds, repr(value.__defaults__), repr(value.__kwdefaults__), counts, _steps(code)
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    flags = code.co_flags & _FLAGS
+    return kinds, repr(value.__defaults__), repr(value.__kwdefaults__), counts, flags, _steps(code)
 
 
 def _steps(code: CodeType) -> tuple[Any, ...]:

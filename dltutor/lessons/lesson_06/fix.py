@@ -12,6 +12,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +57,7 @@ class Epoch:
 
 def run(path: Path) -> Iterator[Epoch]:
     """Read two datasets and pickle one in main, then run both in loaders."""
+    answer = travel.class_in(path, MyRecords)
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()
     halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
@@ -64,7 +66,6 @@ def run(path: Path) -> Iterator[Epoch]:
         file.write_bytes(half)
     records = torch.tensor(list(b"".join(halves))).reshape(-1, SIZE)
     with deadline(travel.IN_MAIN):
-        answer = travel.class_in(path, "MyRecords")
         with theirs():
             datasets = [answer(file, _RECORDS) for file in paths]
             length = len(datasets[0])
@@ -119,6 +120,6 @@ GRADER: Final = by_runs(
     run,
     judge,
     result=lambda epochs: correct(records=len(_READ), size=epochs[-1].size),
-    look=lambda answer: travel.a_fixed_file(answer, MyRecords),
+    look=partial(travel.a_file, name="MyRecords"),
     at_most=travel.AT_MOST,
 )

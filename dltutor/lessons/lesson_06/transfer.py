@@ -9,6 +9,7 @@ import pickle
 import random
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Final
@@ -44,15 +45,15 @@ def run(path: Path) -> Iterator[Seen]:
         Rejected: The class doesn't work in main, or changes the global random numbers there, or
             its dataset can't be pickled.
     """
+    before = _global_numbers()
+    answer = travel.class_in(path, MyClips)
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
     # The first clip is silent, the next clips get louder, and the loudest value is below zero.
     clips = torch.linspace(0, -5, CLIPS)[:, None] * tone
     torch.save(clips, file)
     expected = [_sample(clip, index) for index, clip in enumerate(clips)]
-    before = _global_numbers()
     with deadline(travel.IN_MAIN):
-        answer = travel.class_in(path, "MyClips")
         with theirs():
             dataset = answer(file, _SEED)
             length = len(dataset)
@@ -102,6 +103,6 @@ GRADER: Final = by_runs(
     run,
     judge,
     result=lambda _: correct(clips=CLIPS),
-    look=lambda answer: travel.a_fixed_file(answer, MyClips),
+    look=partial(travel.a_file, name="MyClips"),
     at_most=travel.AT_MOST,
 )

@@ -15,15 +15,15 @@ from typing import Any, Final
 import torch
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.forms import a_class, blank, form, is_a_loader, shown
+from dltutor.lessons.engine.forms import a_fixed_class, blank, form, shown
 from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
 from dltutor.lessons.engine.running import imported, theirs
-from dltutor.lessons.engine.sources import only_holds
 from dltutor.observation.texts import said, tidy
+from dltutor.observation.time_limits import deadline
 
 Samples = list[torch.Tensor]
 
-IN_MAIN: Final = 16  # time limit in seconds for the check's steps in main
+IN_MAIN: Final = 16  # time limit in seconds for the import, and for the check's steps in main
 AT_MOST: Final = 75
 # Time limits in seconds. The one for spawn is longer, because spawned workers import torch.
 _WITHIN: Final = {"fork": 8, "spawn": 40}
@@ -38,38 +38,39 @@ class Epoch:
     wrong: int = 0
 
 
-def a_fixed_file(answer: Any, starter: type) -> Path:
+def a_file(answer: Any, name: str) -> Path:
     """Return the path of the learner's file, without importing the file.
 
+    Args:
+        answer: The learner's answer, which can be any object.
+        name: The name of the class that the file should have.
+
     Raises:
-        Rejected: The answer isn't the path of a file, or the file only holds the starter.
+        Rejected: The answer isn't the path of a file.
     """
     if blank(answer):
-        not_attempted("no-path", name=starter.__name__)
+        not_attempted("no-path", name=name)
     if not isinstance(answer, (str, Path)):
         error_in_your_code("not-a-path", answer=shown(answer))
     path = Path(answer).absolute()
     if not path.is_file():
         error_in_your_code("no-file", file=path.name)
-    if only_holds(path.read_text(errors="replace"), starter):
-        not_attempted("starter-class", name=starter.__name__)
     return path
 
 
-def class_in(path: Path, name: str) -> Any:
-    """Import a learner's file, and return the dataset class that has this name.
+def class_in(path: Path, starter: type) -> Any:
+    """Import a learner's file, and return the dataset class that has the starter's name.
 
     Raises:
-        Rejected: The import fails, or the file has no dataset class with this name.
+        Rejected: The import fails, or the file has no dataset class with this name, or the class is
+            still the starter.
     """
-    with theirs():
+    with theirs(), deadline(IN_MAIN):
         [module] = imported(path.parent, path.stem)
-        found = getattr(module, name, None)
+        found = getattr(module, starter.__name__, None)
     if found is None:
-        error_in_your_code("not-in-the-file", name=name, file=path.name)
-    if is_a_loader(found):
-        not_yet("a-loader", name=name)
-    return a_class(found)
+        error_in_your_code("not-in-the-file", name=starter.__name__, file=path.name)
+    return a_fixed_class(found, starter)
 
 
 def problem_with(thing: Any) -> str:
