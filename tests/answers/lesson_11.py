@@ -320,7 +320,7 @@ WRONG_FIXES: WrongFixes = {
         "a view alone": ("a", "missing"),
         "a copy, too": ("acdeg", "wrong-d"),
         "all": (list("abcdefg"), "wrong-b"),
-        "none": ("", "none-named"),
+        "none": ("", "missing"),
         "another letter": ("ax", "unknown-letter"),
         "a number": (4, "not-letters"),
     },

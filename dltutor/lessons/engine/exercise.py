@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from dltutor.lessons.engine import words
-from dltutor.lessons.engine.forms import a_whole_number, blank, letter, shown
+from dltutor.lessons.engine.forms import a_whole_number, blank, letter, letters, shown
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_attempted, not_yet
 
 E = TypeVar("E")
@@ -126,14 +127,14 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
         right: The letter that the grader accepts.
         options: All letters to choose from, in lowercase.
     """
-    letters = [*options]
-    listed = ", ".join(map(repr, letters))
+    known = [*options]
+    listed = ", ".join(map(repr, known))
 
     def gather(answer: Any) -> str:
         if blank(answer):
             not_attempted("no-letter", options=listed)
         chosen = letter(answer) or ""
-        if chosen not in letters:
+        if chosen not in known:
             not_yet("no-option", answer=shown(answer), options=listed)
         return chosen
 
@@ -163,6 +164,30 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
         return correct(str(found))
 
     return Grader(gather, judge)
+
+
+def several(right: Iterable[str], known: str, codes: Container[str]) -> Grader[frozenset[str]]:
+    """Return a grader for a set of letters, such as {"A", "C"} or "ac".
+
+    If a letter is wrong, the code is "wrong-A" for A. If the answer lacks the letter A, it's also
+    "wrong-A" if there's a message for that, or otherwise "missing".
+
+    Args:
+        right: The letters that the grader accepts.
+        known: All letters to choose from.
+        codes: The codes that have a message.
+    """
+    wanted = frozenset(right)
+
+    def judge(chosen: frozenset[str]) -> Result:
+        wrong = sorted(chosen - wanted) + sorted(wanted - chosen)
+        if not wrong:
+            return correct()
+        code = f"wrong-{wrong[0]}"
+        found, right = len(chosen), len(known) - len(wrong)
+        not_yet(code if code in codes else "missing", found=found, right=right)
+
+    return Grader(partial(letters, known=known), judge)
 
 
 def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
@@ -223,6 +248,8 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
         right = table.get("answer")
         if isinstance(right, dict):
             grader = matched(right)
+        elif isinstance(right, list):
+            grader = several(right, table["letters"], table["says"])
         elif isinstance(right, int):
             grader = number(right, table["options"])
         elif isinstance(right, str):

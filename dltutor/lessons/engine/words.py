@@ -13,10 +13,11 @@ Each lesson has an `exercises.toml` with a table for each exercise, in the lesso
 A question with options has `answer = "c"`, and `[predict.options]` has feedback for each option.
 If the answer is a number, the options are the right number and the likely wrong numbers,
 and `other-number` is for any other number. A question that asks for a word for each of several jobs
-has `answer = { A = "word", B = "another" }`. Messages that several exercises of a lesson share are
-in `[says]`, and messages that all lessons share are in `engine/says.toml`. `text` looks for a code
-in the exercise's options, in the exercise's messages, in those of the lesson, and in those of all
-lessons. In all these files, any run of spaces and newlines counts as one space.
+has `answer = { A = "word", B = "another" }`. One that asks for several letters has `answer = ["A",
+"C"]` and `letters = "ABC"`. Messages that several exercises of a lesson share are in `[says]`, and
+messages that all lessons share are in `engine/says.toml`. `text` looks for a code in the exercise's
+options, in the exercise's messages, in those of the lesson, and in those of all lessons. In all
+these files, any run of spaces and newlines counts as one space.
 """
 
 from __future__ import annotations
