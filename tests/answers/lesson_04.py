@@ -97,11 +97,10 @@ class WithSlots(SharedEpoch):
     """Right: counts in a shared tensor, in which each worker writes only to its own slot."""
 
     room = 16
-    kind = torch.int64
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
-        self.count: Any = torch.zeros(self.room, dtype=self.kind)
+        self.count: Any = torch.zeros(self.room, dtype=torch.int64)
         self.count.share_memory_()
 
     def count_one(self) -> None:
@@ -110,10 +109,6 @@ class WithSlots(SharedEpoch):
 
     def silent(self) -> Any:
         return self.count.sum()
-
-
-class SlotsOfBytes(WithSlots):
-    kind = torch.uint8
 
 
 class OfFork(Fixed):
@@ -258,7 +253,6 @@ WRONG_FIXES: WrongFixes = {
         ),
         "no number": (like(Fixed, silent=lambda self: self.count), "not-a-number"),
         "a sum of 0 is silence": (SilentInSum, "other-count"),
-        "places of one byte": (SlotsOfBytes, "too-small"),
         "no set_epoch": (Headlines, "no-method"),
         "another sample": (
             delivering(Fixed, lambda stretch: (stretch, bool(stretch.any()))),
