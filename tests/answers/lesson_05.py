@@ -236,8 +236,8 @@ RIGHT_ANSWERS: RightAnswers = {
 
 
 # A race decides which of these codes an answer gets.
-SHARED = ("moved", "moved-and-wrong", "moved-and-mixed-up", "moved-and-raised")
-OVER_MAINS = ("over-mains", "over-mains-and-wrong", "over-mains-and-mixed-up")
+SHARED = ("moved", "moved-and-wrong", "moved-and-raised")
+OVER_MAINS = ("over-mains", "over-mains-and-wrong")
 
 WRONG_FIXES: WrongFixes = {
     "05.fix": {

@@ -47,6 +47,27 @@ def run_loader(
         Rejected: torch can't make the loader, or `loop` rejected what arrived.
         Exception: `loop` failed because of a mistake in the grader, not in the answer.
     """
+    with theirs():
+        loader: DataLoader[Any] = DataLoader(
+            dataset,
+            num_workers=workers,
+            multiprocessing_context=method if workers else None,
+            **{"persistent_workers": workers > 0 and epochs > 1} | options,
+        )
+    return run_loop(loader, loop, within=within, epochs=epochs)
+
+
+def run_loop(
+    loader: DataLoader[Any],
+    loop: Callable[[DataLoader[Any]], object],
+    *,
+    within: float,
+    epochs: int = 1,
+) -> Ending:
+    """Run a loader that an answer made, and return how the run ended.
+
+    The arguments and the exceptions are those of `run_loader`.
+    """
     ours: list[Exception] = []
 
     def guarded(loader: DataLoader[Any]) -> object:
@@ -60,13 +81,6 @@ def run_loader(
                 ours.append(error)
             raise
 
-    with theirs():
-        loader: DataLoader[Any] = DataLoader(
-            dataset,
-            num_workers=workers,
-            multiprocessing_context=method if workers else None,
-            **{"persistent_workers": workers > 0 and epochs > 1} | options,
-        )
     seen = observe(loader, deadline=within, consume=guarded, epochs=epochs)
     if ours:
         raise ours[0]
@@ -80,8 +94,9 @@ def arrivals(
 
     Args:
         dataset: The dataset that the answer made.
-        keep: A function that takes an uncollated sample and returns what to record about it.
-        how: More arguments for `run_loader`, which needs `workers` and `within`.
+        keep: A function that takes a sample and returns what to record about it.
+        how: More arguments for `run_loader`, which needs `workers` and `within`. Without a
+            `collate_fn`, samples arrive uncollated.
 
     Returns:
         How the run ended, and each epoch's records in order of arrival.
@@ -96,7 +111,7 @@ def arrivals(
         for batch in loader:
             epochs[-1].extend(map(keep, batch))
 
-    ending = run_loader(dataset, note, collate_fn=list, **how)
+    ending = run_loader(dataset, note, **{"collate_fn": list} | how)
     return ending, tuple(map(tuple, epochs))
 
 

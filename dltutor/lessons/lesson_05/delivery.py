@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
 from dltutor.lessons.engine.forms import shown
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
@@ -92,44 +92,31 @@ def deliver(
         epochs: Number of epochs.
         options: More arguments for the DataLoader.
     """
-    came: list[int | None] = []  # the index that each sample belongs to, if any
 
-    def collect(loader: DataLoader[Any]) -> None:
-        for batch in loader:
-            came.extend(
-                next((index for index, each in expected.items() if _is(sample, each)), None)
-                for sample in batch
-            )
+    def index_of(sample: Any) -> int | None:
+        return next((index for index, each in expected.items() if _is(sample, each)), None)
 
-    run = run_loader(
-        dataset,
-        collect,
-        workers=workers,
-        within=LONG,
-        epochs=epochs,
-        batch_size=4,
-        sampler=order,
-        **options,
-    )
-    asked = order * epochs
+    how: dict[str, Any] = {"workers": workers, "within": LONG, "epochs": epochs}
+    how |= {"batch_size": 4, "sampler": order}
+    run, by_epoch = arrivals(dataset, index_of, **how | options)
+    asked, came = order * epochs, [*chain(*by_epoch)]
     wrong = [it for it, index in zip(came, asked, strict=False) if it != index]
     others = sum(it is not None for it in wrong)
     return Delivered(workers, run, len(asked), len(came), len(wrong), others)
 
 
-def all_right(delivered: Delivered, *, wrong: str, mixed_up: str) -> None:
+def all_right(delivered: Delivered, *, wrong: str) -> None:
     """Raise `Rejected` unless all samples arrived, and all are right.
 
     Args:
         delivered: The record of what arrived.
-        wrong: The code for wrong samples if none of them belongs to another index.
-        mixed_up: The code for wrong samples if some of them do.
+        wrong: The code for wrong samples.
     """
     ended_well(delivered.run, where(delivered.workers))
     if delivered.samples < delivered.asked:
         not_yet("missing", **delivered.fields)
     if delivered.wrong:
-        not_yet(mixed_up if delivered.others else wrong, **delivered.fields)
+        not_yet(wrong, **delivered.fields)
 
 
 def _is(sample: Any, expected: torch.Tensor) -> bool:

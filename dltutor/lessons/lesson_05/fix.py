@@ -179,9 +179,9 @@ def judge(epochs: Epochs) -> None:
         if samples.run.error:
             code = "moved-and-raised"
         elif samples.wrong:
-            code = "moved-and-mixed-up" if samples.others else "moved-and-wrong"
+            code = "moved-and-wrong"
         not_yet(code, error=samples.run.error, **samples.fields)
-    all_right(samples, wrong="wrong-windows", mixed_up="mixed-up-windows")
+    all_right(samples, wrong="wrong-windows")
 
 
 GRADER: Final = by_runs(

@@ -77,11 +77,9 @@ def judge(epochs: Epochs) -> None:
     if epochs.ended:
         not_yet("mains-session-ended", **rows.fields)
     if times := epochs.over_main:
-        code = "over-mains"
-        if rows.wrong:
-            code = "over-mains-and-mixed-up" if rows.others else "over-mains-and-wrong"
+        code = "over-mains-and-wrong" if rows.wrong else "over-mains"
         not_yet(code, times=times, **rows.fields)
-    all_right(rows, wrong="wrong-rows", mixed_up="mixed-up-rows")
+    all_right(rows, wrong="wrong-rows")
     if epochs.connected > 1:
         not_yet("connects-often", times=epochs.connected, **rows.fields)
 
