@@ -340,8 +340,8 @@ WRONG_FIXES: WrongFixes = {
         "a dict": (by_class, "no-pairs"),
         "one worker": (with_workers(lambda workers: min(workers, 1)), "other-loader"),
         "always two": (with_workers(lambda workers: 2), "not-without-workers"),
-        "the last is kept": (reading(with_lengths, the_last_is_kept), "one-left-open"),
-        "a loader": (DataLoader([1]), "a-loader"),  # type: ignore[arg-type]
+        "the last is kept": (reading(with_lengths, the_last_is_kept), "left-open"),
+        "a loader": (DataLoader([1]), "not-a-function"),  # type: ignore[arg-type]
     },
     "11.transfer": {
         "rows in the block": (

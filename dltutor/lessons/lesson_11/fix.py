@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import torch
 
 from dltutor.failures.data.sentences import Sentences
 from dltutor.lessons.engine.exercise import by_runs
-from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
+from dltutor.lessons.engine.forms import a_fixed_function
 from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
 from dltutor.lessons.engine.running import in_words, send_cells
 from dltutor.lessons.lesson_11.helpers import collect, held
@@ -172,19 +173,7 @@ def judge(call: Called) -> None:
         loaders = " and ".join(map(str, sorted(call.reads)))
         not_yet("other-loader", asked=call.workers, loaders=loaders)
     if call.left:
-        code = "one-left-open" if call.left == 1 else "left-open"
-        not_yet(code, where=where, left=call.left)
+        not_yet("left-open", where=where, left=call.left)
 
 
-def _look(answer: Any) -> Callable[..., Any]:
-    if is_a_loader(answer):
-        not_yet("a-loader")
-    return a_fixed_function(answer, starter=collect)
-
-
-GRADER: Final = by_runs(
-    run,
-    judge,
-    look=_look,
-    at_most=120,
-)
+GRADER: Final = by_runs(run, judge, look=partial(a_fixed_function, starter=collect), at_most=120)

@@ -156,11 +156,9 @@ def read_after_close(table: Callable[[Any], Any]) -> Note:
     process.join()
     with open(hear) as pipe:
         left = int(pipe.read() or 0)
-    what = "read it" if process.exitcode == 0 else f"was {fate(process.exitcode)}"
-    return Note(
-        "A row after close():",
-        f"the process that read it {what.replace('read it', 'could')}. Files left: {left}.",
-    )
+    how = "could" if process.exitcode == 0 else f"was {fate(process.exitcode)}"
+    text = f"the process that read it {how}. Files left: {left}."
+    return Note("A row after close():", text)
 
 
 def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
