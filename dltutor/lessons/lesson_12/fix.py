@@ -51,9 +51,10 @@ class Run:
         seed: The dataset's seed.
         end: How the run ended.
         epochs: Each epoch's number, and what arrived in it.
-        moved: The global generators that moved during the run.
+        moved: The global generators that moved in main during the run.
         changed: Whether the signals changed, in main or in a worker.
-        hashed: Whether the answer called `hash` on a string or bytes, or on a tuple with one.
+        hashed: Whether the answer called `hash` in main on a string or bytes, or on a tuple with
+            one.
     """
 
     workers: int
@@ -75,7 +76,8 @@ def gather(answer: type) -> tuple[Run, ...]:
     """
     base = torch.arange(4.0 * max(_LENGTHS), dtype=torch.float64).reshape(-1, 4) % 17 - 8
     signals = [each[:n] for each, n in zip((base, base, base.flip(0)), _LENGTHS, strict=True)]
-    before, given = _states(), [each.clone() for each in signals]
+    # In shared memory, so that main also sees what a worker writes.
+    before, given = _states(), [each.clone().share_memory_() for each in signals]
     call = f"{answer.__name__}(signals, seed)"
     pairs = zip(given, _SEEDS, strict=True)
     datasets = [made(answer, *pair, call=call, within=_LONG) for pair in pairs]
@@ -99,15 +101,7 @@ def gather(answer: type) -> tuple[Run, ...]:
 
 def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -> Run:
     (workers, which, epochs), came = plan, list[tuple[int, Came]]()
-    order, moved, began, intact = list(_READ), set[str](), list[int](), set[bool]()
-    hashing = _Hash()
-
-    def begin(_: object = None) -> None:  # called in main, and in each worker after torch seeds it
-        began[:] = _states()
-
-    def collate(samples: list[Any]) -> Any:  # called in a worker, or in main without workers
-        numbers = [_numbers_of(sample) for sample in samples]
-        return _moved_since(began), torch.equal(given, signals), numbers
+    order, moved, hashing = list(_READ), set[str](), _Hash()
 
     def epoch(loader: Any) -> None:
         number = epochs[len(came)]
@@ -117,12 +111,11 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
         moved.update(_moved_since(before))
         noise: Came = {}
         indices, batches = iter(order), iter(loader)
-        begin()
-        for seen, same, samples in batches:
-            moved.update(seen)
-            intact.add(same)
+        before = _states()  # `iter` has drawn the workers' seeds
+        for samples in batches:
             for sample, index in zip(samples, indices, strict=False):
                 noise[index] = _minus(sample, signals[index])
+        moved.update(_moved_since(before))
         came.append((number, noise))
 
     with patch("builtins.hash", hashing):
@@ -134,31 +127,29 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
             epochs=len(epochs),
             batch_size=4,
             sampler=order,
-            collate_fn=collate,
-            worker_init_fn=begin,
+            collate_fn=list,
             persistent_workers=workers == 2,
         )
-    changed, hashed = not torch.equal(given, signals) or False in intact, bool(hashing.of_text)
-    names, seed = tuple(sorted(moved)), _SEEDS[which]
-    return Run(workers, len(signals), seed, end, tuple(came), names, changed, hashed)
+    changed, names = not torch.equal(given, signals), tuple(sorted(moved))
+    return Run(
+        workers, len(signals), _SEEDS[which], end, tuple(came), names, changed, hashing.of_text
+    )
 
 
 class _Hash:
-    """A `hash` that records whether a learner's line hashes text, or a tuple with text.
-
-    The record is in shared memory, so main also sees calls in workers.
+    """A `hash` that records whether a learner's line in main hashes text, or a tuple with text.
 
     A string's hash differs between runs of Python, but a single run can't show the difference.
     """
 
     def __init__(self) -> None:
-        self.of_text, self._hash = torch.zeros(1).share_memory_(), hash
+        self.of_text, self._hash = False, hash
 
     def __call__(self, thing: object) -> int:
         parts = thing if isinstance(thing, tuple) else (thing,)
         texts = any(isinstance(part, (str, bytes)) for part in parts)
         if texts and errors.is_yours(sys._getframe(1).f_code.co_filename):
-            self.of_text.fill_(1)
+            self.of_text = True
         return self._hash(thing)
 
 
@@ -177,15 +168,11 @@ def _moved_since(before: list[int]) -> set[str]:
     return {name for name, was, now in names if was != now}
 
 
-def _numbers_of(sample: Any) -> list[float] | str:
-    right = torch.zeros(4), torch.zeros(4, dtype=torch.float64)
-    return sample.tolist() if form(sample) in map(form, right) else form(sample)
-
-
-def _minus(sample: list[float] | str, signal: torch.Tensor) -> Noise | str:
-    if isinstance(sample, str):
-        return sample
-    return tuple(round(number - s, 5) for number, s in zip(sample, signal.tolist(), strict=True))
+def _minus(sample: Any, signal: torch.Tensor) -> Noise | str:
+    if form(sample) not in ("torch.float32, (4,)", "torch.float64, (4,)"):
+        return form(sample)
+    pairs = zip(sample.tolist(), signal.tolist(), strict=True)
+    return tuple(round(number - s, 5) for number, s in pairs)
 
 
 def _listed(generators: Iterable[str]) -> str:
