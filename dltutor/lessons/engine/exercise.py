@@ -155,15 +155,12 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
     """
     known = [*options]
 
-    def gather(answer: Any) -> int:
-        return a_whole_number(answer)
-
     def judge(found: int) -> Result:
         if found != right:
             not_yet(str(found) if str(found) in known else "other-number", number=found)
         return correct(str(found))
 
-    return Grader(gather, judge)
+    return Grader(a_whole_number, judge)
 
 
 def several(right: Iterable[str], known: str, codes: Container[str]) -> Grader[frozenset[str]]:
@@ -193,9 +190,9 @@ def several(right: Iterable[str], known: str, codes: Container[str]) -> Grader[f
 def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
     """Return a grader for a dict that maps each job's letter to a word, such as {"A": "cache"}.
 
-    "Cache" and "'cache'" are the same word. The codes are "no-words" for None or `...`,
-    "other-keys" if the answer isn't a dict of these jobs, "dots" if a job's word is `...` or None,
-    "no-word" for an unknown word, "wrong-A" if A is the first job with a wrong word, and "correct".
+    "Cache" and "'cache'" are the same word. The codes are "no-words" if the answer or a job's word
+    is None or `...`, "other-keys" if the answer isn't a dict of these jobs, "no-word" for an
+    unknown word, "wrong-A" if A is the first job with a wrong word, and "correct".
 
     Args:
         right: Each job's letter in uppercase -> the right word in lowercase.
@@ -208,9 +205,9 @@ def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
         given = answer if isinstance(answer, dict) else {}
         named = {(letter(job) or "").upper(): word for job, word in given.items()}
         if named.keys() != right.keys() or len(given) != len(right):
-            not_yet("other-keys")
+            not_yet("other-keys", keys=", ".join(right))
         if any(map(blank, named.values())):
-            not_attempted("dots")
+            not_attempted("no-words")
         meant = {job: str(word).strip(" \"'.`").lower() for job, word in named.items()}
         for job, word in meant.items():
             if word not in words:

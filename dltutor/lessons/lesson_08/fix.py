@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
-from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.forms import a_fixed_class, form, shown
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made
 from dltutor.observation.texts import tidy
@@ -169,13 +169,8 @@ def _try(dataset: Any) -> None:
 
 
 def _wrong(got: Any, right: torch.Tensor) -> Fault | None:
-    if not isinstance(got, torch.Tensor):
-        return fault("unpacks-no-tensor", kind=type(got).__name__)
-    kind, shape = str(got.dtype).removeprefix("torch."), tuple(got.shape)
-    if kind != "float32":
-        return fault("unpacks-another-type", kind=kind)
-    if shape != tuple(right.shape):
-        return fault("unpacks-another-shape", shape=shape, right=tuple(right.shape))
+    if form(got) != form(right):
+        return fault("unpacks-another-form", form=form(got), right=form(right))
     differ = (got - right).abs() > 1e-6
     if not (count := int((~torch.isfinite(got) | differ).sum())):
         return None

@@ -43,11 +43,6 @@ def ready(batches: Any) -> int:
     return int(batches._worker_result_queue.qsize()) + fetched
 
 
-def sizes(pid: int) -> Any:
-    """Return psutil's `rss`, `shared`, `pss`, and `uss` for a process, in bytes."""
-    return psutil.Process(pid).memory_full_info()
-
-
 def outside() -> dict[str, int | None]:
     """Return how many bytes are in use, according to tools that don't look at single processes.
 
@@ -82,7 +77,7 @@ class Moment:
     """A measurement of the memory of a loader with full queues, while the loop has one batch.
 
     Args:
-        processes: The `sizes` of main, W0, W1, and so on.
+        processes: psutil's `rss`, `pss`, and `uss` of main, W0, W1, and so on, in bytes.
         held: The bytes of the batches in shared memory.
         batches: How many batches the workers have made, including the one in the loop.
         batch: The bytes of the numbers in the loop's batch.
@@ -133,16 +128,14 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
             held = gauge.shared()  # waits until the workers are idle
             pids = [os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))]
             count = waiting + (loader.num_workers > 0)
-            read = tuple(map(sizes, pids)), int(held * MB), count, _bytes_by_shape(first)
+            processes = tuple(psutil.Process(pid).memory_full_info() for pid in pids)
+            each = weigh(first)[-1]
+            batch = sum(getattr(torch, kind).itemsize * numbers for kind, numbers, _ in each)
             now = outside()
             look()
         finally:
             getattr(batches, "_shutdown_workers", int)()
-    return Moment(*read, before, now)
-
-
-def _bytes_by_shape(batch: Any) -> int:
-    return sum(getattr(torch, kind).itemsize * count for kind, count, _ in weigh(batch)[-1])
+    return Moment(processes, int(held * MB), count, batch, before, now)
 
 
 def recordings(count: int = 24, length: int = 500_000) -> tuple[str, ...]:
