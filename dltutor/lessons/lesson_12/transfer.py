@@ -50,12 +50,7 @@ PLANS: Final = (
 Came = tuple[tuple[int, str], ...]  # a batch: the worker that gave each record, and the record
 
 
-@dataclass(frozen=True)
-class Rank:
-    """A record of how one rank's run ended, and of each epoch's batches."""
-
-    end: Ending
-    epochs: tuple[tuple[Came, ...], ...] = ()
+Rank = tuple[Ending, tuple[tuple[Came, ...], ...]]  # how its run ended, and each epoch's batches
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ def _run(answer: type, plan: Plan) -> Run:
             batch_size=_BATCH,
             collate_fn=_collate,
         )
-        ranks.append(Rank(end, tuple(epochs)))
+        ranks.append((end, tuple(epochs)))
         if end.end != "finished":
             break
     return Run(plan, tuple(ranks))
@@ -129,9 +124,9 @@ def judge(run: Run) -> None:
 
     Also reject a run that failed, a record that repeats or isn't in the plan, and an idle worker.
     """
-    for number, rank in enumerate(run.ranks):
-        ended_well(rank.end, f"with {run.plan}, on rank {number}")
-    for epoch, ranks in enumerate(zip(*(rank.epochs for rank in run.ranks), strict=True)):
+    for number, (end, _) in enumerate(run.ranks):
+        ended_well(end, f"with {run.plan}, on rank {number}")
+    for epoch, ranks in enumerate(zip(*(epochs for _, epochs in run.ranks), strict=True)):
         _judge_epoch(run.plan, epoch, ranks)
 
 
