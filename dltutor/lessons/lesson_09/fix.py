@@ -47,24 +47,6 @@ _MOST: Final = 0.6
 _MORE: Final = 0.9  # the most MB by which a worker may start larger than the broken class's worker
 
 
-@dataclass(frozen=True)
-class Task:
-    """The parts of a task that differ between "09.fix" and "09.transfer".
-
-    Args:
-        same: A function that returns whether a sample equals the second argument, the right sample.
-        as_text: A function that returns a sample as a string.
-        broken: The starter class, which takes the path of a file.
-        write: A function that writes a file to a path, with other samples for each number that it
-            gets, and returns the right samples, stored without Python objects.
-    """
-
-    same: Callable[[Any, Any], bool]
-    as_text: Callable[[Any], str]
-    broken: type
-    write: Callable[[Path, int], Any]
-
-
 @dataclass
 class Run:
     """A record of how a loader read a dataset.
@@ -120,17 +102,23 @@ class Rewritten:
         return max(0.0, by - self.empty), name
 
 
-def grader(task: Task) -> Grader[Rewritten]:
-    """Return the grader for rewriting a dataset class so that no worker grows."""
+def grader(broken: type, write: Callable[[Path, int], Any]) -> Grader[Rewritten]:
+    """Return the grader for rewriting a dataset class so that no worker grows.
+
+    Args:
+        broken: The starter class, which takes the path of a file.
+        write: A function that writes a file to a path, with other samples for each number that it
+            gets, and returns the right samples, stored without Python objects.
+    """
     return Grader(
-        gather=partial(gather, task),
+        gather=partial(gather, broken, write),
         judge=judge,
-        look=partial(a_fixed_class, starter=task.broken),
+        look=partial(a_fixed_class, starter=broken),
         at_most=2 * _MAKING + 3 * _READING + 7,
     )
 
 
-def gather(task: Task, answer: type) -> Rewritten:
+def gather(broken: type, write: Callable[[Path, int], Any], answer: type) -> Rewritten:
     """Make datasets with the answer's class, and run them up to the first mistake.
 
     Before that, read an empty dataset. If all samples are right, also read the broken class last.
@@ -142,20 +130,20 @@ def gather(task: Task, answer: type) -> Rewritten:
     folder = Path(tempfile.mkdtemp())  # removed when the check ends
     frozen = gc.get_freeze_count()  # some builds of Python start with a few hundred frozen objects
     runs: list[Run] = []
-    truth = task.write(folder / "empty", len(_FILES))
-    empty = read_all(task, Empty(truth), truth, 2)
+    truth = write(folder / "empty", len(_FILES))
+    empty = read_all(Empty(truth), truth, 2)
     finished(empty.end, where(2))
     for number, (file, workers_of) in enumerate(_FILES.items()):
         # Each file gets its own dataset, to find a class that keeps samples from the other file.
         path = folder / file
-        truth = task.write(path, number)
+        truth = write(path, number)
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=_MAKING)
         with theirs():
             length = len(dataset)
         if length != len(truth):
             not_yet("length", length=length, file=file, samples=len(truth))
         for workers in workers_of:
-            run = read_all(task, dataset, truth, workers)
+            run = read_all(dataset, truth, workers)
             runs.append(run)
             seen = Rewritten(length, tuple(runs), empty=empty.grown[0])
             if run.end.end != "finished" or run.different:
@@ -168,17 +156,16 @@ def gather(task: Task, answer: type) -> Rewritten:
     seen = replace(seen, kept=_kept(dataset), frozen=off)
     del dataset
     # 40 percent of the samples are enough, because they touch nearly all pages.
-    return replace(seen, broken=read_all(task, task.broken(path), truth, 2, 0.4))
+    return replace(seen, broken=read_all(broken(path), truth, 2, 0.4))
 
 
-def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
+def read_all(dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
     """Read a dataset through a loader, and record wrong samples and each worker's memory.
 
     Workers first read a few samples repeatedly, until their heaps stop growing. After that, they
     grow only by what reading the other samples takes up.
 
     Args:
-        task: How to compare and show the exercise's samples.
         dataset: The dataset to read.
         truth: The right samples, by index.
         workers: The number of workers.
@@ -203,7 +190,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
                 run.example = run.example or first
                 run.different += len(unlike)
 
-    compared = _Compared(task, dataset, truth)
+    compared = _Compared(dataset, truth)
     run.end = run_loader(
         compared, read, workers=workers, within=_READING, batch_sampler=batches, collate_fn=list
     )
@@ -214,16 +201,28 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 class _Compared(Dataset[Any]):
     """A dataset that sends comparisons, because sending samples makes a worker's heap grow."""
 
-    task: Task
     dataset: Any
     truth: Any  # without Python objects, so that reading it copies no pages
 
     def __getitems__(self, indices: list[int]) -> tuple[list[int], list[str]]:
-        task, truth = self.task, self.truth
-        samples = {index: self.dataset[index] for index in indices}
-        unlike = [index for index in samples if not task.same(samples[index], truth[index])]
-        texts = [task.as_text(each[index]) for index in unlike[:1] for each in (samples, truth)]
+        truth, samples = self.truth, {index: self.dataset[index] for index in indices}
+        unlike = [index for index in samples if not _same(samples[index], truth[index])]
+        texts = [_as_text(each[index]) for index in unlike[:1] for each in (samples, truth)]
         return unlike, where_unlike(*texts) if texts else []
+
+
+def _same(sample: Any, right: Any) -> bool:
+    if not isinstance(sample, type(right)):
+        return False
+    if isinstance(right, np.ndarray):
+        return sample.dtype == right.dtype and np.array_equal(sample, right)
+    return bool(sample == right)
+
+
+def _as_text(sample: Any) -> str:
+    if isinstance(sample, np.ndarray):
+        return f"ndarray of {sample.dtype}, {sample.shape}, {sample.tolist()}"
+    return repr(sample)
 
 
 def where_unlike(found: str, right: str) -> list[str]:
@@ -280,10 +279,4 @@ def _kept(dataset: Any) -> str:
     return ", ".join(kept)
 
 
-CAPTIONS: Final = Task(
-    same=lambda sample, truth: isinstance(sample, str) and bool(sample == truth),
-    as_text=repr,
-    broken=Captions,
-    write=write_captions,
-)
-GRADER: Final = grader(CAPTIONS)
+GRADER: Final = grader(Captions, write_captions)
