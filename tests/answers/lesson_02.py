@@ -331,7 +331,7 @@ WRONG_FIXES: WrongFixes = {
         "numbers": (sample(vector=lambda vector: vector.tolist()), "other-vector"),
         "of the default dtype": (
             sample(vector=lambda vector: torch.tensor(vector.tolist())),
-            "other-dtype",
+            "other-vector",
         ),
         "inference mode": (Inference, "inference-tensor"),
         "zeros": (sample(vector=lambda vector: torch.zeros(5).double()), "other-values"),

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
 from dltutor.lessons.engine.exercise import by_runs
-from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.forms import a_fixed_class, form, shown
 from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_02 import helpers as lesson  # the name in the notebook's starter
@@ -49,27 +49,19 @@ class Captions(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Run:
-    """A record of how a run ended, how many samples arrived, and the first mistake.
-
-    Args:
-        where: The run's settings.
-        ending: How the run ended, or None if main read the samples without a loader.
-        samples: How many samples arrived.
-        expected: How many samples should arrive.
-        odd: What's wrong with the first bad sample, or None.
-        touched: The fault if the answer changed the table or turned off autograd, or None.
-    """
+    """A record of a run's settings, of how the run ended, and of the first mistake, if any."""
 
     where: str
-    ending: Ending | None
-    samples: int
-    expected: int
-    odd: Fault | None
-    touched: Fault | None = None
+    ending: Ending
+    wrong: Fault | None
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Read the first and the last sample in main, and then all samples in loaders."""
+    """Read the first and the last sample in main, and then all samples in loaders.
+
+    Raises:
+        Rejected: The dataset can't be made, has the wrong length, or has a wrong sample in main.
+    """
     folder = Path(tempfile.mkdtemp())
     captions = _written(folder)
     table = torch.nn.Parameter(torch.arange(80.0).reshape(16, 5).double() % 7)
@@ -93,8 +85,8 @@ def run(answer: type) -> Iterator[Run]:
     for index in (0, CAPTIONS - 1):
         call = f"dataset[{index}]"
         sample = made(dataset.__getitem__, index, call=call, within=_LONG)
-        problem = _cannot_be_sent(call, sample) or odd(index, sample)
-        yield Run("in main", None, 1, 1, problem)
+        if problem := _cannot_be_sent(call, sample) or odd(index, sample):
+            reject(problem, where="in main")
     for workers, epochs in _RUNS:
         ending, came = arrivals(
             dataset,
@@ -106,8 +98,10 @@ def run(answer: type) -> Iterator[Run]:
             sampler=_ORDER,
         )
         found = [odd(*each) for epoch in came for each in zip(_ORDER, epoch, strict=False)]
-        bad = next(filter(None, found), None)
-        yield Run(where(workers), ending, len(found), CAPTIONS * epochs, bad, touched())
+        wrong = next(filter(None, found), None)
+        if not wrong and len(found) != (expected := CAPTIONS * epochs):
+            wrong = fault("ends-early", samples=len(found), expected=expected)
+        yield Run(where(workers), ending, wrong or touched())
 
 
 def _written(folder: Path) -> list[list[str]]:
@@ -141,14 +135,12 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
     if not isinstance(sample["times"], dict) or sample["times"] != Counter(words):
         return fault("other-times", got=shown(sample["times"]), due=dict(Counter(words)))
     got = sample["vector"]
-    if not isinstance(got, torch.Tensor) or got.shape != vector.shape:
-        return fault("other-vector", got=shown(got))
+    if form(got) != form(vector):
+        return fault("other-vector", got=form(got), due=form(vector))
     if got.requires_grad:
         return fault("requires-grad")
     if got.is_inference():
         return fault("inference-tensor")
-    if got.dtype != vector.dtype:
-        return fault("other-dtype", got=got.dtype, due=vector.dtype)
     if not torch.allclose(got, vector):
         return fault("other-values", got=shown(got), due=shown(vector))
     return None
@@ -159,16 +151,11 @@ def judge(run: Run) -> None:
 
     The table and autograd must be as they were, too.
     """
-    if run.ending:
-        if run.ending.end == "hung" and run.ending.last_words:
-            not_yet("waits", where=run.where, last_words=run.ending.last_words)
-        ended_well(run.ending, run.where)
-    if run.odd:
-        reject(run.odd, where=run.where)
-    if run.samples != run.expected:
-        not_yet("ends-early", where=run.where, samples=run.samples, expected=run.expected)
-    if run.touched:
-        reject(run.touched)
+    if run.ending.end == "hung" and run.ending.last_words:
+        not_yet("waits", where=run.where, last_words=run.ending.last_words)
+    ended_well(run.ending, run.where)
+    if run.wrong:
+        reject(run.wrong, where=run.where)
 
 
 GRADER: Final = by_runs(
