@@ -201,7 +201,7 @@ WRONG_FIXES: WrongFixes = {
         "dropped without a word": (keeping(lambda self, paths: self.quarantined.clear()), "lacks"),
         "no quarantined": (
             keeping(lambda self, paths: delattr(self, "quarantined")),
-            "no-quarantined",
+            "not-a-dict",
         ),
         "one reason for all": (saying(lambda code: "bad frame"), "reason-not-the-signal"),
         "the bare exit code": (saying(int), "reason-not-words"),

@@ -124,8 +124,6 @@ def judge(reading: Reading) -> None:
             not_yet(code, strays=len(strays), form=strays[0], **seen)
         if sorted(came) != sorted(film.pixels):
             not_yet("not-each-once", frames=len(set(came)), good=len(film.pixels), **seen)
-    if reading.quarantined is None:
-        not_yet("no-quarantined", where=where)
     if kept is not reading.quarantined:
         not_yet("not-a-dict", where=where, quarantined=shown(reading.quarantined))
     for name in sorted(kept.keys() ^ film.deadly.keys()):

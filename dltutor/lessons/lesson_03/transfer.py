@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from dltutor.failures.data.scans import WANTED, Scans
 from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.memory import Empty, finished
+from dltutor.lessons.engine.memory import Empty, finished, trim_heap
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_03.helpers import form_and_pixels, fresh_scans
@@ -70,10 +69,8 @@ class _Gauged(Dataset[Any]):
 
 
 def _fresh_peak() -> int:
-    # Before resetting the peak, let glibc return freed memory, because an answer could use freed
-    # memory without raising the peak.
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    trim_heap()
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak (`man proc`)
     return _peak()
 

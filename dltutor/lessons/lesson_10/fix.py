@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import tempfile
@@ -22,7 +21,7 @@ from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, form, shown
-from dltutor.lessons.engine.memory import Empty, finished
+from dltutor.lessons.engine.memory import Empty, finished, trim_heap
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.observation import torch_internals
@@ -37,12 +36,6 @@ _SECOND: Final = 8  # recordings in a second archive
 _WITHIN: Final = 40  # time limit in seconds for each run, and for each other call
 _READ_EVERY: Final = 4  # batches between two readings of memory
 _MOST: Final = 24  # the most MB of growth beyond an empty run (about 20 recordings)
-_GREW: Final = {  # what grew -> the result's code
-    "main": "grew-main",
-    "shared": "grew-shared",
-    "worker": "grew-worker",
-    "others": "grew-others",
-}
 
 
 @dataclass(frozen=True)
@@ -56,8 +49,8 @@ class Run:
         expected: The right samples for an epoch, by index.
         epochs: The samples that arrived in each epoch, by index.
         odd: What arrived instead of a batch of float32 numbers in one dimension, or "".
-        grew: What grew (a key of `_GREW`) -> the most MB that it grew by, beyond a run with an
-            empty dataset. For "worker", it's the average worker.
+        grew: What grew ("main", "shared", "worker", or "others") -> the most MB that it grew by,
+            beyond a run with an empty dataset. For "worker", it's the average worker.
     """
 
     workers: int
@@ -134,7 +127,7 @@ def _run(
         came, indices = dict[int, float](), iter(order)
         brought.append(came)
         iterator = iter(loader)
-        growth.workers = {each.pid for each in torch_internals.workers_of(iterator)}
+        growth.workers = [each.pid for each in torch_internals.workers_of(iterator)]
         for number, batch in enumerate(iterator):
             tensor = torch.is_tensor(batch)
             if not tensor or (batch.dtype, batch.ndim) != (torch.float32, 1):
@@ -162,20 +155,17 @@ class _Growth:
         gc.collect()
         # Otherwise workers would grow by reusing memory that main has freed.
         heap_growth.return_freed_memory(0)
-        if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-            libc.malloc_trim(0)
+        trim_heap()
         gc.freeze()  # a later collection would copy pages that main shares with the notebook
-        self.pids = torch.zeros(4, dtype=torch.int64).share_memory_()
-        # MB that each worker holds before its first sample
+        # MB that each worker holds before its first sample, or 0 until it has called `note_start`
         self.starts = torch.zeros(4).share_memory_()
-        # The pids of all workers, even of those that haven't called `note_start` yet.
-        self.workers: set[int | None] = set()
+        self.workers: list[Any] = []  # their pids
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 
     def note_start(self, worker: int) -> None:
-        """Record the pid and the size of the worker that calls this as its `worker_init_fn`."""
-        self.pids[worker], self.starts[worker] = os.getpid(), _held([os.getpid()])
+        """Record the size of the worker that calls this as its `worker_init_fn`."""
+        self.starts[worker] = _held([os.getpid()])
 
     def read(self) -> None:
         """Measure the growth so far, and keep the largest value for each kind of memory."""
@@ -183,8 +173,9 @@ class _Growth:
             self.most[what] = max(size - self.first[what], self.most.get(what, 0.0))
 
     def _sizes(self) -> dict[str, float]:
-        workers = {*self.pids.tolist()} - {0}
-        others = processes.descendants(os.getpid()) - workers - self.workers
+        pairs = zip(self.workers, self.starts.tolist(), strict=False)
+        workers = [pid for pid, start in pairs if start]
+        others = processes.descendants(os.getpid()) - {*self.workers}
         grown = _held(workers) - float(self.starts.sum())
         return {
             # Also count shared pages, because a worker from the previous run may still share them.
@@ -213,7 +204,7 @@ def judge(run: Run) -> None:
             not_yet("wrong-samples", where=there, wrong=wrong, files=files)
     for what, grown in run.grew.items():
         if grown > _MOST:
-            code = "grew-alone" if what == "main" and not run.workers else _GREW[what]
+            code = "grew-alone" if what == "main" and not run.workers else f"grew-{what}"
             size = {"grown": f"{grown:.0f}", "recordings": f"{grown / _EACH:.0f}"}
             not_yet(code, where=there, files=files, **size)
 
