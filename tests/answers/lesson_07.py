@@ -171,13 +171,6 @@ class AllInMemory(ByPid):
         return self.all[index]
 
 
-class ReadByTorch(ByPid):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        files = (str(self.images[index]), str(self.masks[index]))
-        both = [torch.from_file(file, size=5, dtype=torch.uint8) for file in files]
-        return torch.stack(both).long()
-
-
 RIGHT_ANSWERS: RightAnswers = {
     "07.fix": {
         "by pid": ByPid,
@@ -207,7 +200,6 @@ WRONG_FIXES: WrongFixes = {
             "raised",
         ),
         "all read beforehand": (AllInMemory, "wrong-pairs"),
-        "read by torch": (ReadByTorch, "opened-none"),
         "a sample of two tensors": (delivering(ByPid, tuple), "other-sample"),
     },
     "07.transfer": {

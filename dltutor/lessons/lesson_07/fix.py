@@ -46,9 +46,7 @@ class Epochs:
         run: How the run ended.
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
-        opened: How many pairs the workers opened. A worker that opens a pair's files one after the
-            other doesn't count any more pairs.
-        apart: How many of these pairs had files that were opened one after the other.
+        apart: How many pairs had files that a worker opened one after the other.
         threads: How many threads opened files in one worker, the one with the most threads beyond
             its number of pairs.
         pairs: How many pairs the same worker read.
@@ -59,7 +57,6 @@ class Epochs:
     run: Ending
     samples: int
     wrong: int = 0
-    opened: int = 0
     apart: int = 0
     threads: int = 0
     pairs: int = 0
@@ -149,15 +146,15 @@ class _Reads:
         elif first[0] != kind:
             first[1].set()
 
-    def taken(self) -> tuple[int, int, int, int]:
-        """Return the Epochs fields from `opened` to `pairs`, counted since the last call."""
+    def taken(self) -> tuple[int, int, int]:
+        """Return the Epochs fields from `apart` to `pairs`, counted since the last call."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]
         pairs = Counter(pid for pid, *_ in lines)
         readers = ((threads, pairs[pid]) for pid, _, threads in lines)
         most = max(readers, key=lambda each: each[0] - each[1], default=(0, 0))
-        return len(lines), sum(apart for _, apart, _ in lines), *most
+        return sum(apart for _, apart, _ in lines), *most
 
 
 def judge(epochs: Epochs) -> None:
@@ -175,8 +172,6 @@ def judge(epochs: Epochs) -> None:
     # the two only in longer runs.
     if epochs.threads > epochs.pairs and _RUNS[epochs.workers] > 1:
         not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
-    if epochs.workers and not epochs.opened:
-        not_yet("opened-none", where=there)
     if epochs.apart:
         not_yet("one-after-the-other", where=there, seconds=f"{_APART:g}")
 
