@@ -268,8 +268,8 @@ WRONG_FIXES: WrongFixes = {
         "persistent without workers": (usual(persistent_workers=True), "raised"),
         "no workers": (no_workers, "too-few-started"),
         "all samples made in main": (loaded_in_main, "made-in-main"),
-        "a global keeps the loader": (kept, "left-at-the-end"),
-        "a global keeps it until the last step": (kept_until_the_last_step, "left-when-broken-off"),
+        "a global keeps the loader": (kept, "left"),
+        "a global keeps it until the last step": (kept_until_the_last_step, "left"),
         "padding left in": (
             usual(lambda batch: (list(batch[0]), batch[2]), collate_fn=padded),
             "unknown-review",

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures.data.sentences import as_list
 from dltutor.lessons.engine.exercise import by_runs
-from dltutor.lessons.engine.forms import a_fixed_function, form, is_a_loader, shown
+from dltutor.lessons.engine.forms import a_fixed_function, form, shown
 from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made, starts, still_running
 from dltutor.lessons.lesson_13.costs import messages
@@ -68,7 +68,6 @@ class Run:
         in_main: How many samples main made by itself.
         first: How many samples existed when the first batch arrived.
         left: What was still running afterward, such as "2 processes", or "".
-        broken_off: Whether the check stopped asking for batches after some steps.
     """
 
     workers: int
@@ -82,7 +81,6 @@ class Run:
     in_main: int
     first: int
     left: str
-    broken_off: bool
 
 
 def _one_run(
@@ -132,7 +130,6 @@ def _one_run(
         dataset.made_here(),
         first[0],
         left,
-        take is not None,
     )
 
 
@@ -221,8 +218,7 @@ def judge(run: Run) -> None:
     if run.first > _AHEAD * _BATCH:
         wrong("loaded-first", made=f"{run.first:,}", steps=run.steps)
     if run.left:
-        code = "left-when-broken-off" if run.broken_off else "left-at-the-end"
-        wrong(code, left=run.left)
+        wrong("left", left=run.left, batches=run.batches)
 
 
 def counted(answer: Callable[..., Any]) -> Table:
@@ -241,16 +237,10 @@ def counted(answer: Callable[..., Any]) -> Table:
     return Table(f"{run.batches} batches with 2 workers", rows)
 
 
-def _look(answer: Any) -> Callable[..., Any]:
-    if isinstance(answer, type) and not is_a_loader(answer):
-        return answer  # a class also works, if a loop can iterate over its instances
-    return a_fixed_function(answer, starter)
-
-
 GRADER: Final = by_runs(
     run,
     judge,
     result=lambda runs: correct(tensors=max(run.tensors for run in runs), most=_MOST),
-    look=_look,
+    look=partial(a_fixed_function, starter=starter),
     at_most=4 * _LONG + 4,
 )

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import by_runs
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, shown
-from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
+from dltutor.lessons.engine.outcomes import correct, error_in_your_code, not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
@@ -43,102 +42,60 @@ def starter(
     return measured
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A record of what a function did and returned.
+def gather(answer: Callable[..., Any]) -> None:
+    """Call the function twice with loaders of known speed.
 
-    Args:
-        counts: The numbers of workers that the check passed.
-        order: The number of workers in each run, in order.
-        taken: How many batches each run took.
-        right: The right seconds per batch for each run.
-        answer: Number of workers -> sorted measurements, or None if the function returned something
-            else.
-        returned: What the function returned, as a string.
-        looked: How many times the function read the clock.
-        crowded: How many runs began while the workers of another run were alive.
+    Raises:
+        Rejected: The function measured wrongly, or didn't run the loaders as it should.
     """
-
-    counts: tuple[int, ...]
-    order: tuple[int, ...]
-    taken: tuple[int, ...]
-    right: tuple[float, ...]
-    answer: dict[int, tuple[float, ...]] | None
-    returned: str
-    looked: int
-    crowded: int
-
-
-def run(answer: Callable[..., Any]) -> Iterator[Measured]:
-    """Yield a record of each call of the function, which gets loaders of known speed."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
     for counts in _CALLS:
-        yield _called(answer, counts)
+        rehearsal = Rehearsal()
+        call = f"my_measurement(make_loader, {counts}, clock)"
+        arguments = rehearsal.make, copy(counts), rehearsal.clock
+        judge(rehearsal, counts, made(answer, *arguments, call=call, within=_LONG))
 
 
-def _called(answer: Callable[..., Any], counts: Sequence[int]) -> Measured:
-    rehearsal = Rehearsal()
-    call = f"my_measurement(make_loader, {counts}, clock)"
-    returned = made(answer, rehearsal.make, copy(counts), rehearsal.clock, call=call, within=_LONG)
-    return Measured(
-        tuple(counts),
-        tuple(each.workers for each in rehearsal.runs),
-        tuple(each.taken for each in rehearsal.runs),
-        tuple(each.right for each in rehearsal.runs),
-        _read(returned),
-        shown(returned),
-        rehearsal.looked,
-        rehearsal.crowded,
-    )
-
-
-def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
-    try:
-        return {int(workers): tuple(sorted(map(float, runs))) for workers, runs in returned.items()}
-    except (AttributeError, TypeError, ValueError):
-        return None
-
-
-def judge(seen: Measured) -> None:
+def judge(rehearsal: Rehearsal, counts: Sequence[int], returned: Any) -> None:
     """Raise `Rejected` unless the function measured correctly, and ran the loaders as it should.
 
     It should run each number of workers once before it runs any of them again, `RUNS` times in all,
     take as many batches as the exercise says, and end a run's workers before the next run.
     """
-    answer, numbers, size = seen.answer, set(seen.counts), len(seen.counts)
-    wrong = partial(not_yet, counts=list(seen.counts))
-    if answer is None:
-        returned = {"counts": list(seen.counts), "returned": seen.returned, "runs": RUNS}
-        error_in_your_code("other-result", **returned)
+    numbers, size, order = {*counts}, len(counts), [run.workers for run in rehearsal.runs]
+    wrong = partial(not_yet, counts=[*counts])
+    try:
+        answer = {int(workers): sorted(map(float, runs)) for workers, runs in returned.items()}
+    except (AttributeError, TypeError, ValueError):
+        error_in_your_code("other-result", counts=[*counts], returned=shown(returned), runs=RUNS)
     if answer.keys() != numbers:
         wrong("other-counts", measured=sorted(answer))
     for workers, runs in answer.items():
         if len(runs) != RUNS:
             wrong("other-number-of-runs", measured=len(runs), workers=workers, runs=RUNS)
-    if len(seen.order) != RUNS * size:
-        wrong("other-epochs", epochs=len(seen.order), runs=RUNS, right=RUNS * size)
-    if any(set(seen.order[at : at + size]) != numbers for at in range(0, len(seen.order), size)):
-        wrong("not-in-turns", order=list(seen.order))
-    for workers, taken in zip(seen.order, seen.taken, strict=True):
-        first = max(1, workers)
-        if taken != first + BATCHES:
+    if len(order) != RUNS * size:
+        wrong("other-epochs", epochs=len(order), runs=RUNS, right=RUNS * size)
+    if any({*order[at : at + size]} != numbers for at in range(0, len(order), size)):
+        wrong("not-in-turns", order=order)
+    for run in rehearsal.runs:
+        first = max(1, run.workers)
+        if run.taken != first + BATCHES:
             right = {"first": first, "timed": BATCHES, "right": first + BATCHES}
-            wrong("other-batches", taken=taken, workers=workers, **right)
-    if seen.crowded:
-        wrong("crowded", crowded=seen.crowded, runs=len(seen.order))
-    for workers in seen.counts:
-        pairs = zip(seen.order, seen.right, strict=True)
-        right_seconds = sorted(seconds for number, seconds in pairs if number == workers)
+            wrong("other-batches", taken=run.taken, workers=run.workers, **right)
+    if rehearsal.crowded:
+        wrong("crowded", crowded=rehearsal.crowded, runs=len(order))
+    for workers in counts:
+        right_seconds = sorted(run.right for run in rehearsal.runs if run.workers == workers)
         for got, seconds in zip(answer[workers], right_seconds, strict=True):
             if abs(got - seconds) > _CLOSE:
-                code = "other-seconds" if seen.looked else "never-read-the-clock"
+                code = "other-seconds" if rehearsal.looked else "never-read-the-clock"
                 wrong(code, got=f"{got:.7g}", workers=workers, seconds=f"{seconds:.7g}")
 
 
-GRADER: Final = by_runs(
-    run,
-    judge,
+GRADER: Final = Grader(
+    gather,
+    lambda _: correct(),
     look=partial(a_fixed_function, starter=starter),
     at_most=2 * _LONG + 6,
 )
