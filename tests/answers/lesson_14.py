@@ -306,10 +306,10 @@ WRONG_FIXES: WrongFixes = {
         ),
         "another cause, fixed": (
             of_text("wrong_length", "share", DEALT_FIRST),
-            "fixed-but-other-cause",
+            "fixed: other-cause",
         ),
         "no such cause": (of_text("duplicates", "share", DEALT_FIRST), "no-such-cause"),
-        "the wrong place, fixed": (of_text(STREAM, "train", DEALT_FIRST), "fixed-but-other-place"),
+        "the wrong place, fixed": (of_text(STREAM, "train", DEALT_FIRST), "fixed: other-place"),
         "only said": (of_text(STREAM, "Blocks"), "only-said"),
         "another cause": (of_text("held_lock", "share"), "other-cause"),
         "the wrong place": (of_text(STREAM, "train"), "other-place"),
@@ -318,11 +318,11 @@ WRONG_FIXES: WrongFixes = {
         "a name": (STREAM, "not-a-report"),
         "everything named": (
             of_text([STREAM, "lost_tail", "wrong_length"], "Blocks", DEALT_FIRST),
-            "fixed-but-too-many-causes",
+            "fixed: too-many-causes",
         ),
     },
     "14.table": {
-        "nothing fixed": (unfixed(table.INCIDENT), "swapped-rows"),
+        "nothing fixed": (unfixed(table.INCIDENT), "wrong-rows"),
         "one for each row": (of_table(TOUCHED, "read", EACH_TIME), "many-connections"),
         "another's report": (of_text(STREAM, "Blocks", DEALT_FIRST), "other-incident"),
         "from the file": (of_table(TOUCHED, "read", FROM_FILE), "no-connection"),
@@ -340,7 +340,7 @@ WRONG_FIXES: WrongFixes = {
         "the epoch in a file": (of_images(BOTH, PLACES, UNWRAPPED, *FILE), "files-changed"),
         "one cause of two": (
             of_images("stale_epoch", "Ramp", UNWRAPPED, *SHARED),
-            "fixed-but-one-cause-of-two",
+            "fixed: one-cause-of-two",
         ),
         "one cause of two, only said": (of_images("stale_epoch", "Ramp"), "one-cause-of-two"),
     },
@@ -378,7 +378,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "one cause of two": (
             report(validation.INCIDENT, "kept_batches", "validate", *FIXED),
-            "fixed-but-one-cause-of-two",
+            "fixed: one-cause-of-two",
         ),
     },
     "14.ranks": {

@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dltutor.failures import FACTS, NAMES
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, shown
-from dltutor.lessons.engine.outcomes import Result, error_in_your_code, not_attempted, not_yet
+from dltutor.lessons.engine.outcomes import (
+    Rejected,
+    Result,
+    error_in_your_code,
+    not_attempted,
+    not_yet,
+)
 from dltutor.lessons.engine.running import changed, contents, imported, made, theirs
 from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene
 
@@ -110,17 +116,8 @@ def _causes(answer: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """The evidence about a report.
-
-    Args:
-        handed_in: The report, with a copy of the code.
-        fixed: The result to show if the report is also right, or None if the code is unchanged.
-    """
-
-    handed_in: HandedIn
-    fixed: Result | None = None
+#: A report, and the result to show if it's also right, or None if the code is unchanged.
+Evidence: TypeAlias = tuple[HandedIn, Result | None]
 
 
 def grader(
@@ -143,7 +140,7 @@ def grader(
 
     def gather(report: HandedIn) -> Evidence:
         if report.untouched:
-            return Evidence(report)
+            return report, None
         folder = Path(tempfile.mkdtemp()) / "fresh"
         shutil.copytree(report.folder, folder)
         incident.make_data(folder, _SEED)
@@ -156,29 +153,46 @@ def grader(
         touched = [each for each in changed(before, folder) if "__pycache__" not in each]
         if touched:
             not_yet("files-changed", files=", ".join(touched[:3]))
-        return Evidence(report, fixed)
+        return report, fixed
 
     def judge(evidence: Evidence) -> Result:
-        _judge_report(incident, evidence.handed_in, fixed=evidence.fixed is not None)
-        return evidence.fixed or not_yet("only-said")
+        handed_in, fixed = evidence
+        try:
+            _judge_report(incident, handed_in)
+        except Rejected as rejected:
+            if not fixed:
+                raise
+            raise Rejected(rejected.result.under("fixed")) from None
+        return fixed or not_yet("only-said")
 
     return Grader(gather, judge, partial(_handed_in, incident), at_most + _JOB * job)
 
 
-def _judge_report(incident: Incident, handed_in: HandedIn, *, fixed: bool) -> None:
+def started_once(count: int, workers: int, where: str) -> None:
+    """Reject an answer that didn't start each worker once.
+
+    Args:
+        count: The number of processes that the answer started.
+        workers: The number of workers that the check asked for.
+        where: The run's settings, such as "with 2 workers under fork".
+    """
+    if count != workers:
+        code = "many-processes" if count > workers else "few-processes"
+        not_yet(code, where=where, started=count)
+
+
+def _judge_report(incident: Incident, handed_in: HandedIn) -> None:
     right = [set(cause.names) & set(handed_in.causes) for cause in incident.causes]
     named = len(set(handed_in.causes).difference(*right)) + sum(map(bool, right))
     if named > _MOST:
-        not_yet("fixed-but-too-many-causes" if fixed else "too-many-causes", named=named)
+        not_yet("too-many-causes", named=named)
     for name in handed_in.causes:
         if not any(name in names for names in right):
             facts = next(each for each in FACTS if each.name == name)
-            code = "fixed-but-other-cause" if fixed else "other-cause"
-            not_yet(code, cause=name, symptoms=" / ".join(facts.symptoms))
+            not_yet("other-cause", cause=name, symptoms=" / ".join(facts.symptoms))
     if not all(right):
-        code = "fixed-but-one-cause-of-two" if fixed else "one-cause-of-two"
-        not_yet(code, cause=handed_in.causes[0])
+        not_yet("one-cause-of-two", cause=handed_in.causes[0])
     for cause in incident.causes:
         if not handed_in.places & set(cause.places):
             said = next(name for name in cause.names if name in handed_in.causes)
-            not_yet("fixed-but-other-place" if fixed else "other-place", cause=said)
+            not_yet("other-place", cause=said)

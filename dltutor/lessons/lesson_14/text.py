@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
+from dltutor.lessons.engine.endings import ended_well, loader_of, run_loop, where
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Incident
-from dltutor.observation import observe
 
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
@@ -63,22 +62,16 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         loader = loader_of(data, folder, workers, _WITHIN)
         loader.collate_fn, read = _counting(loader.collate_fn, workers)
         came: list[Counter[bytes]] = []
-        orders: list[list[str | None]] = []
-        odd: list[Fault] = []
+        lead = where(workers)
 
         def consume(batches: Any) -> None:
             came.append(Counter())  # noqa: B023
             for batch in batches:
-                if wrong := _odd(batch):
-                    odd.append(wrong)  # noqa: B023
-                    return
+                _look_at(batch, lead)  # noqa: B023
                 came[-1].update(block.numpy().tobytes() for block in batch)  # noqa: B023
-            orders.append([*dict.fromkeys(map(source_of.get, came[-1]))])  # noqa: B023
 
-        lead = where(workers)
-        ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
-        if odd:
-            reject(odd[0], where=lead)
+        ended_well(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
+        orders = [[*dict.fromkeys(map(source_of.get, epoch))] for epoch in came]
         blocks = len(source_of)
         for epoch in came:
             missing = sum(not epoch[block] for block in source_of)
@@ -114,13 +107,12 @@ def _blocks(folder: Path) -> dict[bytes, str]:
     return found
 
 
-def _odd(batch: Any) -> Fault | None:
+def _look_at(batch: Any, lead: str) -> None:
+    # Reject a batch of another type or shape.
     if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64:
-        kind = getattr(batch, "dtype", type(batch).__name__)
-        return fault("other-type", kind=kind)
+        not_yet("other-type", where=lead, kind=getattr(batch, "dtype", type(batch).__name__))
     if batch.ndim != 2 or not 0 < len(batch) <= _BATCH or batch.shape[1] != _CONTEXT + 1:
-        return fault("other-shape", shape=tuple(batch.shape))
-    return None
+        not_yet("other-shape", where=lead, shape=tuple(batch.shape))
 
 
 GRADER: Final = grader(

@@ -19,7 +19,7 @@ from dltutor.lessons.engine.endings import where
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet, reject
 from dltutor.lessons.engine.running import made, starts
 from dltutor.lessons.lesson_10.transfer import FEW, Kept, Watch, wrong_result
-from dltutor.lessons.lesson_14.reports import grader
+from dltutor.lessons.lesson_14.reports import grader, started_once
 from dltutor.lessons.lesson_14.scene import Incident
 
 _SCANS, _SIDE, _BATCH = 1024, 32, 16
@@ -60,16 +60,13 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         validation = partial(train.validate, model, folder, workers)
         with starts() as started:
             result = made(watch.run, validation, call=call, within=_WITHIN)
-        count, lead = len(started), where(workers)
+        lead = where(workers)
         *at_batches, left = watch.notes
-        if count > workers:
-            not_yet("many-processes", where=lead, started=count)
+        started_once(len(started), workers, lead)
         if (steps := len(at_batches)) != _BATCHES:
             not_yet("other-batches", where=lead, steps=steps, scans=_SCANS // 2, batches=_BATCHES)
         if wrong := _wrong(result, folder):
             reject(wrong, where=lead)
-        if count < workers:
-            not_yet("few-processes", where=lead, started=count)
         if (alive := max(each.batches for each in at_batches)) > FEW + _AHEAD * workers:
             not_yet("keeps-batches", where=lead, alive=f"{alive:.0f}")
         if (graphs := max(each.graphs for each in at_batches)) > FEW:

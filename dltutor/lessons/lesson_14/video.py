@@ -13,12 +13,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
+from dltutor.lessons.engine.endings import ended_well, loader_of, run_loop, where
 from dltutor.lessons.engine.forms import shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Incident
-from dltutor.observation import observe
 
 _CLIPS, _FRAMES, _SIDE, _KINDS = 24, 8, 16, 4
 _FRAME, _HEADER = _SIDE * _SIDE, 8 + 8 * _FRAMES
@@ -59,24 +58,21 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         loader = loader_of(data, folder, workers, _WITHIN)
         times: Counter[str] = Counter()
         wrong: list[str] = []
+        lead = where(workers)
 
         def consume(batches: Any) -> None:
             for batch in batches:
                 try:
                     rows = [*zip(batch["name"], batch["frames"], batch["label"].tolist())]  # noqa: B905
                 except (TypeError, KeyError, IndexError, AttributeError):
-                    wrong.append("")  # noqa: B023
-                    return
+                    not_yet("other-batch", where=lead)  # noqa: B023
                 for name, frames, label in rows:
                     times[name] += 1  # noqa: B023
                     expected = clips.get(name, torch.empty(0))
                     if not torch.equal(frames, expected) or str(label) != name[0]:
                         wrong.append(name)  # noqa: B023
 
-        lead = where(workers)
-        ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
-        if "" in wrong:
-            not_yet("other-batch", where=lead)
+        ended_well(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
         missing = sum(times[name] != _EPOCHS for name in clips)
         if missing or wrong:
             counts = {"clips": len(clips), "missing": missing, "wrong": len(wrong)}
