@@ -47,6 +47,11 @@ def form(thing: Any) -> str:
     return type(thing).__name__
 
 
+def same_tensor(one: Any, right: torch.Tensor) -> bool:
+    """Return whether an object is a tensor with the same dtype, shape, and numbers as `right`."""
+    return isinstance(one, torch.Tensor) and one.dtype == right.dtype and torch.equal(one, right)
+
+
 def letter(answer: Any) -> str | None:
     """Return the answer in lowercase, or None if it isn't a string of one character.
 

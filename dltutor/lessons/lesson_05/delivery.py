@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
-from dltutor.lessons.engine.forms import shown
+from dltutor.lessons.engine.forms import same_tensor, shown
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 
@@ -69,7 +69,7 @@ def read(
     """
     for index, right in expected.items():
         sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
-        if not _is(sample, right):
+        if not same_tensor(sample, right):
             shorter = {"sample": _in_short(sample), "expected": _in_short(right)}
             not_yet(other_sample, where=where, index=index, **shorter)
 
@@ -94,7 +94,8 @@ def deliver(
     """
 
     def index_of(sample: Any) -> int | None:
-        return next((index for index, each in expected.items() if _is(sample, each)), None)
+        found = (index for index, each in expected.items() if same_tensor(sample, each))
+        return next(found, None)
 
     how: dict[str, Any] = {"workers": workers, "within": LONG, "epochs": epochs}
     how |= {"batch_size": 4, "sampler": order}
@@ -117,14 +118,6 @@ def all_right(delivered: Delivered, *, wrong: str) -> None:
         not_yet("missing", **delivered.fields)
     if delivered.wrong:
         not_yet(wrong, **delivered.fields)
-
-
-def _is(sample: Any, expected: torch.Tensor) -> bool:
-    return (
-        isinstance(sample, torch.Tensor)
-        and sample.dtype == expected.dtype
-        and torch.equal(sample, expected)
-    )
 
 
 def _in_short(sample: Any) -> str:

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.engine.endings import Ending, ended_well, ending
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.forms import a_fixed_function, shown
+from dltutor.lessons.engine.forms import a_fixed_function, same_tensor, shown
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.observation import observe
 from dltutor.tables import MB
@@ -144,7 +144,7 @@ def wrong_result(
         mean, scans = float(torch.as_tensor(mean).detach()), list(scans)
     except (TypeError, ValueError, RuntimeError):
         return fault("other-result", result=shown(result))
-    same = sum(map(_same, scans, right_scans))
+    same = sum(map(same_tensor, scans, right_scans))
     if not same == len(right_scans) == len(scans):
         first = scans[0] if scans else None
         kind = getattr(first, "dtype", type(first).__name__), tuple(getattr(first, "shape", ()))
@@ -153,10 +153,6 @@ def wrong_result(
     if abs(mean - right_mean) >= 1e-3:
         return fault("other-mean", mean=f"{mean:.4f}", right=f"{right_mean:.4f}")
     return None
-
-
-def _same(one: Any, other: torch.Tensor) -> bool:
-    return isinstance(one, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
 
 
 @dataclass(frozen=True)
@@ -183,12 +179,12 @@ class Kept:
             return "no-grad-needed"
         if any(module.training != self.training for module in model.modules()):
             return "left-in-eval" if self.training else "left-in-training"
-        if not all(map(_same, mine, self.parameters)):
+        if not all(map(same_tensor, mine, self.parameters)):
             return "trained"
         for each, was in zip(mine, self.gradients, strict=True):
             if was is None and each.grad is not None:
                 return "left-gradients"
-            if was is not None and not _same(each.grad, was):
+            if was is not None and not same_tensor(each.grad, was):
                 return "other-gradients"
         return ""
 

@@ -6,17 +6,15 @@ import gc
 import signal
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
 from dltutor.failures.data.sentences import Sentences
 from dltutor.lessons.engine.exercise import by_runs
-from dltutor.lessons.engine.forms import a_fixed_function
-from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
+from dltutor.lessons.engine.forms import a_fixed_function, same_tensor
+from dltutor.lessons.engine.outcomes import Fault, Outcome, Result, fault, not_yet, reject
 from dltutor.lessons.engine.running import in_words, send_cells
 from dltutor.lessons.lesson_11.helpers import collect, held
 from dltutor.lessons.lesson_11.traces import (
@@ -50,14 +48,7 @@ class Called:
     Args:
         where: The call, such as "with 2 workers".
         workers: The number of workers that the check asked for.
-        hung: Whether the call didn't return in time.
-        error: What the call raised, in a sentence, or "".
-        ran_out: Whether the error says that there are no more descriptors.
-        complaint: The last line on stderr about descriptors, or "".
-        kind: The type that the call returned instead of a list of pairs, or "".
-        came: How many pairs the call returned.
-        wrong: How many of the pairs aren't the sentence and class at their position.
-        types: The types in the first wrong pair, if the types are wrong, or "".
+        wrong: How the call failed, or what's wrong with the pairs that it returned, or None.
         reads: A loader's number of workers -> how many samples its workers read. The key 0 is for
             processes that aren't a loader's workers.
         left: How many of the batches' descriptors were still open afterward.
@@ -66,17 +57,10 @@ class Called:
 
     where: str
     workers: int
-    hung: bool = False
-    error: str = ""
-    ran_out: bool = False
-    complaint: str = ""
-    kind: str = ""
-    came: int = _LENGTH
-    wrong: int = 0
-    types: str = ""
-    reads: dict[int, int] = field(default_factory=dict)
-    left: int = 0
-    strategy: str = ""
+    wrong: Fault | None
+    reads: dict[int, int]
+    left: int
+    strategy: str
 
 
 def run(answer: Any) -> Iterator[Called]:
@@ -93,50 +77,54 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
     strategy, words = (f"{folder}/{name}" for name in ("strategy", "stderr"))
     Path(strategy).touch()
     Path(words).touch()
-    dataset, right = Noted(_LENGTH, seed), Sentences(_LENGTH, seed)
-    before, result = held().descriptors, None
-    failed: dict[str, Any] = {}
+    dataset, before = Noted(_LENGTH, seed), held().descriptors
+    result: Any = None
+    failed: Fault | None = None
     with errors_to(words), kept_strategy(strategy):
         try:
             with Limit(_WITHIN, words):
                 result = answer(dataset, workers)
         except DeadlinePassed:
-            failed = {"hung": True}
+            failed = fault("hung", where=f"{where}, ", seconds=_WITHIN)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise an error
             processes.end_descendants()  # otherwise torch would wait for each worker
         except BaseException as error:  # even SystemExit, so that the check goes on
-            failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
+            seen = {"where": f"{where}, ", "error": in_words(error)}
+            failed = Result(Outcome.ERROR, "raised", seen)
+            if ran_out(str(error)):
+                failed = fault("too-many-open-files", spare=_SPARE)
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
+    if failed and said:  # main waits for a worker that ran out of descriptors, or raises EOFError
+        code = "lost-batch" if failed.code == "hung" else "too-many-open-files"
+        failed = fault(code, complaint=said[-1], spare=_SPARE)
     gc.collect()
-    seen: dict[str, Any] = {
-        "reads": dataset.reads(),
-        "strategy": Path(strategy).read_text(),
-        "complaint": "".join(said[-1:]),
-        "left": held().descriptors - before,
-    }
-    if not failed:
-        failed = _compared(result, right)
-    elif failed.get("error") and said:  # main raises EOFError if the worker ran out of descriptors
-        failed["ran_out"] = True
-    return Called(where, workers, **seen, **failed)
+    left = held().descriptors - before
+    wrong = failed or _compared(result, Sentences(_LENGTH, seed))
+    return Called(where, workers, wrong, dataset.reads(), left, Path(strategy).read_text())
 
 
-def _compared(result: Any, right: Sentences) -> dict[str, Any]:
+def _compared(result: Any, right: Sentences) -> Fault | None:
+    # Return what's wrong with the pairs.
     if not isinstance(result, (list, tuple)):
-        return {"kind": type(result).__name__}
+        return fault("no-pairs", kind=type(result).__name__)
     wrong, types = 0, ""
     for pair, (words, label) in zip(result, map(right.__getitem__, range(_LENGTH)), strict=False):
         try:
             mine, number = pair
         except (TypeError, ValueError):
-            return {"kind": f"{type(result).__name__} of {type(pair).__name__}"}
-        is_number = isinstance(number, int) and number == label
-        if not (is_number and type_of(mine) == type_of(words) and torch.equal(mine, words)):
+            return fault("no-pairs", kind=f"{type(result).__name__} of {type(pair).__name__}")
+        if not (isinstance(number, int) and number == label and same_tensor(mine, words)):
             found = f"({type_of(mine)}, {type_of(number)})"
             if not wrong and found != "(Tensor of torch.int64, int)":
                 types = found
             wrong += 1
-    return {"came": len(result), "wrong": wrong, "types": types}
+    sentences = f"{_LENGTH:,}"
+    if len(result) != _LENGTH:
+        return fault("missing", came=f"{len(result):,}", sentences=sentences)
+    if wrong:
+        code = "wrong-types" if types else "wrong-pairs"
+        return fault(code, wrong=f"{wrong:,}", sentences=sentences, types=types)
+    return None
 
 
 def judge(call: Called) -> None:
@@ -145,24 +133,11 @@ def judge(call: Called) -> None:
     It must read all samples with the workers that the check asked for, leave no descriptor open,
     and not set another sharing strategy.
     """
-    where, sentences = call.where, f"{_LENGTH:,}"
+    where = call.where
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)
-    if call.hung and call.complaint:
-        not_yet("lost-batch", where=where, complaint=call.complaint)
-    if call.hung:
-        not_yet("hung", where=f"{where}, ", seconds=_WITHIN)
-    if call.ran_out:
-        not_yet("too-many-open-files", where=where, spare=_SPARE)
-    if call.error:
-        error_in_your_code("raised", where=f"{where}, ", error=call.error)
-    if call.kind:
-        not_yet("no-pairs", where=where, kind=call.kind)
-    if call.came != _LENGTH:
-        not_yet("missing", where=where, came=f"{call.came:,}", sentences=sentences)
     if call.wrong:
-        code, wrong = "wrong-types" if call.types else "wrong-pairs", f"{call.wrong:,}"
-        not_yet(code, where=where, wrong=wrong, sentences=sentences, types=call.types)
+        reject(call.wrong, where=where)
     in_main = call.reads.get(0, 0)
     read = sum(call.reads.values()) - in_main
     if not call.workers and read:
