@@ -220,7 +220,7 @@ WRONG_FIXES: WrongFixes = {
             records(("class MyRecords(Dataset)", "class MyRecords(DataLoader)")),
             "a-loader",
         ),
-        "opened late, and kept": (records((STATE, "")), "attributes-cannot-be-pickled"),
+        "opened late, and kept": (records((STATE, "")), "cannot-be-pickled"),
         "dropped, never opened again": (records(OPENS_AT_ONCE, NEVER_OPENS), "raised-in-a-loader"),
         "opened for every record": (
             records((LAZY + READ, f"        return self.read({OPEN}, index)\n")),
@@ -241,7 +241,7 @@ WRONG_FIXES: WrongFixes = {
     "06.transfer": {
         "the lambda stays": (
             clips((LOADED, LOADED + "        self.scale = lambda clip: clip\n")),
-            "attributes-cannot-be-pickled",
+            "cannot-be-pickled",
         ),
         "in place": (
             clips(("clip + self.noise(clip, index)", "clip.add_(self.noise(clip, index))")),

@@ -6,6 +6,8 @@ import hashlib
 import importlib
 import io
 import os
+import pickle
+import random
 import re
 import shutil
 import sys
@@ -23,6 +25,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import cloudpickle
+import numpy as np
+import torch
 
 from dltutor.lessons.engine.outcomes import Outcome, Rejected, Result, not_yet
 from dltutor.observation import Frame, errors
@@ -143,6 +147,20 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
         folder: The folder to compare.
     """
     return sorted(dict(before.items() ^ contents(folder).items()))
+
+
+def global_generators() -> dict[str, bytes]:
+    """Return the state of each global random generator, by the generator's module."""
+    return {
+        "random": pickle.dumps(random.getstate()),
+        "np.random": pickle.dumps(np.random.get_state()),
+        "torch": torch.get_rng_state().numpy().tobytes(),
+    }
+
+
+def moved_since(before: dict[str, bytes]) -> list[str]:
+    """Return the modules whose global generator has moved since `global_generators` was called."""
+    return [name for name, state in global_generators().items() if state != before[name]]
 
 
 def imported(folder: Path, *names: str) -> list[ModuleType]:

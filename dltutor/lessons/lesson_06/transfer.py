@@ -5,8 +5,6 @@ The task says how to make each sample, so a sample has the same values in every 
 
 from __future__ import annotations
 
-import pickle
-import random
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -14,12 +12,11 @@ from math import isclose, isfinite
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import torch
 
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.outcomes import correct, not_yet
-from dltutor.lessons.engine.running import theirs
+from dltutor.lessons.engine.running import global_generators, moved_since, theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.helpers import MyClips
 from dltutor.observation.time_limits import deadline
@@ -45,7 +42,7 @@ def run(path: Path) -> Iterator[Seen]:
         Rejected: The class doesn't work in main, or changes the global random numbers there, or
             its dataset can't be pickled.
     """
-    before = _global_numbers()
+    before = global_generators()
     answer = travel.class_in(path, MyClips)
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
@@ -61,22 +58,13 @@ def run(path: Path) -> Iterator[Seen]:
         if length != CLIPS:
             not_yet("other-length", clips=CLIPS, length=length)
         samples = travel.read(dataset, range(CLIPS), f"torch.float32, ({len(tone)},)")
-    for name, now in _global_numbers().items():
-        if now != before[name]:
-            not_yet("changed", what=name)
+    for name in moved_since(before):
+        not_yet("changed", what=name)
     pairs = zip(samples, expected, strict=True)
     wrong = [float(one.abs().max()) for one, right in pairs if travel.wrong_of([one], [right])]
     expected = [expected[index] for index in _READ]
     for method, workers in (("spawn", 1), ("fork", 0), ("fork", 2), ("fork", 4)):
         yield wrong, travel.epoch(dataset, _READ, expected, method, workers)
-
-
-def _global_numbers() -> dict[str, bytes]:
-    return {
-        "torch's global random numbers": torch.get_rng_state().numpy().tobytes(),
-        "numpy's global random numbers": pickle.dumps(np.random.get_state()),
-        "Python's global random numbers": pickle.dumps(random.getstate()),
-    }
 
 
 def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:

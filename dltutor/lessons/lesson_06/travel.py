@@ -100,9 +100,8 @@ def sent(dataset: Any) -> bytes:
         state = dataset.__getstate__()  # what goes into the pickle
         parts = state.items() if isinstance(state, dict) else ()
         held = [f"`{name}`" for name, value in parts if problem_with(value)]
-    if held:
-        not_yet("attributes-cannot-be-pickled", problem=problem, held=", ".join(held))
-    not_yet("cannot-be-pickled", problem=problem)
+    kind = type(dataset).__name__
+    not_yet("cannot-be-pickled", problem=problem, held=", ".join(held) or f"`{kind}` itself")
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
