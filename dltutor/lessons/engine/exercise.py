@@ -181,8 +181,8 @@ def several(right: Iterable[str], known: str, codes: Container[str]) -> Grader[f
         if not wrong:
             return correct()
         code = f"wrong-{wrong[0]}"
-        found, right = len(chosen), len(known) - len(wrong)
-        not_yet(code if code in codes else "missing", found=found, right=right)
+        counts = {"found": len(chosen), "right": len(known) - len(wrong)}
+        not_yet(code if code in codes else "missing", **counts)
 
     return Grader(partial(letters, known=known), judge)
 
