@@ -316,6 +316,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("idle_workers", of(shares=replace(DEALT, shares=(64, 0)), parts=READS)),
     ("head_of_line", slow(any_order=paces(1.6, 0.1, turns=2))),
     ("oversubscribed", threads((1, 1), (1.9, 1.1), (1.0, 1.0))),
+    ("one_core", slow(run=replace(WELL, cores=(1, 2)))),
+    ("one_core", slow(run=replace(WELL, cores=(2, 8)), parts=replace(PARTS, workers=4))),
     ("nested_persistent", nested((16, 64), (64, 64))),
 ]
 
@@ -505,6 +507,12 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "they are needed": threads((1, 1), (0.5, 1.0), (0.5, 1.0)),
         "alone, too": threads((4, 4), (1.0, 1.0), (1.0, 1.0)),
     },
+    "one_core": {
+        "a core for each": of(replace(WELL, cores=(2, 2))),
+        "main has one core, too": of(replace(WELL, cores=(1, 1))),
+        "there's only one worker": of(replace(WELL, cores=(1, 2)), parts=replace(PARTS, workers=1)),
+        "nothing was counted": of(replace(WELL, cores=(0, 2))),
+    },
     "resume_repeats": {
         "it goes on with the next sample": resumed("24- 40", "24- 40"),
         "every epoch has another length": resumed("64 56", "64 60"),
@@ -560,6 +568,7 @@ def test_a_finding_is_in_words_of_the_loader() -> None:
     assert "keep" in told["tiny_tensors"].fix
     assert "dataset[7]" in told["head_of_line"].evidence
     assert told["oversubscribed"].where == "worker_init_fn=start"
+    assert fits(slow(run=replace(WELL, cores=(1, 2))))["one_core"].where == "worker_init_fn=start"
 
 
 def test_a_run_that_ends_through_a_shared_file_is_told_as_that_first() -> None:

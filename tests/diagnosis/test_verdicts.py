@@ -559,12 +559,6 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
             ill(recomputed=Recomputed(12)),
         ),
-        "two workers on one core": (
-            changed(cores=(1, 2)),
-            changed(cores=(2, 2)),
-            changed(cores=(1, 1)),
-            ill(replace(RUN, cores=(1, 2)), parts=replace(PARTS, workers=1)),
-        ),
         "work done twice": (
             stream(computed(0.4), computed(0.1)),
             stream(computed(0.4), computed(0.3)),

@@ -60,7 +60,6 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)
     found += _each(evidence, quick.uneven, quick.reread, quick.pickled, quick.dealing)
-    found += _each(evidence, quick.confined)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, quick.scattered, quick.recomputed, quick.redone)
     for look in (quick.climbing, quick.starts, quick.slower):

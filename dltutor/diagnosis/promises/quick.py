@@ -175,24 +175,6 @@ def climbing(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def confined(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that share fewer cores than there are workers, though main may use more."""
-    run, parts = evidence.run, evidence.parts
-    theirs, mains = run.cores
-    if not 0 < theirs < min(parts.workers, mains):
-        return
-    cores = "one core" if theirs == 1 else f"{theirs} cores"
-    yield _finding(
-        f"Together, the {parts.workers} workers may use only {cores}, but the main process may use "
-        f"{mains}.",
-        f"worker_init_fn={parts.init}" if parts.init else parts.where,
-        "Remove the call that pins workers (`os.sched_setaffinity`, `psutil.Process.cpu_affinity`, "
-        "or a variable such as `KMP_AFFINITY`), or give each worker its own core.",
-        cause="Something sets the CPU affinity of each worker to the same few cores, so the "
-        "workers take turns instead of working at the same time.",
-    )
-
-
 def uneven(evidence: Evidence) -> Iterator[Finding]:
     """Find a worker that does much more than its equal share of the work."""
     run, parts, samples = evidence.run, evidence.parts, evidence.samples

@@ -146,3 +146,19 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
         f"{f' in {parts.init}' if parts.init else ' in workers'}. Set OPENBLAS_NUM_THREADS=1 and "
         "OMP_NUM_THREADS=1 before Python starts, and call cv2.setNumThreads(0).",
     )
+
+
+def one_core(evidence: Evidence) -> Finding | None:
+    """The workers share fewer cores than there are workers, though main may use more."""
+    run, parts = evidence.run, evidence.parts
+    theirs, mains = run.cores
+    if not 0 < theirs < min(parts.workers, mains):
+        return None
+    cores = "one core" if theirs == 1 else f"{theirs} cores"
+    return Finding(
+        f"Together, the {parts.workers} workers may use only {cores}, but the main process may use "
+        f"{mains}.",
+        f"worker_init_fn={parts.init}" if parts.init else parts.where,
+        "Remove the call that pins workers (`os.sched_setaffinity`, `psutil.Process.cpu_affinity`, "
+        "or a variable such as `KMP_AFFINITY`), or give each worker its own core.",
+    )
