@@ -91,18 +91,16 @@ class Opens(Rows):
 
 
 class Archive(Rows):
-    """A dataset that needs a part of each row. If `whole`, it reads the whole file to get it."""
+    """A dataset that reads a part of each row from a file."""
 
-    def __init__(self, path: Path, whole: bool) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(32)
-        self.path, self.whole = path, whole
+        self.path = path
         if not path.exists():
             rows = np.arange(32 * 8192, dtype=np.float32).reshape(32, 8192)
             np.save(path, rows)
 
     def __getitem__(self, index: int) -> Any:
-        if self.whole:
-            return torch.from_numpy(np.load(self.path)[index][:64].copy())
         with self.path.open("rb") as file:
             file.seek(128 + index * 8192 * 4)
             return torch.from_numpy(np.frombuffer(file.read(256), np.float32).copy())
@@ -296,11 +294,6 @@ BROKEN: dict[str, tuple[Loader, str, str]] = {
         "set_epoch",
     ),
     "files stay open": ((lambda _: load(Opens()), None), "bounded", HERE),
-    "the whole file for one row": (
-        (lambda folder: load(Archive(folder / "rows.npy", whole=True)), None),
-        "quick",
-        HERE,
-    ),
 }
 # Loaders that break none, with the promises that the doctor must have tested
 HEALTHY: dict[str, tuple[Loader, set[str]]] = {
@@ -311,7 +304,7 @@ HEALTHY: dict[str, tuple[Loader, set[str]]] = {
     "an order for each epoch, and files that are closed": (
         (
             lambda folder: load(
-                Archive(folder / "rows.npy", whole=False),
+                Archive(folder / "rows.npy"),
                 sampler=Epochs(32),
                 persistent_workers=True,
             ),
@@ -336,7 +329,6 @@ EACH_TIME = (
     "a worker with another scale",
     "epochs that are left early and begin alike",
     "files stay open",
-    "the whole file for one row",
     "an order for each epoch, and files that are closed",
     "a stream that is dealt out",
 )

@@ -33,6 +33,8 @@ from dltutor.diagnosis.probes.in_workers import InWorkers
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.order import Order
+from dltutor.diagnosis.probes.recomputed import Recomputed
+from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.repeats import Repeats
 from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.probes.segments import Segments
@@ -180,6 +182,8 @@ SOUNDS = replace(
 BEGUN = Measures(
     "finished", batches=6, tensors=96, passes=(("a",),) * 6, counted=(16,) * 6, finished=(False,)
 )
+DRAWN = Samples(looked=32, typical=0.004, bytes=100)
+READ_AGAIN = replace(DRAWN, read=30 * MB, of_files=MB)
 SLOWEST = Samples(looked=200, typical=0.0005, slowest=1.5, slowest_at=7)
 
 
@@ -318,6 +322,9 @@ FITS: list[tuple[str, Evidence]] = [
     ("oversubscribed", threads((1, 1), (1.9, 1.1), (1.0, 1.0))),
     ("one_core", slow(run=replace(WELL, cores=(1, 2)))),
     ("one_core", slow(run=replace(WELL, cores=(2, 8)), parts=replace(PARTS, workers=4))),
+    ("wrong_chunks", of(samples=READ_AGAIN)),
+    ("wrong_chunks", of(reordered=Reordered(100, seconds=1.0, ascending=0.3))),
+    ("wrong_chunks", of(recomputed=Recomputed(12, 4, "a.py, line 3", 0.8, MB))),
     ("nested_persistent", nested((16, 64), (64, 64))),
 ]
 
@@ -512,6 +519,15 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "main has one core, too": of(replace(WELL, cores=(1, 1))),
         "there's only one worker": of(replace(WELL, cores=(1, 2)), parts=replace(PARTS, workers=1)),
         "nothing was counted": of(replace(WELL, cores=(0, 2))),
+    },
+    "wrong_chunks": {
+        "the files are read twice": of(samples=replace(READ_AGAIN, read=2 * MB)),
+        "samples are that large": of(samples=replace(READ_AGAIN, bytes=MB)),
+        "reading is fast": of(samples=replace(READ_AGAIN, typical=0.0002)),
+        "the order matters little": of(reordered=Reordered(100, seconds=1.0, ascending=0.6)),
+        "samples are fast in any order": of(reordered=Reordered(100, seconds=0.03, ascending=0.01)),
+        "a call always returns the same": of(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
+        "no call repeats": of(recomputed=Recomputed(12)),
     },
     "resume_repeats": {
         "it goes on with the next sample": resumed("24- 40", "24- 40"),

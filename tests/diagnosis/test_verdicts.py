@@ -519,15 +519,6 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             changed(first=0.9),
             ill(replace(RUN, first=3.0), alone=replace(RUN, first=3.0)),
         ),
-        "it reads far more than there is": (
-            ill(samples=drawn(read=30 * MB, of_files=MB)),
-            ill(samples=drawn(read=30 * MB, of_files=MB, typical=0.0002)),
-            ill(samples=drawn(read=2 * MB, of_files=MB)),
-        ),
-        "slow in this order": (
-            ill(reordered=Reordered(100, seconds=1.0, ascending=0.3)),
-            ill(reordered=Reordered(100, seconds=1.0, ascending=0.6)),
-        ),
         "it reads all that comes before": (
             ill(reordered=Reordered(100, depths=(0.0002, 0.004, 0.008))),
             ill(reordered=Reordered(100, depths=(0.0002, 0.0004, 0.0009))),
@@ -558,6 +549,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "the same work for each sample": (
             ill(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
             ill(recomputed=Recomputed(12)),
+            ill(recomputed=Recomputed(12, 4, "a.py, line 3", 0.8, MB)),
         ),
         "work done twice": (
             stream(computed(0.4), computed(0.1)),

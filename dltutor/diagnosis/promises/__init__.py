@@ -59,9 +59,9 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if "clean" not in explained:
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)
-    found += _each(evidence, quick.uneven, quick.reread, quick.pickled, quick.dealing)
+    found += _each(evidence, quick.uneven, quick.pickled, quick.dealing)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, quick.scattered, quick.recomputed, quick.redone)
+        found += _each(evidence, quick.recomputed, quick.redone)
     for look in (quick.climbing, quick.starts, quick.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)

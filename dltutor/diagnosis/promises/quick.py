@@ -10,15 +10,11 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.probes.workerless import LOST, NO_GAIN, SLOWER
 from dltutor.diagnosis.words import duration
-from dltutor.tables import MB, size
+from dltutor.tables import size
 
 _finding: Final = partial(Finding, promise="quick")
 
-_KB: Final = 1024
-_REREAD: Final = 3  # reading all files this many times for some samples is too much
-# A dataset shouldn't read this many times a sample's bytes to make the sample, and a sampler
-# shouldn't work this many times as long as a sample takes.
-_AS_MUCH: Final = 16
+_AS_MUCH: Final = 16  # a sampler that works this many times as long as a sample takes is slow
 _ENOUGH: Final = 24  # samples; fewer show nothing
 _BLOCKED: Final = 0.3  # waiting inside samples for a larger share of the time is too much
 _COSTLY: Final = 0.001  # seconds; a sample or a batch of indices that takes less time is cheap
@@ -33,9 +29,6 @@ _ONE: Final = 0.3  # the largest share of the loop's waiting that a single sampl
 # worker's share. If one of two workers has three times as much to do as the other, the difference
 # is a third, which is too much.
 _UNEVEN: Final = 0.3
-# Taking this many times as long as in ascending order is too slow. On a busy machine, a healthy
-# dataset took 2.3 times as long.
-_SCATTERED: Final = 3.0
 _CLIMBS: Final = 5  # the last samples have to take this many times as long as the first ones
 _HALFWAY: Final = 0.25  # one in the middle takes between this share and the rest of the last one's
 _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samples itself
@@ -45,37 +38,14 @@ _LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds; a shorter wait for pickles or the sampler doesn't matter
 
 
-def reread(evidence: Evidence) -> Iterator[Finding]:
-    """Find files that samples read many times over."""
-    samples, parts = evidence.samples, evidence.parts
-    if samples is None or not samples.looked or not samples.of_files:
-        return
-    each, times = samples.read / samples.looked, samples.read / samples.of_files
-    if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
-        return
-    if each < MB and samples.typical < _COSTLY:
-        return  # reading so little is fast, because the operating system caches the files
-    yield _finding(
-        f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "
-        f"{size(samples.read)} from files of {size(samples.of_files)} in total, which is "
-        f"{times:.0f} times all of them. A sample takes {duration(samples.typical)}.",
-        parts.where,
-        "Store what's drawn together in one chunk (one row, if rows are drawn one by one), draw in "
-        "the order of the file, or read the file into an array once.",
-        cause="The files are laid out for a different reading order. To get one sample, the "
-        "dataset reads a whole file or chunk, decodes it, and throws it away.",
-    )
-
-
 def recomputed(evidence: Evidence) -> Iterator[Finding]:
     """Find work that every sample repeats, with the same result."""
     found, samples = evidence.recomputed, evidence.samples
-    if found is None or not found.line or samples is None:
-        return
+    if found is None or found.values != 1 or samples is None:
+        return  # if there are several values, `wrong_chunks` names it
     yield _finding(
         f"A sample takes {duration(samples.typical)}, and one call is {100 * found.share:.0f} "
-        f"percent of that. For {found.samples} different samples, it returned "
-        f"{'the same' if found.values == 1 else f'one of {found.values} times'} "
+        f"percent of that. For {found.samples} different samples, it returned the same "
         f"{size(found.bytes)}.",
         found.line,
         "Call it once, in `__init__` or when a worker draws its first sample, and keep the result.",
@@ -132,25 +102,6 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
         "Compute the order once, in `__init__`, from what you know without drawing samples, "
         "such as a table of labels or lengths.",
         cause="In each epoch, every worker waits until the sampler has computed its order.",
-    )
-
-
-def scattered(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that are slow because of the order in which they are drawn."""
-    found, parts, samples = evidence.reordered, evidence.parts, evidence.samples
-    if found is None or samples is None or found.times < _SCATTERED:
-        return
-    if found.seconds - found.ascending < _COSTLY * found.looked:
-        return
-    ours, ascending = found.seconds / found.looked, found.ascending / found.looked
-    yield _finding(
-        f"In the order of the sampler, a sample takes {duration(ours)}. The same {found.looked} "
-        f"samples, drawn in ascending order, take {duration(ascending)} each.",
-        samples.busiest or parts.where,
-        "Store the samples so that each can be read by itself (uncompressed, or compressed one by "
-        "one), or shuffle whole blocks and draw each block in order.",
-        cause="The data is laid out for reading from beginning to end. In any other order, your "
-        "dataset reads or decompresses the same parts over and over to get to one sample.",
     )
 
 

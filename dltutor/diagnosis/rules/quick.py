@@ -7,6 +7,7 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.words import duration
+from dltutor.tables import MB, size
 
 _MATTERS: Final = 0.5  # seconds that workers add to an epoch; fewer aren't worth a change
 _SAVES: Final = 0.15  # seconds of an epoch that sending each batch in one message must save
@@ -161,4 +162,66 @@ def one_core(evidence: Evidence) -> Finding | None:
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
         "Remove the call that pins workers (`os.sched_setaffinity`, `psutil.Process.cpu_affinity`, "
         "or a variable such as `KMP_AFFINITY`), or give each worker its own core.",
+    )
+
+
+_KB: Final = 1024
+_REREAD: Final = 3  # reading all files this many times for some samples is too much
+_AS_MUCH: Final = 16  # reading this many times a sample's bytes to make the sample is too much
+# Taking this many times as long as in ascending order is too slow. On a busy machine, a healthy
+# dataset took 2.3 times as long.
+_SCATTERED: Final = 3.0
+
+
+def wrong_chunks(evidence: Evidence) -> Finding | None:
+    """Each sample reads, or unpacks, many times what it needs from the files."""
+    return _reread(evidence) or _scattered(evidence) or _unpacked(evidence)
+
+
+def _reread(evidence: Evidence) -> Finding | None:
+    samples = evidence.samples
+    if samples is None or not samples.looked or not samples.of_files:
+        return None
+    each, times = samples.read / samples.looked, samples.read / samples.of_files
+    if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
+        return None
+    if each < MB and samples.typical < _CHEAP:
+        return None  # reading so little is fast, because the operating system caches the files
+    return Finding(
+        f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "
+        f"{size(samples.read)} from files of {size(samples.of_files)} in total, which is "
+        f"{times:.0f} times all of them. A sample takes {duration(samples.typical)}.",
+        evidence.parts.where,
+    )
+
+
+def _scattered(evidence: Evidence) -> Finding | None:
+    found, samples = evidence.reordered, evidence.samples
+    if found is None or samples is None or found.times < _SCATTERED:
+        return None
+    if found.seconds - found.ascending < _CHEAP * found.looked:
+        return None
+    ours, ascending = found.seconds / found.looked, found.ascending / found.looked
+    return Finding(
+        f"In the order of the sampler, a sample takes {duration(ours)}. The same {found.looked} "
+        f"samples, drawn in ascending order, take {duration(ascending)} each.",
+        samples.busiest or evidence.parts.where,
+        "Store the samples so that each can be read by itself (uncompressed, or compressed one by "
+        "one), or shuffle whole blocks and draw each block in order.",
+        cause="The data is laid out for reading from beginning to end. In any other order, your "
+        "dataset reads or decompresses the same parts over and over to get to one sample.",
+    )
+
+
+def _unpacked(evidence: Evidence) -> Finding | None:
+    # If the call always returns the same value, nothing is in chunks, and keeping it is enough.
+    found, samples = evidence.recomputed, evidence.samples
+    if found is None or samples is None or found.values < 2:
+        return None
+    return Finding(
+        f"A sample takes {duration(samples.typical)}, and one call is {100 * found.share:.0f} "
+        f"percent of that. For {found.samples} different samples of {size(samples.bytes)}, it "
+        f"returned one of {found.values} values, each about {size(found.bytes)}.",
+        found.line,
+        certainty="likely",
     )
