@@ -17,7 +17,7 @@ import torch
 from dltutor import confine
 from dltutor.failures.tools.contract import load
 from dltutor.failures.tools.gauge import Gauge
-from dltutor.lessons.lesson_08.helpers import Moment, full, ready, sizes
+from dltutor.lessons.lesson_08.helpers import Moment, full, ready
 from dltutor.system.process_memory import mapped, shared_memory
 from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
@@ -108,11 +108,11 @@ def freed() -> Facts:
     gauge.shared()
     killed = batches._workers[1]
     pids = [os.getpid(), batches._workers[0].pid, killed.pid]
-    before = [sizes(pid) for pid in pids]
+    before = [psutil.Process(pid).memory_full_info() for pid in pids]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise after the kill
     killed.kill()
     killed.join()  # wait, because a zombie's other threads may still hold its memory
-    after = [sizes(pid) for pid in pids[:2]]
+    after = [psutil.Process(pid).memory_full_info() for pid in pids[:2]]
     fell = (sum(each.pss for each in before) - sum(each.pss for each in after)) / MB
     own = before[2].uss / MB
     near = abs(fell - own) < 0.1 * own
