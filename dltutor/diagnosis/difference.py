@@ -79,20 +79,21 @@ def resumes_elsewhere(run: Measures, alone: Measures) -> int:
     """Return which iteration goes on at another sample with workers, or 0 if none does.
 
     That's an iteration whose length is the first one to differ, after an iteration that the loop
-    left early. The shorter one must have reached its end, so that the data ended, not the loop.
+    left early. The shorter one must have reached its end, so that the data ended, not the loop. If
+    only one run has that iteration, it must have reached its end there.
 
     Args:
         run: A run with workers.
         alone: A run without workers.
     """
-    pairs = enumerate(zip(run.counted, alone.counted, strict=False))
-    at = next((at for at, (ours, theirs) in pairs if ours != theirs), 0)
-    if not at or {run.end, alone.end} != {"finished"}:
+    least, most = sorted((len(run.counted), len(alone.counted)))
+    at = next((at for at in range(least) if run.counted[at] != alone.counted[at]), least)
+    if not at or at == most or {run.end, alone.end} != {"finished"}:
         return 0
     if run.finished[at - 1] or alone.finished[at - 1]:
         return 0
-    shorter = min(run, alone, key=lambda each: each.counted[at])
-    return at if shorter.finished[at] else 0
+    both = [each for each in (run, alone) if at < len(each.counted)]
+    return at if min(both, key=lambda each: each.counted[at]).finished[at] else 0
 
 
 def recut(run: Measures, alone: Measures) -> bool:

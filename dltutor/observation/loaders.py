@@ -58,6 +58,8 @@ def length(loader: DataLoader[Any]) -> int | None:
     batches = loader.batch_sampler
     if type(batches) not in (BatchSampler, type(None)) or getattr(batches, "drop_last", False):
         return None
+    if batches is None and is_a(loader.sampler, BatchSampler):
+        return None  # the sampler deals out lists of indices
     try:
         whole = len(loader.dataset)  # type: ignore[arg-type]  # the dataset may have no length
         stream = is_a(loader.dataset, IterableDataset)
@@ -68,8 +70,12 @@ def length(loader: DataLoader[Any]) -> int | None:
 
 def sampler_of(loader: DataLoader[Any]) -> Any:
     """Return the sampler that deals out indices, which may be in a BatchSampler that you passed."""
-    batches, own = loader.batch_sampler, loader.sampler
-    return attribute(batches, "sampler", own) if is_a(batches, BatchSampler) else own
+    batches, found = loader.batch_sampler, loader.sampler
+    if is_a(batches, BatchSampler):
+        found = attribute(batches, "sampler", found)
+    while is_a(found, BatchSampler):  # with `batch_size=None`, it may be the sampler itself
+        found = attribute(found, "sampler", None)
+    return found
 
 
 def title_of(loader: Any) -> str:

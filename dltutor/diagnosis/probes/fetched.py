@@ -136,8 +136,10 @@ def ask(subject: Subject) -> Fetched:
                 dropped.setdefault(found[0], found)
             lost |= dict.fromkeys(_lost(held))
             # Make another batch, to see whether `held` changes. Use as many samples as before,
-            # because a buffer may depend on the batch size.
-            subject.inner.collate_fn(samples[::-1])
+            # because a buffer may depend on the batch size, but not the same ones in another order,
+            # because the collate function may sort them.
+            with suppress(Exception):  # a batch of copies may be impossible
+                subject.inner.collate_fn(samples[:1] * len(samples))
             overwritten = overwritten or digest(held) != digest(batch)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:

@@ -109,7 +109,8 @@ def ask(subject: Subject) -> Parts:
     cls: Any = type(_yours(dataset))
     method = cls.__iter__ if subject.stream else cls.__getitem__
     every = [_sampler(each) for each in inner_loaders(subject.loader).values()]
-    samplers = inner.sampler, inner.batch_sampler, attribute(inner.batch_sampler, "sampler")
+    batches = inner.batch_sampler
+    samplers = subject.sampler, inner.sampler, batches, attribute(batches, "sampler")
     return Parts(
         loader=type(subject.loader).__name__,
         dataset=type(dataset).__name__,

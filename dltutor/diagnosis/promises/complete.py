@@ -138,7 +138,9 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
         return
     if all(said in (-1, dealt) for said, dealt in samples.dealt):
         return
-    (said, first), (_, second) = samples.dealt
+    (said, first), (later, second) = samples.dealt
+    if said == first and later != said:
+        return  # `__len__` counts what's left, so a loop has to say when a new epoch begins
     cause = (
         "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
         "arrives in a later one, or arrives twice."

@@ -182,8 +182,9 @@ def ranks(evidence: Evidence) -> Finding | None:
         return Finding(
             f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
             "never calls the sampler's `set_epoch`. When the doctor called it, the order changed.",
-            "loader.sampler",
-            "Call `loader.sampler.set_epoch(epoch)` before each epoch.",
+            f"{evidence.parts.sampler}.set_epoch",
+            "Call `loader.sampler.set_epoch(epoch)` before each epoch. If the sampler is inside a "
+            "batch sampler, call `set_epoch` on the inner one, such as `loader.sampler.sampler`.",
         )
     if order.twice and not order.shuffles and not evidence.parts.drop_last:
         return Finding(
@@ -223,10 +224,10 @@ def resume_repeats(evidence: Evidence) -> Finding | None:
     at = resumes_elsewhere(ours, theirs)
     if not at or _until_the_end(alone, at) != _until_the_end(theirs, at):
         return None
-    before, count, without = ours.counted[at - 1], ours.counted[at], theirs.counted[at]
+    before, count, without = ours.counted[at - 1], _count(ours, at), _count(theirs, at)
     if run.end == "finished":  # it may have run out of time instead
         again = resumes_elsewhere(run, alone)
-        if not again or (run.counted[again] < alone.counted[again]) != (count < without):
+        if not again or (_count(run, again) < _count(alone, again)) != (count < without):
             return None
     if parts.stream and (shares is None or sum(shares.shares) != shares.whole):
         return None  # an epoch has another length with workers, even if the loop doesn't resume
@@ -236,6 +237,11 @@ def resume_repeats(evidence: Evidence) -> Finding | None:
         f"with {parts.workers} workers and {without} without, so {so}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
     )
+
+
+def _count(run: Measures, at: int) -> int:
+    # Return how many samples an iteration had, or 0 if the loop didn't begin so many.
+    return run.counted[at] if at < len(run.counted) else 0
 
 
 def _until_the_end(run: Measures, at: int) -> int:
