@@ -56,6 +56,7 @@ class Evidence:
     seeded: Measures | None = None
     seeded_again: Measures | None = None
     called_again: Measures | None = None
+    called_alone: Measures | None = None
     copied: Measures | None = None
     not_kept: Measures | None = None
     one_thread: Measures | None = None

@@ -145,15 +145,22 @@ def _files_run_out(evidence: Evidence) -> bool:
     return "too_many_open_files" in run.named
 
 
-def _one_random_epoch(evidence: Evidence) -> bool:
-    samples, run = evidence.samples, evidence.run
-    random = samples is not None and (samples.random or samples.joined)
-    if not random or not evidence.parts.loop:
+def _called_for_each_epoch(evidence: Evidence) -> bool:
+    # Return whether the loop iterates the loader only once, and takes little time.
+    run = evidence.run
+    if not evidence.parts.loop or run.end != "finished" or len(run.finished) != 1:
         return False
-    return run.finished == (True,) and run.pace * run.batches < _BRIEF
+    return run.pace * run.batches < _BRIEF
 
 
-_BRIEF: Final = 3.0  # seconds for an epoch, to have time for two
+def _leaves_its_epoch(evidence: Evidence) -> bool:
+    again = evidence.called_again
+    return again is not None and again.finished[:2] == (False, False)
+
+
+_BRIEF: Final = 3.0  # seconds for an epoch, to have time for three
+_SEED: Final = 24301  # a seed that your code is unlikely to use
+_CALLS: Final[dict[str, Any]] = {"longest": 6.0, "epochs": 3, "seed": _SEED}
 
 
 def _whole_epochs(subject: Subject) -> float:
@@ -228,9 +235,6 @@ def _cut_short(stopped: str, code: int | None, mark: Mark) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
-#: A seed that your code is unlikely to use.
-_SEED: Final = 24301
-
 #: Arguments for runs of one epoch with a fixed seed, so that their results can be compared.
 _ONE_SEED: Final[dict[str, Any]] = {"longest": 4.0, "epochs": 1, "seed": _SEED}
 
@@ -300,12 +304,20 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "called_again",
-        "Are the random samples others if the loop is called again?",
+        "What arrives if the loop is called three times?",
         14.0,
-        _one_random_epoch,
+        _called_for_each_epoch,
         {},
-        longest=6.0,
-        epochs=2,
+        **_CALLS,
+    ),
+    _run(
+        "called_alone",
+        "What arrives without workers if the loop is called three times?",
+        14.0,
+        _leaves_its_epoch,
+        {"num_workers": 0},
+        patience=4.0,
+        **_CALLS,
     ),
     _run(
         "copied",

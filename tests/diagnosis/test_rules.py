@@ -229,6 +229,27 @@ def _iterations(counts: str) -> Measures:
     return replace(WELL, counted=counted, finished=finished, passes=(("a",),) * len(each))
 
 
+def called(ours: tuple[str, str], theirs: tuple[str, str], left: bool = True) -> Evidence:
+    """Make evidence about a loop that's called twice, with workers and without.
+
+    Args:
+        ours: The samples of the two calls with workers, a letter each.
+        theirs: The same without workers.
+        left: Whether the loop leaves each epoch early.
+    """
+    both = (
+        replace(
+            WELL,
+            counted=tuple(map(len, each)),
+            finished=(not left,) * 2,
+            passes=(("a",),) * 2,
+            drawn=tuple(map(tuple, each)),
+        )
+        for each in (ours, theirs)
+    )
+    return of(called_again=next(both), called_alone=next(both))
+
+
 # Each row has the name of a failure mode, and evidence that fits it and no other failure mode.
 FITS: list[tuple[str, Evidence]] = [
     ("corrupt_images", of(RAISED, culprit=replace(SAMPLE, decoder="PIL"))),
@@ -309,6 +330,9 @@ FITS: list[tuple[str, Evidence]] = [
     ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop counts steps
     ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
     ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
+    ("resume_repeats", resumed("24- 24-", "24- 24- 16")),  # the loop has no third iteration
+    ("resume_repeats", called(("abcd", "ghij"), ("abcd", "efgh"))),
+    ("resume_repeats", called(("acbd", "acbd"), ("abcd", "efgh"))),
     ("sampler_with_state", of(fetched=Fetched(begun=(32, 32, 0)))),
     ("sampler_with_state", of(fetched=Fetched(begun=(40, 64, 40)))),
     ("ranks", of(order=ORDER)),
@@ -531,6 +555,12 @@ NEAR: dict[str, dict[str, Evidence]] = {
     },
     "resume_repeats": {
         "it goes on with the next sample": resumed("24- 40", "24- 40"),
+        "the loop stops sooner, and leaves its last epoch too": resumed("24- 24-", "24- 24- 24-"),
+        "the next call goes on with the next sample": called(("abcd", "efgh"), ("abcd", "efgh")),
+        "each call begins again": called(("abcd", "abcd"), ("abcd", "abcd")),
+        "workers share the stream out": called(("acbd", "egfh"), ("abcd", "efgh")),
+        "each call gets other random samples": called(("abcd", "efgh"), ("ijkl", "mnop")),
+        "the loop doesn't leave its epoch": called(("abcd", "ghij"), ("abcd", "efgh"), left=False),
         "every epoch has another length": resumed("64 56", "64 60"),
         "the loop stops when time is up": resumed("24- 64 16-", "24- 48-"),
         "the loop is longer with one seed": resumed("24- 8", "24- 40", again="24- 48"),

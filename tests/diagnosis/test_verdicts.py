@@ -36,6 +36,7 @@ STREAM = replace(PARTS, stream=True, batches=None, length=None)
 STAYS = replace(PARTS, persistent=True, loop=True)
 TOLD = replace(PARTS, hooks=("sampler",))
 OF_1000 = replace(PARTS, length=1000)
+LOOP = replace(PARTS, loop=True)
 LEFT = Order(told=2, epochs=2, repeated=1, early=400, follows=True)
 BY_TWO = replace(STREAM, batch_size=2)
 
@@ -120,6 +121,12 @@ def mapped(size: int, method: str) -> Evidence:
     """Make evidence about an array that maps `size` MB of a file, which a pickle would copy."""
     travel = Travel(mapped=(("dataset.images", size * MB),), bytes=size * MB)
     return ill(parts=replace(PARTS, method=method), travel=travel)
+
+
+def called(*epochs: str) -> Measures:
+    """Make measures of a loop that's called once for each epoch, whose samples are letters."""
+    drawn = tuple(map(tuple, epochs))
+    return replace(RUN, passes=drawn, finished=(True,) * len(epochs), drawn=drawn)
 
 
 def computed(seconds: float) -> Measures:
@@ -431,6 +438,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(called_again=ALIKE, samples=RANDOM),
             ill(called_again=replace(ALIKE, drawn=(("a",) * 4, ("b",) * 4)), samples=RANDOM),
             ill(called_again=ALIKE),
+        ),
+        "the loop seeds after each epoch": (
+            ill(called_again=called("abcd", "dbca", "dbca"), parts=LOOP),
+            ill(called_again=called("abcd", "dbca", "cbda"), parts=LOOP),
+            ill(called_again=called("abcd", "abcd", "abcd"), parts=LOOP),  # in one order
+            ill(called_again=called("abcd", "efgh", "efgh"), parts=LOOP),  # other samples
         ),
         "the sampler seeds what the workers' seeds come from": (
             reseeds(),

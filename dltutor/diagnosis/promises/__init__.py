@@ -34,7 +34,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, complete.reused)
         found += _each(evidence, independent.order, independent.left_early, independent.seeded)
         found += _each(evidence, independent.seeded_by_index)
-        found += _each(evidence, independent.repeated, independent.restarted)
+        found += _each(evidence, independent.repeated, independent.put_back, independent.restarted)
         found += _each(evidence, independent.collides, independent.kept, independent.salted)
         # Look only until there's a finding, because further findings may have the same cause.
         looks = (

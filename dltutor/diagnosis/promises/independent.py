@@ -100,6 +100,26 @@ def repeated(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def put_back(evidence: Evidence) -> Iterator[Finding]:
+    """Find a loop that sets the random state back, so all epochs after the first are the same."""
+    parts, whole = evidence.parts, (evidence.called_again or evidence.run).whole
+    if not parts.loop or len(whole) < 3 or len({*whole[1]}) < _ENOUGH:
+        return
+    first, second, third = whole[:3]
+    if first == second or second != third or Counter(first) != Counter(second):
+        return
+    yield _finding(
+        "Epochs 1 and 2 have the same order. Epoch 0 has a different one.",
+        "your training loop",
+        "Draw what has to be the same each time from a `torch.Generator` of its own, or put it "
+        "into a `with torch.random.fork_rng():` block, which restores the state afterwards.",
+        cause="Something leaves torch's global generator in the same state in each epoch, such as "
+        "a `torch.manual_seed` before validation. The next epoch's order and its workers' seeds "
+        "are drawn from that state.",
+        certainty="likely",
+    )
+
+
 def restarted(evidence: Evidence) -> Iterator[Finding]:
     """Find a random stream that begins again in each epoch, because its workers keep their seed."""
     run, parts = evidence.run, evidence.parts

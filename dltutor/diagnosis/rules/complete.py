@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from dltutor.diagnosis.difference import between_fields, mixed, resumes_elsewhere
@@ -212,11 +213,13 @@ def sampler_with_state(evidence: Evidence) -> Finding | None:
 
 
 def resume_repeats(evidence: Evidence) -> Finding | None:
-    """After the loop left an iteration, the next one has more or fewer samples with workers.
+    """After the loop left an iteration, the next one goes on at another sample with workers."""
+    return _resumed_in_loop(evidence) or _resumed_by_next_call(evidence)
 
-    The runs with workers and without have the same seed. Another run without workers shows that the
-    length of an epoch doesn't depend on the seed.
-    """
+
+def _resumed_in_loop(evidence: Evidence) -> Finding | None:
+    # The runs with workers and without have the same seed. Another run without workers shows that
+    # the length of an epoch doesn't depend on the seed.
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs, shares = evidence.seeded, evidence.reseeded, evidence.shares
     if alone is None or ours is None or theirs is None or not parts.loop:
@@ -236,6 +239,36 @@ def resume_repeats(evidence: Evidence) -> Finding | None:
         f"Your loop left an iteration after {before} samples. The next one had {count} samples "
         f"with {parts.workers} workers and {without} without, so {so}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
+    )
+
+
+def _resumed_by_next_call(evidence: Evidence) -> Finding | None:
+    # The loop was called several times, with workers and without, with the same seed.
+    parts, again, alone = evidence.parts, evidence.called_again, evidence.called_alone
+    if (
+        again is None
+        or alone is None
+        or not again.finished[:2] == alone.finished[:2] == (False,) * 2
+    ):
+        return None
+    (first, second), (plain, later) = again.contents[:2], alone.contents[:2]
+    said = f"Your loop leaves the epoch after {again.counted[0]} samples. When it's called again"
+    where = parts.where if parts.stream else f"{parts.sampler}.__iter__"
+    if Counter(first) == Counter(second) and not {*plain} & {*later}:
+        return Finding(
+            f"{said} without workers, it goes on with others. With {parts.workers} workers, it "
+            "gets the same ones.",
+            where,
+            cause="Workers have copies of the dataset, and a copy's position is lost when its "
+            "worker ends. Main's dataset never moves on, and neither does its saved state.",
+        )
+    others = (Counter(later) - Counter(second)).total()
+    if first != plain or not others:
+        return None
+    return Finding(
+        f"{said} with {parts.workers} workers, {others} of the {len(later)} samples that arrive "
+        "next without workers don't arrive.",
+        where,
     )
 
 
