@@ -148,6 +148,9 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "each worker: before `iter(loader)` with `persistent_workers=False`, in a tensor in "
             "shared memory, or as part of the index that the sampler deals out.",
         )
+    if evidence.only_forked:
+        cause, fix = by_interpreter("What divides the stream" if parts.stream else "A sample")
+        return parts.where, f"Forked workers deliver main's samples. {cause}", fix
     if fetched is not None and fetched.dealt_once:
         return (
             f"{parts.sampler}.__iter__",
@@ -155,9 +158,6 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "calls `iter()` on it twice when there are workers.",
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
-    if evidence.only_forked:
-        cause, fix = by_interpreter("What divides the stream" if parts.stream else "A sample")
-        return parts.where, f"Forked workers deliver main's samples. {cause}", fix
     if parts.stream:
         return (
             parts.where,
