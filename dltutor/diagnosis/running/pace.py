@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median_high
 from typing import Any
@@ -76,17 +76,24 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = 3) ->
         seconds: How many seconds the experiment may take. Timing stops 1.5 s earlier, but not
             before 0.5 s have passed, even if there are turns left.
         turns: How many turns to time (default 3), unless one of the functions returns None.
+
+    Raises:
+        Unanswered: There was no time for two turns, and one alone shows nothing.
     """
     pairs: list[tuple[float, float]] = []
-    with suppress(DeadlinePassed), time_limit(max(seconds - 1.5, 0.5)):
-        for turn in range(turns):
-            if turn % 2:
-                second, first = changed(), as_is()
-            else:
-                first, second = as_is(), changed()
-            if first is None or second is None:
-                break
-            pairs.append((first, second))
+    try:
+        with time_limit(max(seconds - 1.5, 0.5)):
+            for turn in range(turns):
+                if turn % 2:
+                    second, first = changed(), as_is()
+                else:
+                    first, second = as_is(), changed()
+                if first is None or second is None:
+                    break
+                pairs.append((first, second))
+    except DeadlinePassed:
+        if len(pairs) < 2:
+            raise Unanswered("there wasn't enough time to measure twice") from None
     return Paces(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
 
 
