@@ -59,6 +59,14 @@ def _described(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:
     if culprit is not None:
         said += f" The sampler, {parts.sampler}, raises it."
         return said, culprit.at or where, "Look at the sampler, at the line above."
+    if arriving := raising(evidence, "arrival"):
+        said += f" A worker sent {arriving.which}, and main raises this when it unpickles it."
+        fix = (
+            "Unpickling makes an object without calling `__init__`, so don't let `__getattr__` or "
+            "`__setstate__` use an attribute that isn't there yet: raise AttributeError for names "
+            "that begin with an underscore. Or have `collate_fn` return plain tensors."
+        )
+        return said, arriving.at or where, fix
     known_fix = advice(run.said)
     failed = evidence.in_workers.failed if evidence.in_workers is not None else ()
     known = [each for each in failed if each[1] in (run.raised, run.kind)]

@@ -47,6 +47,7 @@ from dltutor.diagnosis.probes import (
     twice,
     waits,
 )
+from dltutor.diagnosis.probes.culprit import unsendable
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
@@ -236,6 +237,16 @@ class Noisy(Rows):
         return super().__getitem__(index) + random.random()
 
 
+class Forgetful:
+    """An object whose attributes are in a dict, which isn't there yet while it's unpickled."""
+
+    def __init__(self) -> None:
+        self.known = {"rate": 8000}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.known[name]
+
+
 class Leaves(Rows):
     """A dataset that calls `make` for each row, and never cleans up what `make` leaves behind."""
 
@@ -310,6 +321,16 @@ def flips(copies: bool) -> Keeps:
         return boxes.copy()
 
     return Keeps([np.full(4, index + 1.0) for index in range(32)], flip, copies)
+
+
+def test_a_batch_that_a_worker_can_send_and_main_cannot_read() -> None:
+    assert unsendable.why_not([Forgetful()]) == ""
+    kind, _, at = unsendable.unread([Forgetful()])
+    assert kind == "RecursionError" and "__getattr__" in at
+    assert unsendable.unread([torch.ones(3), {"rate": 8000}]) == ("", "", "")
+    found = diagnose(DataLoader(Rows(), collate_fn=lambda _: Forgetful(), num_workers=2, **FORK))
+    assert [each.name for each in found.findings] == ["raises"], found
+    assert "__getattr__" in found.findings[0].where and "batch 0" in found.findings[0].evidence
 
 
 def test_what_only_some_random_numbers_do_is_seen_too() -> None:

@@ -33,7 +33,8 @@ class Culprit:
 
     Args:
         stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
-            the batch), "sampler", "died" or "hung" (the process), or "" if nothing failed.
+            the batch), "arrival" (unpickling it), "sampler", "died" or "hung" (the process), or ""
+            if nothing failed.
         which: The sample or batch that failed, such as "dataset[9]" or "batch 2".
         kind: The type of the exception.
         text: The first line of the exception's message.
@@ -141,7 +142,10 @@ class _Search:
         self.until = time.monotonic() + min(_SEARCH, subject.seconds - 2)
         self.collate: Any = subject.inner.collate_fn
         self.single = subject.inner.batch_size is None and subject.inner.batch_sampler is None
-        self.waited = subject.known is not None and subject.known.run.waited
+        run = subject.known.run if subject.known is not None else None
+        self.waited = run is not None and run.waited
+        # The type of an exception that main raised itself, perhaps because it unpickled a batch.
+        self.mains = run.kind if run is not None and run.raised is None else ""
         self.opened = unreadable.Opened()
         self.modes: list[str] = []
         self.readable = 0
@@ -150,7 +154,7 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Draw and collate one batch, and pickle it if `waited` is true.
+        """Draw and collate one batch. Pickle it, or unpickle it, if that may be what failed.
 
         Args:
             number: The batch's position in the epoch.
@@ -184,6 +188,10 @@ class _Search:
         self.made += 1
         self.empty += batch is None
         self.whole = next((each for each in samples if not uncollatable.nones(each)), self.whole)
+        if self.mains:
+            kind, text, at = unsendable.unread(batch)
+            if kind == self.mains:
+                return Culprit("arrival", f"batch {number}", kind, text, at)
         refused = smallest("batch", batch, unsendable.why_not) if self.waited else []
         if not refused:
             return None

@@ -1,4 +1,4 @@
-"""Find out whether a worker could send a thing to main, by pickling it.
+"""Find out whether a worker could send a thing to main, by pickling and unpickling it.
 
 A worker moves tensors to shared memory and serves their descriptors from a socket. This module
 leaves tensors out, because sharing them would leave files behind.
@@ -7,6 +7,7 @@ leaves tensors out, because sharing them would leave files behind.
 from __future__ import annotations
 
 import io
+import pickle
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -38,6 +39,20 @@ def why_not(thing: Any) -> str:
         kind, text, _ = described(error)
         return f"{kind}: {text}"
     return ""
+
+
+def unread(thing: Any) -> tuple[str, str, str]:
+    """Return what `described` says about the exception that unpickling raises, or empty strings.
+
+    In the unpickled thing, numbers stand for tensors, so it may also raise for that reason.
+    """
+    file = io.BytesIO()
+    try:
+        _Pickler(file).dump(thing)
+        pickle.loads(file.getvalue())
+    except Exception as error:  # a __getattr__ or __setstate__ of yours may raise anything
+        return described(error)
+    return "", "", ""
 
 
 def arrives(error: BaseException) -> str:
