@@ -229,15 +229,18 @@ def _iterations(counts: str) -> Measures:
     return replace(WELL, counted=counted, finished=finished, passes=(("a",),) * len(each))
 
 
-def called(ours: tuple[str, str], theirs: tuple[str, str], left: bool = True) -> Evidence:
+def called(
+    ours: tuple[str, str], theirs: tuple[str, str], left: bool = True, run: str = ""
+) -> Evidence:
     """Make evidence about a loop that's called twice, with workers and without.
 
     Args:
         ours: The samples of the two calls with workers, a letter each.
         theirs: The same without workers.
         left: Whether the loop leaves each epoch early.
+        run: The samples of a run with workers and another seed (default: those of the first call).
     """
-    both = (
+    both = [
         replace(
             WELL,
             counted=tuple(map(len, each)),
@@ -246,8 +249,9 @@ def called(ours: tuple[str, str], theirs: tuple[str, str], left: bool = True) ->
             drawn=tuple(map(tuple, each)),
         )
         for each in (ours, theirs)
-    )
-    return of(called_again=next(both), called_alone=next(both))
+    ]
+    as_it_is = replace(WELL, passes=(("a",),), drawn=(tuple(run or ours[0]),))
+    return of(as_it_is, called_again=both[0], called_alone=both[1])
 
 
 # Each row has the name of a failure mode, and evidence that fits it and no other failure mode.
@@ -560,6 +564,9 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "each call begins again": called(("abcd", "abcd"), ("abcd", "abcd")),
         "workers share the stream out": called(("acbd", "egfh"), ("abcd", "efgh")),
         "each call gets other random samples": called(("abcd", "efgh"), ("ijkl", "mnop")),
+        "the sampler draws random numbers as it goes": called(
+            ("abcd", "ghij"), ("abcd", "efgh"), run="klmn"
+        ),
         "the loop doesn't leave its epoch": called(("abcd", "ghij"), ("abcd", "efgh"), left=False),
         "every epoch has another length": resumed("64 56", "64 60"),
         "the loop stops when time is up": resumed("24- 64 16-", "24- 48-"),
