@@ -141,7 +141,7 @@ def _fork() -> int:
         # warnings, because the fork has none of these threads and doesn't take their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
-        return os.fork()
+        return processes.fork()
 
 
 def _pipe() -> tuple[int, int]:
@@ -217,7 +217,7 @@ class _Run:
         send(messages, {"shared": own_files.open_again()})
         own_mappings.make_private()
         me = os.getpid()
-        pid = os.fork()
+        pid = processes.fork()
         if pid == 0:
             try:
                 os.close(status_to)

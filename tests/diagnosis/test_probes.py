@@ -287,6 +287,19 @@ def test_a_sample_that_depends_on_those_before_it(
     assert ask(reordered, healthy()) == Reordered(looked=32)
 
 
+class Endless(Sampler[int]):
+    """A sampler without a length or an end."""
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            yield random.randrange(32)
+
+
+def test_a_sampler_may_have_no_length() -> None:
+    found = ask(fetched, Rows(), sampler=Endless())
+    assert found.looked > 0 and not (found.differ or found.overwritten)
+
+
 def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
     assert ask(fetched, Lines(), collate_fn=sorted_apart).crossed == (("[2]", "[0]"),)
     assert ask(fetched, Lines(), collate_fn=sorted_together).crossed == ()

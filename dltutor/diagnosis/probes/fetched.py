@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -173,8 +173,14 @@ def ask(subject: Subject) -> Fetched:
 def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
     # Return the first batches of indices, and whether the sampler changes a batch afterward.
     subject.seed(seed)
-    held = [(keys, [*keys]) for keys in islice(subject.inner.batch_sampler or (), _BATCHES)]
+    held = [(keys, [*keys]) for keys in islice(_batches(subject), _BATCHES)]
     return [before for _, before in held], any([*keys] != before for keys, before in held)
+
+
+def _batches(subject: Subject) -> Iterable[Any]:
+    # Don't ask for the truth of a batch sampler, because its sampler may have no length.
+    batches = subject.inner.batch_sampler
+    return () if batches is None else batches
 
 
 def _reseeded(subject: Subject) -> tuple[bool, str]:
@@ -201,7 +207,7 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
     if not called or len(first) < 2 or first != second:
         return seeds, ""
     # Also run an epoch to its end, because some samplers shuffle again only after that.
-    for _ in islice(subject.inner.batch_sampler or (), _MOST):
+    for _ in islice(_batches(subject), _MOST):
         pass
     return seeds, min(called) if first == _dealt(subject, seed=3)[0] else ""
 

@@ -49,7 +49,8 @@ def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
     if copied is None or not copied.well:
         return
     for epoch in range(len(copied.passes)):
-        found = between(run, copied, epoch, in_order=True)
+        # A sampler that shuffles repeats its order only in the first epoch.
+        found = between(run, copied, epoch, in_order=evidence.parts.ordered or not epoch)
         if found is None or not found.any:
             continue
         yield _finding(
