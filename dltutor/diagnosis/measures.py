@@ -52,7 +52,7 @@ class Measures:
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
-        first: Seconds until the first batch, including the time to start workers.
+        first: Seconds from the first call of `iter(loader)` to the first batch.
         pace: Mean seconds between two batches in one iteration.
         stood: If the run hung, the first worker that was in your code and its line there. If none
             was, the first worker whose stack is known, or "" if no stack is known.

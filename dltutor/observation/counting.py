@@ -58,8 +58,12 @@ class Counted:
 
 
 @contextmanager
-def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
+def counting(
+    loader: Any, counted: Callable[[Any], Any], before: Callable[[], object] = lambda: None
+) -> Iterator[None]:
     """Have `iter(loader)` return `counted(iterator)` in the block, except in forked processes.
+
+    Call `before()` each time, before the loader makes the iterator (default: do nothing).
 
     Python looks up `__iter__` in the object's class, so this function replaces the method there,
     but only for this object.
@@ -68,8 +72,10 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
     own, inherited = cls.__iter__, "__iter__" not in vars(cls)
 
     def __iter__(self: Any) -> Any:
-        iterator = own(self)
-        return counted(iterator) if self is loader and os.getpid() == main else iterator
+        if self is not loader or os.getpid() != main:
+            return own(self)
+        before()
+        return counted(own(self))
 
     cls.__iter__ = __iter__
     try:

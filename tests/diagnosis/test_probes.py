@@ -43,6 +43,7 @@ from dltutor.diagnosis.probes import (
     reordered,
     samples,
     shares,
+    state,
     travel,
     twice,
     waits,
@@ -831,6 +832,54 @@ def test_a_loop_that_changes_batches_in_place_and_one_that_gets_copies() -> None
 
     assert in_fork(lambda: asked(copies=True), PATIENCE) == [True, True]
     assert in_fork(lambda: asked(copies=False), PATIENCE) == [True, False]
+
+
+def test_the_first_batch_is_timed_from_when_the_loop_asks_for_it() -> None:
+    def asked() -> list[float]:
+        waited = []
+
+        def prepares_first(loader: Any) -> None:
+            time.sleep(0.5)
+            began = time.monotonic()
+            next(iter(loader))
+            waited.append(time.monotonic() - began)
+
+        subject = Subject(DataLoader(Rows(), num_workers=2, **FORK), prepares_first, 1, PATIENCE)
+        return [runner.run(subject, seconds=PATIENCE).first, *waited]
+
+    first, waited = in_fork(asked, PATIENCE)
+    assert 0 < first <= waited
+
+
+class Tallies(Rows):
+    """A dataset that counts the samples it was asked for."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def __getitem__(self, index: int) -> Any:
+        self.drawn += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+def test_a_loop_that_was_stopped_is_not_compared_with_itself_without_workers(pause: float) -> None:
+    dataset = Tallies()
+
+    def loop(loader: Any) -> int:
+        for _ in loader:
+            time.sleep(pause)
+        return dataset.drawn
+
+    def asked() -> Any:
+        loader = DataLoader(dataset, batch_size=4, num_workers=2, **FORK)
+        return state.ask(Subject(loader, loop, 1, PATIENCE))
+
+    if pause:
+        with pytest.raises(Unanswered):
+            in_fork(asked, PATIENCE)
+    else:
+        assert in_fork(asked, PATIENCE).paths == (("dataset.drawn", "0", "32"),)
 
 
 class Lazy(Rows):

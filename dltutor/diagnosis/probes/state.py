@@ -24,7 +24,7 @@ from dltutor.diagnosis.objects.walking import snapshot
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
-from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.observation.foreign import attributes_of, is_a
 
 _RUN: Final = 2.5  # the most seconds for each run
@@ -111,10 +111,13 @@ def _sorted(passes: tuple[tuple[str, ...], ...]) -> list[list[str]]:
 
 
 def _run(subject: Subject, *, workers: bool) -> Outcome:
-    return forks.attempt(partial(_ran, subject, workers), 2 * _RUN + 1) or ("", (), {})
+    outcome = forks.attempt(partial(_ran, subject, workers), 2 * _RUN + 1)
+    if outcome is None:
+        raise Unanswered(f"your loop takes longer than {_RUN:.1f} s, or doesn't run in a fork")
+    return outcome
 
 
-def _ran(subject: Subject, workers: bool) -> Outcome:
+def _ran(subject: Subject, workers: bool) -> Outcome | None:
     if not workers:
         subject.change(num_workers=0)
     where_samples_are_drawn(subject, lambda worker: hold_draws(subject.dataset))
@@ -122,6 +125,8 @@ def _ran(subject: Subject, workers: bool) -> Outcome:
         sys.stdout.flush()
         os.dup2(printed.fileno(), 1)
         ran = runner.run(subject, seconds=_RUN)
+        if ran.end == "enough":
+            return None  # the loop didn't get to its result
         sys.stdout.flush()
         printed.seek(0)
         said = printed.read(20_000).decode(errors="replace").strip()

@@ -80,7 +80,7 @@ def run(
 
     def whole(loader: Any) -> None:
         with (
-            counting(loader, watch.begin),
+            counting(loader, watch.begin, watch.prepare),
             _epochs_counted(subject, state),
             _exit_code_reads_noted(state),
         ):
@@ -194,7 +194,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["epochs_told"],
         asked=state["asked"],
-        first=seen.first_batch_seconds or 0.0,
+        first=watch.first,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
         stood=_where_stuck(seen),
         left=seen.left,

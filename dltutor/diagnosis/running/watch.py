@@ -70,6 +70,8 @@ class Watch:
         self.ngrams: ngrams.Counts | None = None  # from a stream's first iteration
         self.counted: list[int] = []
         self.finished: list[bool] = []
+        self._prepared: float | None = None  # when the loop first called `iter(loader)`
+        self.first = 0.0  # seconds from then to the first batch
         self.pauses: list[float] = []  # seconds between two batches of one iteration
         # When each iteration began, or when its last batch had been recorded.
         self._last: dict[int, float] = {}
@@ -102,6 +104,11 @@ class Watch:
     def cores(self) -> set[int]:
         """The cores that at least one worker may use, or an empty set if no worker was seen."""
         return set().union(*self._cores.values())
+
+    def prepare(self) -> None:
+        """Record that the loop calls `iter(loader)`."""
+        if self._prepared is None:
+            self._prepared = time.monotonic()
 
     def begin(self, iterator: Any) -> Iterator[Any]:
         """Record that an iteration of the loader begins, and return a watched iterator."""
@@ -142,6 +149,7 @@ class Watch:
                 self.waits.append((now - self._asked[number], self._idle_workers()))
         if not self.batches:
             self.until = max(self.until, now + self.least)
+            self.first = now - (self._prepared or now)
         self.batches += 1
         count = length_by_shape(batch) or 1 if samples is None else samples
         self.counted[number] += count
