@@ -68,7 +68,7 @@ def names_loader(megabytes: int) -> DataLoader[int]:
 
 
 class Held:
-    """A loader paused halfway through its epoch, and a Tape that reads PSS in every sample."""
+    """A loader paused halfway through its epoch, so that several tools can read its total PSS."""
 
     def __init__(self, megabytes: int) -> None:
         loader = names_loader(megabytes)
@@ -80,9 +80,10 @@ class Held:
         time.sleep(1.0)
 
     def figures(self) -> Figures:
-        """Return our total PSS ("ours"), smem's ("smem"), and our helper's ("helper"), in bytes.
+        """Return the total PSS that `observe` ("ours") and smem ("smem") read, in bytes.
 
-        If smem isn't installed, its total is 0.
+        Neither total includes the helper process that reads memory for `observe`. Its PSS is under
+        "helper". If smem isn't installed, "smem" is 0.
         """
         time.sleep(0.7)  # until there are samples without an earlier call's smem process
         me = psutil.Process()
@@ -114,7 +115,12 @@ def _smem(pids: set[int]) -> float:
 
 
 def totals(rounds: int, megabytes: int) -> Table:
-    """Compare our total PSS in a notebook kernel with other tools' totals, while a loader waits."""
+    """Compare the total PSS of a kernel and two workers, as `observe` and other tools read it.
+
+    Args:
+        rounds: How many times each tool reads the total.
+        megabytes: The size of the list of file names that the loader reads, in MB.
+    """
     found: list[Figures] = []
     with kernel() as notebook:
         notebook.run(f"from agreement import Held\nheld = Held({megabytes})")
@@ -148,7 +154,10 @@ def totals(rounds: int, megabytes: int) -> Table:
 
 
 def curves(megabytes: int) -> Table:
-    """Compare the live chart's estimate of private memory with frequent readings of USS."""
+    """Compare the live chart's estimate of private memory with frequent readings of USS.
+
+    `megabytes` is the size of the list that two workers copy meanwhile, in MB.
+    """
     live, often = Tape(), dense()
     try:
         for _ in names_loader(megabytes):

@@ -42,7 +42,7 @@ def workers(count: int) -> Iterator[None]:
 
 
 def milliseconds(sampling: Sampler, *, full: bool) -> float:
-    """Return the median CPU time for a cheap or a full sample, in milliseconds."""
+    """Return a sample's median CPU time in milliseconds. A full sample also reads USS and PSS."""
     costs = []
     for _ in range(_FULL if full else _CHEAP):
         before = time.process_time()
@@ -52,7 +52,7 @@ def milliseconds(sampling: Sampler, *, full: bool) -> float:
 
 
 def share(seconds: float) -> tuple[float, float, list[float]]:
-    """Record this process for some seconds, and measure the helper's CPU time.
+    """Record this process for some seconds, and measure the CPU time of the Recorder's helper.
 
     Returns:
         The share of a core that the helper used from start to end, the share that it used after
@@ -87,7 +87,13 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
 
 
 def one(gigabytes: float, count: int, seconds: float) -> list[str]:
-    """Measure one row of the table: `gigabytes` GB of strings that `count` forked workers share."""
+    """Measure and return one row of the table.
+
+    Args:
+        gigabytes: The size of the list of strings that the processes share, in GB.
+        count: The number of forked workers.
+        seconds: How long to record the helper's share of a core.
+    """
     held = names(gigabytes * 1e9)
     with workers(count):
         sampling = Sampler(Proc(), os.getpid(), memory_period=1e9, memory_budget=1)

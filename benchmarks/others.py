@@ -32,7 +32,10 @@ TOOLS: dict[str, tuple[Command, str]] = {
 
 
 def once(tool: str, kind: str, seconds: float) -> float:
-    """Run `work.py` under one tool, and return the batches per second."""
+    """Run `work.py` under one tool for some seconds, and return the batches per second.
+
+    `tool` is a key of TOOLS, and `kind` is a key of KINDS.
+    """
     before, how = TOOLS[tool]
     bin_ = Path(sys.executable).parent
     with TemporaryDirectory(prefix="dltutor-benchmark-") as folder:

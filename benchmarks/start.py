@@ -109,7 +109,7 @@ began
 
 
 def charts(rounds: int) -> Table:
-    """Measure how long after a call to `observe` the client has the chart's first row."""
+    """Measure how long after a call to `observe` the chart's first row reaches the client."""
     with kernel() as notebook:
         # Import these first, because in a lesson, earlier cells have already imported them.
         notebook.run("import start, dltutor.display.instruments")

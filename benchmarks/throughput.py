@@ -123,7 +123,7 @@ def epoch(how: str, kind: str, batches: int) -> Run:
 
 
 def pairs(count: int, seconds: float) -> Table:
-    """Compare epochs of about so many seconds with `observe` to plain epochs, in pairs."""
+    """Compare `count` epochs in `observe` with plain ones, each about `seconds` seconds long."""
     rows = []
     for kind, title in (("jpeg", "both cores busy: JPEG decoding"), ("wait", "samples that wait")):
         loop = Loop(min(seconds, 1.0))

@@ -171,7 +171,10 @@ def _pictures() -> tempfile.TemporaryDirectory[str]:
 
 
 def main(kind: str, workers: str, seconds: str, result: str, how: str = "plain") -> None:
-    """Run the loop once, alone or watched from inside the process, and save its speed in a file."""
+    """Run the loop once, alone or watched from inside the process, and save its speed in a file.
+
+    The arguments are the words of the command line that the module's docstring describes.
+    """
     loop = Loop(float(seconds))
     watched(how, make_loader(kind, int(workers)), loop)
     Path(result).write_text(str(loop.rate))

@@ -40,7 +40,7 @@ ENDINGS: dict[str, Any] = {
 
 
 def soak(runs: int) -> None:
-    """Observe loaders in this process, print how they ended, and check what's left."""
+    """Observe `runs` loaders here, print how they ended, and assert that nothing is left."""
     for i in range(40):
         run(i)  # after this, everything that Python, torch, and matplotlib keep forever is there
     before, private = belongings(), psutil.Process().memory_full_info().uss
@@ -58,7 +58,7 @@ def soak(runs: int) -> None:
 
 
 def run(i: int) -> str:
-    """Observe or confine one loader, and return how it should have ended and how it did."""
+    """Run loader number `i`, and return its expected and actual end, such as "hung: hung"."""
     if i % 30 == 29:
         return f"confine: {confine(confined_cases.modest, memory='1G', deadline=60).end}"
     end = list(ENDINGS)[i % 4]
@@ -72,7 +72,7 @@ def run(i: int) -> str:
 
 
 def belongings() -> dict[str, Any]:
-    """Count what this process has, or what a run may leave on this machine."""
+    """Record everything that a run may leave in this process or on this machine, by kind."""
     groups = [path for path in Path("/sys/fs/cgroup").glob("**/dltutor*") if path.is_dir()]
     return {
         "processes": len(psutil.Process().children(recursive=True)),

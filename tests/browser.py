@@ -24,11 +24,11 @@ def find_browser() -> str | None:
 def jupyter(folder: Path) -> Iterator[str]:
     """Serve a folder with JupyterLab and Notebook, and yield the URL without a trailing slash.
 
-    The server keeps its settings, kernel files, and history in the folder, so that it doesn't touch
-    the user's.
+    The server keeps its settings, kernel files, and history in the folder, so that it leaves the
+    user's own files alone.
     """
     state = folder / ".jupyter"
-    # Leave out PYTEST_CURRENT_TEST. If ipykernel finds it, it doesn't capture descriptors 1 and 2.
+    # Leave out PYTEST_CURRENT_TEST, because with it, ipykernel doesn't capture descriptors 1 and 2.
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     environment["IPYTHONDIR"] = str(folder / ".ipython")
     # Make the server start faster. no_address_grammars.py says why `rfc3987_syntax` slows it down.

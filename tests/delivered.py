@@ -12,7 +12,7 @@ from dltutor.diagnosis.objects.digests import digest
 
 
 class Delivered:
-    """A training loop that records what's in the batches that it gets.
+    """A training loop that records the contents of its batches, to compare them with another run's.
 
     Args:
         ordered: Whether to record a digest of each batch, in order. If not, the loop records the

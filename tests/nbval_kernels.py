@@ -34,7 +34,7 @@ class LearnersKernel(RunningKernel):
     """A kernel that behaves like one in JupyterLab, and whose crash nbval reports right away."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Hide this variable. If ipykernel finds it, it doesn't capture file descriptors 1 and 2.
+        # Hide this variable, because with it, ipykernel doesn't capture file descriptors 1 and 2.
         current_test = os.environ.pop("PYTEST_CURRENT_TEST")
         try:
             super().__init__(*args, **kwargs)

@@ -18,7 +18,7 @@ def own_exercise(monkeypatch: pytest.MonkeyPatch, grader: Grader[Any], **says: s
 
     Args:
         monkeypatch: The test's fixture, which removes the exercise after the test.
-        grader: The function that grades an answer.
+        grader: The Grader that runs and judges an answer.
         says: The messages, by outcome code. The default for "correct" is "Yes."
     """
     known = exercises_in("00")

@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 
 def descriptors() -> dict[int, str]:
-    """Return what each open descriptor of this process leads to."""
+    """Return the target of each open descriptor of this process, by the descriptor's number."""
     found = {}
     for name in os.listdir("/dev/fd"):
         with suppress(OSError):  # listdir's own descriptor is closed by now

@@ -56,7 +56,7 @@ How = Literal["killed", "segfault", "abort", "exit"]
 #: The number of the frame that ends any process that decodes it.
 BAD: Final = 9
 
-# What native code can do to its process if a frame is shorter than the frame's header promises.
+# Ways in which native code ends its process if a frame is shorter than its header promises.
 ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
     "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # the OOM killer's signal
     "segfault": lambda length: ctypes.string_at(0),

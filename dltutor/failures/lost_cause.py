@@ -44,7 +44,7 @@ class Waves(Dataset[Any]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch in which a worker dies, and report whether the error says why."""
+    """Run an epoch in which a worker dies, and report whether torch's error says what killed it."""
     named = False
     try:
         for _ in lose_a_worker(loader, []):
@@ -56,7 +56,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
-    """Run an epoch in which a worker dies, and report whether the worker's exit code says why."""
+    """Run an epoch in which a worker dies, and report whether an exit code says what killed it."""
     named = False
     workers: list[BaseProcess] = []
     try:

@@ -50,7 +50,7 @@ def collate(samples: list[Sample]) -> Sample:
 
 
 def collate_all(samples: list[Sample]) -> Sample:
-    """Stack the images and the captions, with zeros and a False in the mask for no caption."""
+    """Stack the images and captions. A missing caption is zeros, and False in `has_caption`."""
     blank = torch.zeros(TOKENS, dtype=torch.int64)
     return {
         "image": torch.stack([sample["image"] for sample in samples]),

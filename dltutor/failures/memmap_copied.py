@@ -73,7 +73,7 @@ class MappedCorpus(Corpus):
 
 
 def open_tokens(path: Path) -> Any:
-    """Map the file."""
+    """Map a file of tokens for reading, and return the tokens as an array of `uint16`."""
     return np.memmap(path, np.uint16, mode="r")
 
 
@@ -96,7 +96,7 @@ def tokens_file() -> Path:
     """Write a file of tokens, once per process, and return its path."""
     path = own_folder() / FILE
     with path.open("wb") as file:
-        file.truncate(2 * TOKENS)  # the system stores no zeros, so this takes up no space
+        file.truncate(2 * TOKENS)  # a hole, which takes up no disk space
     tokens = np.memmap(path, np.uint16, mode="r+")
     tokens[:: TOKENS // WINDOWS] = range(WINDOWS)
     return path

@@ -59,7 +59,8 @@ def pin(worker: int) -> None:
 def count_sharing(loader: DataLoader[Any]) -> Finding:
     """Run an epoch, and count how many workers have to share a core.
 
-    Look after each worker has delivered a batch, because a worker that's starting isn't pinned yet.
+    Read the workers' cores once each worker has delivered a batch, because a worker isn't pinned
+    until it has started.
     """
     others, cores = set(multiprocessing.active_children()), os.sched_getaffinity(0)
     mains = len(cores)
@@ -86,7 +87,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def no_choice() -> str | None:
-    """Return why this machine can't show the failure (there's one core), or None if it can."""
+    """Return why this process can't choose between cores, or None if it can."""
     if not hasattr(os, "sched_getaffinity"):
         return "this operating system doesn't pin processes to cores"
     return "this process may use only one core" if len(os.sched_getaffinity(0)) < 2 else None

@@ -68,7 +68,7 @@ def share_by_name(worker: int) -> None:
 
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
-    """Make the loader that `train` uses in the run, or that the Case passes to `kill_a_run`."""
+    """Make a loader of 5 batches. Unless `init` is None, each worker first calls `init`."""
     return load(Numbers(), workers, start_method, batch_size=8, worker_init_fn=init)
 
 
@@ -122,7 +122,7 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
     Wait up to 5 s until all of these processes have ended.
 
     Returns:
-        The segments that the processes had open, as `segments_of` returns them.
+        The segments that the processes had open: name -> device and inode.
     """
     processes = of_run(folder)
     # Kill torch's shared-memory managers first, or they'd clean up after the other processes.

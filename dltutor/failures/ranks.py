@@ -84,7 +84,7 @@ def train_reshuffled(loader: Loader) -> Orders:
 
 
 def evaluate(loader: Loader) -> Orders:
-    """Run one epoch, and return a list with a single order, the order of the epoch's indices."""
+    """Run one epoch, and return a list whose one element is the order of the indices."""
     return [_epoch(loader)]
 
 

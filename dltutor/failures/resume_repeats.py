@@ -63,11 +63,11 @@ class ResumableSampler(Sampler[int]):
         return self.length
 
     def state_dict(self) -> dict[str, int]:
-        """Return what a checkpoint saves."""
+        """Return the sampler's state, for a checkpoint."""
         return {"position": self.position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on where the checkpoint was saved."""
+        """Begin the next epoch at the position in a checkpoint's state."""
         self.position = state["position"]
 
 

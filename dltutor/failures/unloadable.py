@@ -45,7 +45,7 @@ class UnreadableScan(Exception):
 
 
 class LoadableUnreadableScan(Exception):
-    """The same exception, which can be rebuilt from its arguments."""
+    """An exception like UnreadableScan, but one that pickle can rebuild from its arguments."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)

@@ -93,7 +93,7 @@ def store(rows: int) -> Spectra:
 
 
 def count_reads(loader: DataLoader[Any]) -> Finding:
-    """Run two epochs, and count how many times the second one reads as much as the file has.
+    """Run two epochs, and count how many times over the second one reads the file.
 
     The first epoch doesn't count, because a worker that's starting may read all of torch.
     """

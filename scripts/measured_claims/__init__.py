@@ -76,7 +76,7 @@ def ended(seen: Observation) -> str:
 
 
 def private(loader: DataLoader[Any], batches: int) -> float:
-    """Return the average worker's private memory (USS) after so many batches, in MB."""
+    """Return the average worker's private memory (USS) after `batches` batches, in MB."""
     gauge, iterator = Gauge(), iter(loader)
     for _ in range(batches):  # not `for batch in iterator`, which would end the workers
         next(iterator)
@@ -84,7 +84,7 @@ def private(loader: DataLoader[Any], batches: int) -> float:
 
 
 def by_start_method(holds: Callable[[str], bool]) -> list[str]:
-    """Return each start method with "yes" or "no", which `holds` decides."""
+    """Return a string for each start method, such as "fork yes" if `holds("fork")` is True."""
     return [f"{method} {'yes' if holds(method) else 'no'}" for method in METHODS]
 
 

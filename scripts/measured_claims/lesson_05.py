@@ -69,7 +69,7 @@ def _server(ready: Callable[[], bool], *command: str, user: str | None = None) -
             time.sleep(0.05)
         yield
     finally:
-        server.send_signal(signal.SIGINT)  # a fast shutdown, even if there are connections
+        server.send_signal(signal.SIGINT)  # PostgreSQL shuts down even if clients are connected
         server.wait()
 
 

@@ -165,7 +165,7 @@ def _stays(name: str) -> bool:
 
 
 def removed_by_another() -> tuple[str, str]:
-    """Return what's left of our shared memory after another interpreter attaches and exits.
+    """Find out whether our shared memory survives an interpreter that attaches to it and exits.
 
     Returns:
         "gone" or "still there", and the same if the other interpreter attaches with `track=False`

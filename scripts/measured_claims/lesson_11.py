@@ -37,7 +37,7 @@ def _confined(target: Any, **options: Any) -> Observation:
 
 
 def _end(target: Any, error: str, **limits: Any) -> str:
-    # Say how a run ended: with this error, or in which other way.
+    # Return `error` as code if it ended the run, and otherwise how the run ended.
     seen = _confined(target, **limits)
     return f"`{error}`" if any(error in text for _, text in seen.chain) else seen.end
 
@@ -271,7 +271,8 @@ if __name__ == "__main__":
 
 
 def _times(strategy: str) -> list[float]:
-    # The time for batches of many small tensors, and for those of one large one.
+    # Return the milliseconds that a batch of many small tensors takes, and the seconds that an
+    # epoch of 24 large tensors takes.
     run = python(_TIMED, strategy, check=True, env=os.environ | {"PYTHONPATH": _SCRIPTS})
     return [float(each) for each in run.stdout.split()]
 

@@ -15,7 +15,7 @@ from dltutor.failures.lost_tail import Stream
 from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_12.job import census
 from measured_claims import Facts, Samples
-from measured_claims.lesson_04 import samplers_epoch  # noqa: F401 - a row here names it, too
+from measured_claims.lesson_04 import samplers_epoch  # noqa: F401 - lesson_12.toml names it, too
 
 _DRAWS: Final = 128  # random numbers in two epochs
 

@@ -81,7 +81,7 @@ def four_workers() -> Facts:
 
 
 def _shares(dataset: Dataset[Any], batch: int) -> list[float]:
-    # The speed of 2 workers and of 4, as a share of the highest one.
+    # Return the speeds with 2 and with 4 workers, as shares of the highest speed.
     none, two, four, many = map(median, _rates(dataset, batch, 0, 2, 4, 16))
     return [round(each / max(none, two, four, many), 1) for each in (two, four)]
 

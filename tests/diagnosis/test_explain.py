@@ -21,8 +21,8 @@ from notebooks import NOTEBOOKS, read
 
 START = NOTEBOOKS / "00-start-here.ipynb"
 
-# A key has one or more failure modes. For each of its messages, which are real, `explain` must name
-# one of these failure modes first. unseen_messages.py has more messages.
+# Real messages, by the failure mode that `explain` must name first. If a key has several failure
+# modes, any of them may come first. unseen_messages.py has more messages.
 MESSAGES: dict[str, list[str]] = {
     "none_in_batch": ["AttributeError: 'NoneType' object has no attribute 'numel'"],
     "lost_exception_type": [

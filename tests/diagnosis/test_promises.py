@@ -209,7 +209,7 @@ class Epochs(Sampler[int]):
 
 
 class Counting(DataLoader[Any]):
-    """A loader that tells its sampler the epoch, and counts at its start or, if `late`, end."""
+    """A loader that sets its sampler's epoch. It counts epochs as they begin or, if `late`, end."""
 
     def __init__(self, *, late: bool) -> None:
         batches = BatchSampler(Epochs(32), 4, drop_last=False)
@@ -238,7 +238,7 @@ def train(loader: Any) -> None:
 
 
 MISSING: list[Any] = []
-"""What stands for a label that's missing. It's compared with `is`."""
+"""The stand-in for a missing label, which `without_label` recognizes with `is`."""
 
 
 def unlabeled(rows: list[torch.Tensor]) -> Any:

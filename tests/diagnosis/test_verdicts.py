@@ -104,7 +104,7 @@ def in_another_order(found: Evidence, *orders: str) -> Evidence:
 
 
 def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
-    """Make evidence about workers that wait for one thing. By default, main alone is just as fast.
+    """Make evidence about workers that wait at one line. By default, main alone is just as fast.
 
     `as_it_is` has the seconds per batch with workers, and `blocked` has the share of the time that
     the workers wait.
@@ -124,7 +124,7 @@ def mapped(size: int, method: str) -> Evidence:
 
 
 def called(*epochs: str) -> Measures:
-    """Make measures of a loop that's called once for each epoch, whose samples are letters."""
+    """Make the record of a loop that's called once per epoch. Each letter is a sample."""
     drawn = tuple(map(tuple, epochs))
     return replace(RUN, passes=drawn, finished=(True,) * len(epochs), drawn=drawn)
 
@@ -320,9 +320,9 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "ids come twice, and others never": (
             identified("affbdd"),
             identified("fbadce"),
-            identified("abcabc"),  # ids that count up within each worker
-            identified("acacac"),  # numbers that do, in steps
-            identified("affbxd"),  # a value that no run without workers has
+            identified("abcabc"),  # all repeat, as if each worker counted its own
+            identified("acacac"),  # the same, in steps of two
+            identified("affbxd"),  # "x" never arrives without workers
             identified("affbdd", plain="abcdee"),
             identified("affbdd", again="abcdeg"),
         ),
@@ -425,7 +425,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(order=LEFT, parts=OF_1000),
             ill(order=replace(LEFT, repeated=0), parts=OF_1000),
             ill(order=replace(LEFT, told=0), parts=OF_1000),  # the loop's caller may count
-            ill(order=replace(LEFT, follows=False), parts=OF_1000),  # always in one order
+            ill(order=replace(LEFT, follows=False), parts=OF_1000),  # set_epoch changes nothing
         ),
         "seeded alike": (ill(samples=drawn(seeded=("numpy",))), ill()),
         "seeded by the index": (ill(samples=drawn(seeded_each=("torch",))), ill()),
@@ -442,8 +442,8 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "the loop seeds after each epoch": (
             ill(called_again=called("abcd", "dbca", "dbca"), parts=LOOP),
             ill(called_again=called("abcd", "dbca", "cbda"), parts=LOOP),
-            ill(called_again=called("abcd", "abcd", "abcd"), parts=LOOP),  # in one order
-            ill(called_again=called("abcd", "efgh", "efgh"), parts=LOOP),  # other samples
+            ill(called_again=called("abcd", "abcd", "abcd"), parts=LOOP),  # the order never changes
+            ill(called_again=called("abcd", "efgh", "efgh"), parts=LOOP),  # the samples differ
         ),
         "the sampler seeds what the workers' seeds come from": (
             reseeds(),
@@ -472,7 +472,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(replace(ALIKE, drawn=COLLIDE), parts=BY_TWO),
             ill(replace(ALIKE, drawn=(COLLIDE[0],) * 2), parts=BY_TWO),
             ill(replace(ALIKE, drawn=(COLLIDE[0], tuple(range(32)))), parts=BY_TWO),
-            Evidence(BY_TWO, replace(ALIKE, drawn=COLLIDE, counted=(32, 31))),  # other data
+            Evidence(BY_TWO, replace(ALIKE, drawn=COLLIDE, counted=(32, 31))),  # epoch 1 is shorter
         ),
         "one worker an epoch later, with another number of batches": (
             ill(replace(ALIKE, drawn=tuple(each[:26] for each in COLLIDE)), parts=BY_TWO),
@@ -512,11 +512,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         ),
         "more loaders left each time": (
             ill(replace(RUN, others=2), leftover=Leftover(alive=2, again=4)),
-            ill(replace(RUN, others=2), leftover=Leftover()),  # the one that the loop keeps
+            ill(replace(RUN, others=2), leftover=Leftover()),  # the loop keeps the other loader
         ),
         "more threads each time, in workers that stay": (
             ill(leftover=Leftover(threads=(8, 10, 12, 14))),
-            ill(leftover=Leftover(threads=(8, 10, 10, 10))),  # a thread pool that is full
+            ill(leftover=Leftover(threads=(8, 10, 10, 10))),  # the thread pool is full
         ),
         "processes left": (changed(left=2), changed(left=0)),
         "folders left": (changed(temporary=(3, 5)), changed(temporary=(3, 3))),

@@ -28,7 +28,7 @@ COUNT = 96
 
 
 class Rows(Dataset[Any]):
-    """96 rows with a label each."""
+    """A dataset of 96 rows, each with a label."""
 
     def __len__(self) -> int:
         return COUNT
@@ -40,7 +40,7 @@ class Rows(Dataset[Any]):
 
 
 class Cursor(IterableDataset[torch.Tensor]):
-    """A stream that can be resumed. Unless it's `reset`, it stays at its end."""
+    """A stream that can be resumed. If not `reset`, later epochs are empty."""
 
     def __init__(self, *, reset: bool) -> None:
         self.reset, self.at = reset, 0

@@ -461,7 +461,7 @@ def run_all(page: Page, address: str, folder: Path) -> None:
 
 
 def check_ended(page: Page) -> None:
-    """Check what the page shows after both runs."""
+    """Check that both charts have ended, only the second with a mark, and that figures follow."""
     charts = page.locator(CHART)
     expect(charts).to_have_count(2)
     for number in range(2):

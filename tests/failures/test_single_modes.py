@@ -103,7 +103,7 @@ def test_shared_file_offset_the_slow_disk_reads_what_the_file_holds() -> None:
 
 
 class Owner:
-    """The owner of a server, which can be garbage."""
+    """An owner for a server, which ends when Python frees the owner."""
 
 
 def test_shared_connection_the_server_ends_with_its_owner(

@@ -228,9 +228,9 @@ def hold(folder: Path, method: str) -> DataLoader[torch.Tensor]:
 
 
 def interrupted(how: str, method: str, folder: Path) -> None:
-    """Run the instrument `how` on a loader that doesn't finish.
+    """Run an instrument on a loader that doesn't finish.
 
-    For "check", this is the sandbox in which checks run answers.
+    `how` names the instrument. "check" stands for the sandbox in which checks run answers.
     """
     if how == "observe":
         observe(hold(folder, method), deadline=600)

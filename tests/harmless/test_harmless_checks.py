@@ -87,7 +87,7 @@ def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
 
 
 def sending_takes(taken: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each batch that a worker sends take this many bytes, which may be `kept`."""
+    """Make each batch that a worker sends use `taken` bytes, which stay in use if `kept`."""
     send, held = ForkingPickler.dumps, []
 
     def dumps(thing: Any, *how: Any) -> Any:

@@ -179,8 +179,8 @@ def test_a_run_where_nobody_looks_has_its_workers_memory_all_the_same() -> None:
     read = {role: ~np.isnan(timeline.series(role, "pss")) for role in timeline.roles}
     assert read["main"][-1], "the last sample has it"
     assert not np.isnan(timeline.memory_curve("W0")[read["W0"]]).any()
-    # Besides one reading every _SELDOM seconds, allow one for new workers, one at the end, and one
-    # more if the workers start late.
+    # Besides one reading every `_SELDOM` seconds, allow a reading for new workers, one at the end,
+    # and one more if the workers start late.
     assert sum(read["main"]) <= 2 + timeline.seconds[-1] / recorder._SELDOM + 1
 
 

@@ -122,7 +122,7 @@ def loop(kept):
 def source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
 ) -> Callable[[str], Any]:
-    """Return a function that makes a module with a dataset that holds what `kept` evaluates to."""
+    """Return a function that makes a module whose dataset holds what the code `kept` makes."""
 
     def made(kept: str) -> Any:
         (tmp_path / "hostile_rows.py").write_text(SOURCE.format(kept=kept))

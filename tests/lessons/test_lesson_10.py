@@ -108,7 +108,7 @@ class Weighed(helpers.JobD):
 @pytest.mark.thorough  # it runs until memory levels off
 @pytest.mark.skipif(reuses_memory() is not None, reason=str(reuses_memory()))
 def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
-    # In this process, workers would first use up what earlier tests freed, which hides growth.
+    # In this process, workers would first use memory that earlier tests freed, which hides growth.
     script = """
         from dataclasses import replace
         from test_lesson_10 import Weighed

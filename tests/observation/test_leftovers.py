@@ -223,8 +223,8 @@ def with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on
 
 
 def with_the_sharing_strategy_file_system_a_loop_keeps_its_batches_however_it_ends() -> None:
-    # Each worker starts a manager of its own. Main writes to it when it drops a batch, and torch
-    # aborts main if that manager is gone.
+    # Each worker starts its own manager. When main drops a batch, main writes to the manager, and
+    # torch aborts main if the manager is gone.
     torch.multiprocessing.set_sharing_strategy("file_system")
 
     def stuck(loader: DataLoader[Any]) -> None:

@@ -158,7 +158,7 @@ class Clock:
 
 
 class Simulated:
-    """A sampler that looks four times a second, on a fake clock, at main and what a test adds.
+    """A sampler that looks four times a second, on a fake clock, at main and a test's processes.
 
     Args:
         monkeypatch: The test's fixture, which replaces the sampler's clock.

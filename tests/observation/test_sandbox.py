@@ -91,8 +91,8 @@ def run(code: str) -> Callable[[], object]:
     return lambda: eval(code)
 
 
-# For each thing that an answer does, a function that does it, the result's outcome, and a string
-# that the result's code and fields contain.
+# For each misdeed, an answer that commits it, the outcome of the check, and a string that the
+# result's code and fields contain.
 DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
     "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
     "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),
@@ -141,7 +141,7 @@ def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
     assert len(result.text) < 4000
     assert seconds < LIMIT + CLEANING
     assert state() == before
-    assert os.fork is not None and in_a_fork(lambda: 7) == 7  # no hook at forks is left
+    assert os.fork is not None and in_a_fork(lambda: 7) == 7  # no fork hook is left
 
 
 def test_what_is_left_is_found_where_no_process_can_be_marked(

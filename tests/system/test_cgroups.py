@@ -179,7 +179,7 @@ INNER, OUTER = "outer/inner", "outer"
 def memory_tree(root: Path, version: int, limits: dict[str, str], stat: str = "") -> str:
     """Write the files of groups that use 500 bytes each and have these limits.
 
-    Returns the `proc` folder of a process in the inner group.
+    Return the `proc` folder of a process in the inner group.
     """
     used, most = cgroup_files._MEMORY[version]
     base = "sys/fs/cgroup/memory" if version == 1 else "sys/fs/cgroup"
