@@ -153,9 +153,9 @@ def verdict(grade: Callable[[], Result]) -> Result:
         at = errors.read(late).traceback
         return Result(Outcome.NOT_YET, "late", {"stood": f"It was at {at[-1]}." if at else ""})
     except BaseException as error:  # even SystemExit, because a check always has a result
-        # The learner's code raised the error if one of its lines is in the traceback. Only that
-        # code can raise the two types below, because Stop doesn't reach this process and no grader
-        # uses a `weakref.proxy`.
+        # The learner's code raised the error if one of its lines is in the traceback. And only the
+        # learner's code can raise the two types below, because the notebook's Stop button doesn't
+        # reach this process, and no grader uses a `weakref.proxy`.
         only_by_learners = (KeyboardInterrupt, ReferenceError)
         by_learner = errors.read(error).traceback or isinstance(error, only_by_learners)
         if by_learner or takes_other_arguments(error):

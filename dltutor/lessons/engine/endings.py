@@ -66,7 +66,15 @@ def run_loop(
 ) -> Ending:
     """Run a loader that an answer made, and return how the run ended.
 
-    The arguments and the exceptions are those of `run_loader`.
+    Args:
+        loader: The loader.
+        loop: A function to call with the loader in each epoch.
+        within: Time limit in seconds for all epochs together.
+        epochs: Number of epochs (default 1).
+
+    Raises:
+        Rejected: `loop` rejected what arrived.
+        Exception: `loop` failed because of a mistake in the grader, not in the answer.
     """
     ours: list[Exception] = []
 
@@ -95,7 +103,7 @@ def arrivals(
     Args:
         dataset: The dataset that the answer made.
         keep: A function that takes a sample and returns what to record about it.
-        how: More arguments for `run_loader`, which needs `workers` and `within`. Without a
+        how: Arguments for `run_loader`, which needs `workers` and `within`. Without a
             `collate_fn`, samples arrive uncollated.
 
     Returns:

@@ -1,4 +1,7 @@
-"""Define exercises, and the graders for their answers."""
+"""Define exercises, and the graders for their answers.
+
+A grader's result has a code, such as "wrong-A". `words.py` finds the message for a code.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def unchanged(answer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Grader(Generic[E]):
-    """The three steps that grade an answer in the sandbox: look, gather, and judge.
+    """Three steps that grade an answer, in a sandbox: a process that ends with the check.
 
     Each step may raise `Rejected` to end the grading with the result in that exception.
 
@@ -42,7 +45,9 @@ class Grader(Generic[E]):
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise of a lesson. Its title and hints are in the lesson's `exercises.toml`.
+    """An exercise of a lesson, with what check(), hint(), and progress() need to know about it.
+
+    The title and the hints come from the lesson's `exercises.toml`.
 
     Args:
         name: The lesson's number, a dot, and a word, such as "01.fix".
@@ -59,17 +64,17 @@ class Exercise:
 
     @property
     def title(self) -> str:
-        """What the exercise asks for, in a few words."""
+        """The exercise's task in a few words, for progress()."""
         return str(self._words["title"])
 
     @property
     def runs(self) -> str:
-        """What the check runs, to follow "Checking 01.fix:", or "" if the check runs nothing."""
+        """The words that check() prints after "Checking 01.fix:", or "" if it runs nothing."""
         return str(self._words.get("runs", ""))
 
     @property
     def usually(self) -> int:
-        """Seconds to check a right answer on two cores, or 0 if the check runs nothing."""
+        """Seconds that a right answer's check takes on two cores, or 0 if it runs nothing."""
         return int(self._words.get("usually", 0))
 
     @property
@@ -147,7 +152,9 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
 
 
 def number(right: int, options: Iterable[str]) -> Grader[int]:
-    """Return a grader for a number. For a whole number, the code is that number or "other-number".
+    """Return a grader for a whole number.
+
+    The result's code is the number, or "other-number" for a wrong one that isn't in `options`.
 
     Args:
         right: The number that the grader accepts.
@@ -166,8 +173,8 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
 def several(right: Iterable[str], known: str, codes: Container[str]) -> Grader[frozenset[str]]:
     """Return a grader for a set of letters, such as {"A", "C"} or "ac".
 
-    If a letter is wrong, the code is "wrong-A" for A. If the answer lacks the letter A, it's also
-    "wrong-A" if there's a message for that, or otherwise "missing".
+    If A is the first letter that's wrong, or the first one missing if none is wrong, the code is
+    "wrong-A". If `codes` lacks "wrong-A", the code is "missing" instead.
 
     Args:
         right: The letters that the grader accepts.
@@ -227,8 +234,8 @@ def matched(right: dict[str, str]) -> Grader[dict[str, str]]:
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """Return a lesson's exercises, in the order in which its `exercises.toml` lists them.
 
-    If an exercise has its `answer` there, its grader compares the learner's answer with that one.
-    Otherwise, its grader is the `GRADER` in the lesson's module with the exercise's name.
+    If an exercise has an `answer` there, its grader compares the learner's answer with it.
+    Otherwise, the grader is the `GRADER` in the lesson's module with the exercise's name.
 
     Args:
         lesson: The lesson's number, such as "10".

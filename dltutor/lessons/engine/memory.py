@@ -28,7 +28,7 @@ _WITHOUT_PSS: Final = 200
 def trim_heap() -> None:
     """Let the C library return freed memory to Linux, if it can.
 
-    Otherwise, reusing that memory doesn't show in a measurement of what an answer takes up.
+    Otherwise, an answer could reuse that memory without looking any larger in a measurement.
     """
     with suppress(OSError, AttributeError):  # few other C libraries than glibc have `malloc_trim`
         ctypes.CDLL(None).malloc_trim(0)

@@ -37,7 +37,7 @@ _LONGEST: Final = 3000  # the most characters that the sandbox sends for a field
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a check.
+    """The result of a check, which a notebook shows as a note.
 
     Args:
         outcome: One of the five outcomes.
@@ -104,7 +104,7 @@ Fault: TypeAlias = Result
 
 
 def fault(code: str, /, **fields: object) -> Fault:
-    """Return the result that `not_yet` puts into its exception, to keep as evidence."""
+    """Return a "Not yet" result, for a `gather` to keep as evidence of a mistake."""
     return Result(Outcome.NOT_YET, code, fields)
 
 

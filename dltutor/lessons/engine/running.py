@@ -107,7 +107,7 @@ def starts() -> Iterator[list[str]]:
 
 
 def still_running() -> str:
-    """Wait up to 1 s for this process's descendants to end, and say what's left.
+    """Wait up to 1 s for this process's descendants to end, and say how many are left.
 
     The helper processes of multiprocessing and torch don't count.
 
@@ -226,7 +226,7 @@ def failed_in_main(error: BaseException) -> Result:
 
 
 def in_words(error: BaseException) -> str:
-    """Return a sentence that says what the learner's code raised, and where."""
+    """Return a sentence with an exception of the learner's code, and the line that raised it."""
     read = errors.read(error)
     return failed_at(*read.chain[0], read.traceback)
 

@@ -4,8 +4,8 @@ Each lesson has an `exercises.toml` with a table for each exercise, in the lesso
 
     [fix]
     title = "..."           # for `progress()`
-    runs = "..."            # what the check runs, if anything, to follow "Checking 10.fix:"
-    usually = 5             # seconds that this takes for a right answer, on two cores
+    runs = "..."            # if the check runs code: the words after "Checking 10.fix:"
+    usually = 5             # seconds that the check of a right answer takes on two cores
     hints = ["...", "...", "..."]   # where to look, which mechanism, almost the line to write
     [fix.says]
     correct = "..."         # code -> what the learner reads, with {fields} from the evidence

@@ -1,4 +1,4 @@
-"""Grade "01.fix" and "01.transfer", which ask for usable files and why the rest are bad.
+"""Grade "01.fix" and "01.transfer", which ask for usable files and reasons why the rest are bad.
 
 The check uses two folders, to catch a class that keeps data from one dataset for the next dataset.
 """
@@ -53,7 +53,7 @@ class Evidence:
         runs: By number of workers, how the run ended, and whether each epoch delivered `samples`.
         changed: The files that the answer removed, changed, or created at a listed path.
         dtypes: The number of samples for each floating-point dtype.
-        later: What's wrong with a sample that arrives although its file has gone bad, or None.
+        later: The mistake in a sample that arrives although its file has gone bad, or None.
     """
 
     folder: Folder
@@ -150,7 +150,7 @@ def judge(evidence: Evidence) -> None:
     """Raise `Rejected` unless exactly the usable files arrived and `quarantined` is right.
 
     The answer must also leave the files as they are, use the right class numbers and a single
-    dtype, and not replace the sample of a file that has gone bad since.
+    dtype, and not replace a sample whose file goes bad after the dataset was made.
     """
     try:
         _judge_folder(evidence)

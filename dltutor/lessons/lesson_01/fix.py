@@ -1,4 +1,4 @@
-"""Grade "01.fix", which asks for every usable image and for what's wrong with the others."""
+"""Grade "01.fix", which asks for every usable image, and for reasons why the others are bad."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-# The results of two correct ways to shrink an image differ by 0.03 on average, which has to pass.
-# Reading palette indices as gray values is a mistake, and makes a difference of 0.38.
+# A sample has a file's values if they differ by at most this much on average. In images, whose
+# values are from 0 to 1, two correct ways to shrink differ by 0.03, and reading palette indices as
+# gray values, which is a mistake, differs by 0.38.
 TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
@@ -35,7 +36,7 @@ Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading 
 
 
 class Kind(NamedTuple):
-    """A kind of file in a folder."""
+    """A kind of file that `fill` writes to a folder: a healthy one, or one with something odd."""
 
     write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
     odd: str = HEALTHY  # what's odd about the file, for a message
@@ -46,7 +47,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of files, with the class and kind of each path, and the values of usable files."""
+    """A folder that `fill` filled: each path's class and kind, and each usable file's values."""
 
     root: Path
     listed: dict[str, str] = field(default_factory=dict)
@@ -98,11 +99,11 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Fill a folder with files in random order and under neutral names, and with `labels.csv`.
+    """Fill a folder with files, under neutral names, and with `labels.csv`. Return the Folder.
 
     Args:
         root: The empty folder to fill.
-        seed: The seed for the order and for what `draw` draws.
+        seed: The seed for the files' random order, and for `draw`.
         kinds: The kinds of files, each as often as it should appear.
         classes: The names of three classes.
         draw: A function that draws an image or a reading.
@@ -132,7 +133,7 @@ def lesson_images() -> Path:
     """Make the lesson's folder of images, and return its path."""
     root = make_images()
     listed = [line for line in Images(root).listed if "no-permission" not in line[0]]
-    write_list(root, listed)  # leaves out the file that only root can read
+    write_list(root, listed)  # without the file that only root can read, because you may be root
     return root
 
 

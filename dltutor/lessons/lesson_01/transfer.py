@@ -1,4 +1,4 @@
-"""Grade "01.transfer", which asks for every usable reading and for what's wrong with the others."""
+"""Grade "01.transfer", which asks for every usable reading, and for reasons why others are bad."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPE: Final = (3, 128)  # axes and steps of a reading
 
 
 class Readings(Dataset[tuple[torch.Tensor, int]]):
-    """A dataset of vibration readings, 3 axes x 128 steps, each with its machine's state."""
+    """The notebook's starter for "01.transfer": readings of shape (3, 128), each with a state."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -56,7 +56,8 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# The recorder at the worn machines ran out of disk space, so all unusable files here are "worn".
+# In the lesson's story, the recorder at the worn machines ran out of disk space. So all unusable
+# files here are "worn".
 SPOILED_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),

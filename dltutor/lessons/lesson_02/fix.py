@@ -90,7 +90,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Yield runs with 2, 0, and 4 workers, and then read the sample that interrupts main.
+    """Yield a record of each run, then read a sample that raises KeyboardInterrupt, as Ctrl-C does.
 
     Raises:
         Rejected: The dataset can't be made, has the wrong length, or doesn't pass on the interrupt.

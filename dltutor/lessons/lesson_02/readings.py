@@ -76,7 +76,7 @@ def _local(base: type[Exception]) -> type[Exception]:
 
 
 class Fault(NamedTuple):
-    """A way to make an error from a word, the type that main should raise, and a description."""
+    """A sample's error: how to make it from a word, the type due in main, and a description."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]

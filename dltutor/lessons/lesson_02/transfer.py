@@ -149,7 +149,7 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
 def judge(run: Run) -> None:
     """Raise `Rejected` unless all samples arrived and are right.
 
-    The table and autograd must be as they were, too.
+    The answer must also leave the table unchanged, and torch's grad mode on.
     """
     if run.ending.end == "hung" and run.ending.last_words:
         not_yet("waits", where=run.where, last_words=run.ending.last_words)

@@ -1,4 +1,7 @@
-"""Grade "03.fix", which asks for a class that delivers good frames and names the deadly ones."""
+"""Grade "03.fix", which asks for a class that delivers good frames and names the deadly ones.
+
+A deadly frame ends any process that decodes it.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.helpers import Film, form_and_pixels, fresh_film
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
-    # For each film, what the decoder does with a deadly frame, the number of frames, the positions
-    # of the deadly frames, and the number of workers. The first two films have few frames, so that
-    # a wrong answer fails quickly.
+    # For each film, how a deadly frame ends the process, the number of frames, the positions of the
+    # deadly frames, and the number of workers. The first two films have few frames, so that a wrong
+    # answer fails quickly.
     ("killed", 2, (0,), 2),
     ("segfault", 4, (0, 1), 2),
     ("exit", 6, (1, 5), 4),  # four frames can be decoded, one for each worker
@@ -40,7 +43,7 @@ class Reading:
     """A record of how an answer read a film twice.
 
     Args:
-        how: What the decoder does with a deadly frame.
+        how: How a deadly frame ends the process, such as "segfault".
         film: The film, with the pixels that its good frames should have.
         run: How the two epochs ended.
         came: For each sample of each epoch, the name of the frame's file, or the sample's form (see
@@ -58,7 +61,7 @@ class Reading:
 
 
 def run(answer: type) -> Iterator[Reading]:
-    """For each way in which the decoder can end its process, read a film and yield a record."""
+    """For each way in which a frame can end the process, read a film twice and yield a record."""
     for how, frames, deadly, workers in _FILMS:
         yield _read(answer, how, fresh_film(frames, deadly), workers)
 
@@ -103,9 +106,10 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
 
 
 def judge(reading: Reading) -> None:
-    """Raise `Rejected` unless all good frames arrived and each deadly one has the right reason.
+    """Raise `Rejected` unless all good frames arrived and each deadly frame has a right reason.
 
-    `quarantined` must not have any other keys, and the film's folder must be unchanged.
+    The reasons are in `quarantined`, which must not have any other keys. The film's folder must be
+    unchanged.
     """
     film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}

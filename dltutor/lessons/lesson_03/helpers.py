@@ -52,7 +52,7 @@ def breadcrumb_in(folder: Path, seen: Observation) -> str:
 
 
 def log_of(seen: Observation) -> str:
-    """Return the error as it looks in a log, without the stack and the pids."""
+    """Return a run's error as it looks in a log, without the stack and the pids."""
     raw = re.sub(r"(?m)(^  .*\n)+", "  ...\n", seen.raw)
     return re.sub(r"(pid\S*) [\d, ]*\d", r"\1 ...", raw)
 
@@ -62,13 +62,20 @@ def _loader(dataset: Dataset[Any]) -> DataLoader[Any]:
 
 
 def stack_of(seen: Observation) -> list[str]:
-    """Return up to four calls that faulthandler printed, innermost first, or ["nothing"]."""
+    """Return up to four calls that faulthandler printed in a worker, innermost first.
+
+    If faulthandler printed none, return ["nothing"].
+    """
     stack = seen.stderr.partition("Current thread")[2] or seen.stderr
     return tidy("\n".join(re.findall(r"File .* in .*", stack)[:4])).splitlines() or ["nothing"]
 
 
 def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
-    """Show how a run of the film ends, for each way the decoder can end its process."""
+    """Show how a run of the film ends, for each way in which a bad frame can end the worker.
+
+    Args:
+        frames: The dataset's class, which takes the frames' paths and one of the ways.
+    """
     rows = []
     for how in ACCIDENTS:
         seen = observe(_loader(frames(film_paths(), how)))
@@ -82,7 +89,7 @@ def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
 
 
 def side_by_side(*kinds: type) -> Table:
-    """Show how two workers read the film with each class, or how making its dataset crashed."""
+    """Show how two workers read the film with each class, or how making the dataset crashed."""
     rows = []
     for kind in kinds:
         if code := exit_code_alone(kind, film_paths(), "segfault"):
@@ -115,12 +122,12 @@ def loader_of(make: bytes) -> DataLoader[Any]:
 
 
 class Film(NamedTuple):
-    """A film of frames, each in its own file.
+    """A film for a check. Each frame has its own file, and decoding a deadly one ends the process.
 
     Args:
         paths: The frames' files, in order.
         pixels: By file name, the pixels of each frame that can be decoded.
-        deadly: By file name, the exit code with `how="exit"` for each frame that ends its process.
+        deadly: By file name, the exit code that each deadly frame leads to with `how="exit"`.
     """
 
     paths: list[Path]
@@ -157,7 +164,11 @@ def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
 
 
 def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
-    """Write scans with these numbers of slices to a temporary folder. Return thumbnails by path."""
+    """Write scans with these numbers of slices to a temporary folder.
+
+    Returns:
+        Path -> the scan's thumbnails, as a uint8 array of shape (4, 64, 64).
+    """
     folder = tempfile.mkdtemp(prefix="dltutor-scans-")
     chance = np.random.default_rng(3)
     thumbnails = chance.integers(0, 256, (_KINDS, 64, 64), np.uint8)

@@ -59,7 +59,7 @@ class _Gauged(Dataset[Any]):
         self.dataset, self.began = dataset, began
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]  # the starter has a length
+        return len(self.dataset)  # type: ignore[arg-type]  # the check requires __len__
 
     def __getitem__(self, index: int) -> tuple[int, Any, int]:
         if self.began is None:
@@ -80,7 +80,7 @@ def _peak() -> int:
 
 
 def run(answer: type) -> Iterator[Reading]:
-    """Read two epochs without workers, one epoch with 2 workers, and one epoch with 4."""
+    """Yield a record of two epochs without workers, one epoch with 2 workers, and one with 4."""
     scans = fresh_scans(_SLICES)
     empty, began = _empty(scans), _fresh_peak()
     dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)

@@ -129,7 +129,7 @@ _WHEN: Final = {(0, 0): "never", (1, 1): "when it starts", (1, 2): "at any time"
 
 
 class _SetByMain(IterableDataset[dict[str, int]]):
-    # The only sample holds the values that a worker sees for six things that main sets.
+    # The only sample holds the number that a worker sees in each of six places where main sets it.
     of_class = 0
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _SetByMain(IterableDataset[dict[str, int]]):
 
 
 def what_arrives() -> Table:
-    """Show when a persistent worker sees each thing that main sets, under fork and spawn."""
+    """Show when a persistent worker sees a number that main sets in six places, by start method."""
     fork, spawn = _arrives("fork"), _arrives("spawn")
     rows = tuple((what, fork[what], spawn[what]) for what in fork)
     return Table("When a worker sees what main sets", rows, ("", "fork", "spawn"))

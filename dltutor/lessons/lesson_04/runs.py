@@ -54,7 +54,14 @@ Ask: TypeAlias = Callable[[Any, Any], Any]  # takes the dataset, and the argumen
 
 
 def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
-    """Run an answer as each plan says, call `ask` after each epoch, and yield the runs."""
+    """Run an answer as each plan says, and yield a record of each run.
+
+    Args:
+        answer: The learner's class.
+        plans: The settings of the runs.
+        ask: A function to call after each epoch, with the dataset and the argument that it was
+            given. The run's record has the values that `ask` returned.
+    """
     send_cells()
     for plan in plans:
         yield _run(answer, plan, ask)

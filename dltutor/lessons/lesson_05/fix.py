@@ -1,7 +1,7 @@
 """Grade "05.fix", which asks for windows of recordings that are too large to load.
 
-Whether a shared position causes wrong samples is luck, but whether a worker moves that position
-isn't. So `Positions` watches for moves.
+If workers share the position of an open file, it's luck whether a sample is wrong, but not whether
+a worker moves the position. So `Positions` watches for moves.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Positions:
         self._shared[:] = bytes(2)
 
     def watch(self, worker: int) -> None:
-        """Start to watch this worker. This is a `worker_init_fn`."""
+        """Watch the positions in a worker, which calls this as its `worker_init_fn`."""
         sys.setprofile(self._look)
 
     def collate(self, samples: list[Any]) -> Any:

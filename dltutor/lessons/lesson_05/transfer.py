@@ -1,8 +1,8 @@
 """Grade "05.transfer", which asks for rows that forked workers get from a server.
 
 For each session, the server records which process started the session, and how often other
-processes used it. The server answers late, so that a second process has time to ask over the same
-connection.
+processes used it. A connection leaves each answer in its socket for up to 20 ms, so that another
+process that shares the connection has time to take the answer.
 """
 
 from __future__ import annotations

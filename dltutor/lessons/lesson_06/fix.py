@@ -56,7 +56,7 @@ class Epoch:
 
 
 def run(path: Path) -> Iterator[Epoch]:
-    """Read two datasets and pickle one in main, then run both in loaders."""
+    """Read two datasets and pickle one in main, then run both in loaders and yield the epochs."""
     answer = travel.class_in(path, MyRecords)
     folder = Path(tempfile.mkdtemp()) / "fresh"
     folder.mkdir()

@@ -117,10 +117,10 @@ def told(seen: Observation) -> str:
 
 
 def costs() -> Table:
-    """Measure the time to a worker's first batch, and the memory that the worker adds.
+    """Show the time to a worker's first batch, and the memory that the worker adds.
 
-    Do that for each start method. Stop a fork server that's already running, so that the time and
-    the memory include the start of one.
+    The table has a row for each start method. Before measuring, stop a fork server that's already
+    running, so that forkserver's row includes the start of a server.
 
     Raises:
         AssertionError: Spawn or forkserver wasn't slower than fork.

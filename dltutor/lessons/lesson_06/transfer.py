@@ -1,6 +1,6 @@
 """Grade "06.transfer", which asks for the same noisy sound clips from every process.
 
-The task says how to make each sample, so a sample has the same values in every process and order.
+The task says how to make each sample, so its values don't depend on the process or the order.
 """
 
 from __future__ import annotations

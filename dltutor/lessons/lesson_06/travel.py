@@ -31,7 +31,7 @@ _WITHIN: Final = {"fork": 8, "spawn": 40}
 
 @dataclass(frozen=True)
 class Epoch:
-    """A record of how an answer's run ended, and how many samples were wrong, missing, or extra."""
+    """A record of how a run ended, and of how many samples were wrong, missing, or extra."""
 
     where: str
     run: Ending

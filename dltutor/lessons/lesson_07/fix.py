@@ -47,8 +47,8 @@ class Epochs:
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
         apart: How many pairs had files that a worker opened one after the other.
-        threads: How many threads opened files in one worker, the one with the most threads beyond
-            its number of pairs.
+        threads: How many threads opened files in one worker: the one whose threads outnumber its
+            pairs the most.
         pairs: How many pairs the same worker read.
         main_started: Whether main started a thread before it had workers.
     """
@@ -64,7 +64,7 @@ class Epochs:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Use the class in main, then with 2, 0, and 4 workers."""
+    """Use the class in main, then yield a record of its epochs with 2, 0, and 4 workers."""
     folder, shift = Path(tempfile.mkdtemp()), count(1)
     expected = _write(folder, 0)
     threads = threading.active_count()
@@ -115,10 +115,11 @@ def _write(folder: Path, shift: int) -> torch.Tensor:
 
 
 class _Reads:
-    """An audit hook that makes the opening of a pair's first file wait for the second file.
+    """An audit hook that notes in a file whether a worker opens a pair's two files together.
 
-    Python calls the hook for every file that it opens. The hook has no effect in main. Python can't
-    remove a hook, but this process ends when the check does.
+    Python calls the hook before it opens a file. In a worker, the hook makes the thread that opens
+    a pair's first file wait for another thread to open the second. In main, the hook has no effect.
+    Python can't remove a hook, but this process ends when the check does.
     """
 
     def __init__(self) -> None:
@@ -147,7 +148,7 @@ class _Reads:
             first[1].set()
 
     def taken(self) -> tuple[int, int, int]:
-        """Return the Epochs fields from `apart` to `pairs`, counted since the last call."""
+        """Return `apart`, `threads`, and `pairs` for Epochs, counted since the last call."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]

@@ -61,7 +61,7 @@ class Clips(Dataset[tuple[int, int]]):
 
 
 class Server:
-    """A server whose labels all change with each version. `shift` makes two servers differ."""
+    """A server of labels, which all change with each version. `shift` makes two servers differ."""
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0

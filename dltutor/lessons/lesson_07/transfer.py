@@ -72,7 +72,7 @@ def forked_half_way(answer: type) -> Note:
 
 
 def tried_half_way(answer: type) -> Result:
-    """Run the epoch for `forked_half_way`, print what it printed, and return its Result."""
+    """Run the epoch for `forked_half_way`, print the epoch's output, and return its Result."""
 
     def grade(begin: Callable[[], None]) -> Result:
         begin()
@@ -88,7 +88,7 @@ def tried_half_way(answer: type) -> Result:
 
 
 def run(answer: type) -> Iterator[Epoch]:
-    """Use the class in main, then run epochs whose workers main forks at different moments."""
+    """Use the class in main, then yield epochs whose workers main forks at different moments."""
     server = Server(shift=4)  # so that the labels differ from the lesson's
     dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
     places: dict[Place, None] = {}  # a dict as an ordered set

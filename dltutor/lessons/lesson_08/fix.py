@@ -118,7 +118,7 @@ def _write(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Try the class without a loader, then yield what it delivers with 2, 0, and 4 workers.
+    """Try the class without a loader, then yield a record of its runs with 2, 0, and 4 workers.
 
     Raises:
         Rejected: A dataset can't be made, has the wrong length, or has a sample that pickle can't

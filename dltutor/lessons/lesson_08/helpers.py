@@ -144,7 +144,7 @@ def recordings(count: int = 24, length: int = 500_000) -> tuple[str, ...]:
 
 
 def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note:
-    """Return what `full` measures, or a note on a machine without `/proc`."""
+    """Return the Moment that `full` measures, or a note on a machine without `/proc`."""
     return _LINUX if no_proc() else full(loader, look)
 
 
@@ -175,7 +175,7 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
 
 
 class Nothing(Dataset[torch.Tensor]):
-    """A dataset with tiny samples, and the base class for the datasets of jobs A and C."""
+    """A dataset with tiny samples, to compare the four jobs with. Jobs A and C use subclasses."""
 
     def __len__(self) -> int:
         return 200

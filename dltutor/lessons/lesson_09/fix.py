@@ -1,4 +1,4 @@
-"""Grade "09.fix" and "09.transfer", which ask for a dataset that makes no worker grow.
+"""Grade "09.fix" and "09.transfer", which ask for a dataset that makes no worker's memory grow.
 
 The check makes a dataset from each of two files, and reads the first without workers and the
 second with 2 and with 4. To see how much a worker grows on this machine, the check also reads an
@@ -40,13 +40,15 @@ _BATCH: Final = 50  # samples in a batch
 # First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
 _BEFORE: Final = 60  # batches
 _FEW: Final = 250  # samples
-_LEAST: Final = 4.0  # the check gives up unless the broken class makes a worker grow by more MB
+# The check gives up unless the broken class makes a worker grow by more than this many MB.
+_LEAST: Final = 4.0
 # The most MB that a worker may grow by beyond an empty run. In our runs, workers grew by up to 0.2
 # MB with right answers, and by 1.2 MB with numbers in a list, which is wrong.
 _MOST: Final = 0.6
-# A worker may start larger than the broken class's worker by this share of what that one grows by,
-# which was 5.5 MB in our runs. Right answers started larger by up to 0.3 MB, or by 1.5 MB on a
-# machine with a load of 25, and answers that read the whole file in each worker by 13 MB.
+# A worker may start larger than a worker with the broken class, by this fraction of the broken
+# class's growth, which was 5.5 MB in our runs. Right answers started larger by up to 0.3 MB, or by
+# 1.5 MB on a machine with a load of 25. Answers that read the whole file in each worker started
+# larger by 13 MB.
 _MORE: Final = 0.3
 
 
@@ -80,7 +82,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A record of an answer's runs, and of what else the check saw.
+    """A record of an answer's runs, of its dataset, and of the runs to compare them with.
 
     Args:
         samples: How many samples each file has.

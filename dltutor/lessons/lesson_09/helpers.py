@@ -37,8 +37,8 @@ class Reading:
         samples: How many samples had arrived.
         own: The USS of each worker, or of main if there are no workers.
         seen: The RSS of W0, or of main if there are no workers, as `htop` shows it.
-        together: The sum of PSS over main and the workers, without files, because any other process
-            that runs torch here shares torch's files. If the system has no PSS, it's NaN.
+        together: The sum of PSS over main and the workers, or NaN if the system has no PSS. Files
+            don't count, because any other process that runs torch here shares torch's files.
     """
 
     samples: int
@@ -75,9 +75,9 @@ class Memory:
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
-        """Return what part of `listed` bytes a worker grew by on average, such as "about half".
+        """Describe the workers' average growth as a part of `listed` bytes, such as "about half".
 
-        Without workers, it's what main grew by.
+        Without workers, describe main's growth.
         """
         share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
         limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))

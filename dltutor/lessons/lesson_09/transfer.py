@@ -1,4 +1,4 @@
-"""Grade "09.transfer", which asks for a dataset of boxes that makes no worker grow."""
+"""Grade "09.transfer", which asks for a dataset of boxes that makes no worker's memory grow."""
 
 from __future__ import annotations
 

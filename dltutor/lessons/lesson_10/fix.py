@@ -1,4 +1,4 @@
-"""Grade "10.fix", which asks for a dataset whose workers don't grow while they read recordings."""
+"""Grade "10.fix", which asks for a dataset of recordings that makes no process's memory grow."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def run(answer: Any) -> Iterator[Run]:
     alternately from two datasets whose files have the same names reveals a cache that both share.
 
     Raises:
-        Rejected: A dataset can't be made, or two datasets mix up their samples. Or a run with an
-            empty dataset didn't finish.
+        Rejected: A dataset can't be made, two datasets mix up their samples, or a run with an empty
+            dataset didn't finish.
     """
     folder = Path(tempfile.mkdtemp())
     loudness = np.random.default_rng().permutation(_RUNS[-1][1] + _SECOND) + 1
@@ -192,7 +192,7 @@ def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless all samples arrive and are right, and nothing grows too much."""
+    """Raise `Rejected` unless all samples arrive and are right, and memory hardly grows."""
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)

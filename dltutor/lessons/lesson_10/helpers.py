@@ -1,7 +1,7 @@
-"""Provide the notebook's four jobs, A to D, and run experiments on them.
+"""Provide the notebook's four leaking jobs, A to D, and run experiments on them.
 
-Each job is a failure mode from the catalog. A fork server that hasn't done anything yet forks D's
-workers, because workers forked from main would first use up the memory that main has freed.
+Each job is a failure mode from the catalog. A fork server forks D's workers, because workers forked
+from main would first use up the memory that main has freed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each samp
 
 
 class JobD(heap_growth.Recordings):
-    """Job D's dataset of recordings, cut into overlapping frames with the same peak."""
+    """Job D's dataset: recordings, cut into overlapping frames that are scaled to the same peak."""
 
     step = 224  # numbers from one frame to the next, so a sample is 0.9 MB
 

@@ -91,10 +91,11 @@ class _Saved:
 
 
 class Watch:
-    """A record of what's alive each time a batch goes through a model, and after a validation.
+    """A record of tensors and graphs, to see how many a validation keeps alive.
 
-    Tensors that exist before the record starts don't count. The record adds a hook to the model,
-    and freezes the garbage collector.
+    The record has an entry for each batch that goes through the model, and one for after the
+    validation. Tensors that exist before the record starts don't count. The record adds a hook to
+    the model, and freezes the garbage collector.
 
     Args:
         model: The model that the validation runs.

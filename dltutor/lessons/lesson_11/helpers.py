@@ -32,7 +32,7 @@ _ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception)\b")
 
 @dataclass(frozen=True)
 class Held:
-    """A count of what a process still has open from batches that workers sent.
+    """A count of the shared memory that a process still has open from workers' batches.
 
     Args:
         descriptors: How many of the process's open descriptors belong to torch's shared memory.
@@ -50,7 +50,7 @@ class Held:
 
 
 def held() -> Held:
-    """Count what this process has open from batches. Without `/proc`, all counts are 0."""
+    """Count this process's descriptors and bytes from batches. Without `/proc`, both are 0."""
     found = []
     for path in _DESCRIPTORS.glob("*"):
         with suppress(OSError):  # the descriptor that listed the others is closed by now
@@ -87,7 +87,7 @@ def last_words(seen: Observation | Note) -> Note:
 
 
 def what_it_costs(batches: Mapping[str, tuple[Any, Any]]) -> Table:
-    """Show what main has open for one batch of eight samples from a forked worker.
+    """Show how many descriptors and bytes main has open for a forked worker's batch of eight.
 
     Args:
         batches: Name -> a sample, and a `collate_fn` or None.

@@ -142,7 +142,7 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Blocks:
-    """A record of shared files that this process maps for writing.
+    """A record of the shared files that this process maps for writing, to find leftovers.
 
     Files mapped for reading don't count, because libraries map such files at any time, as glibc
     does with its table of character sets.

@@ -74,7 +74,7 @@ def gather(answer: type) -> tuple[Run, ...]:
     """
     base = torch.arange(4.0 * max(_LENGTHS), dtype=torch.float64).reshape(-1, 4) % 17 - 8
     signals = [each[:n] for each, n in zip((base, base, base.flip(0)), _LENGTHS, strict=True)]
-    # In shared memory, so that main also sees what a worker writes.
+    # Put the signals into shared memory, so that main also sees what a worker writes.
     before, given = global_generators(), [each.clone().share_memory_() for each in signals]
     call = f"{answer.__name__}(signals, seed)"
     pairs = zip(given, _SEEDS, strict=True)
@@ -109,7 +109,7 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
         moved.update(moved_since(before))
         noise: Came = {}
         indices, batches = iter(order), iter(loader)
-        before = global_generators()  # `iter` has drawn the workers' seeds
+        before = global_generators()  # after `iter`, which draws the workers' seeds in main
         for samples in batches:
             for sample, index in zip(samples, indices, strict=False):
                 noise[index] = _minus(sample, signals[index])

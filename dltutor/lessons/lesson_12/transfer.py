@@ -70,7 +70,7 @@ def records_of(plan: Plan) -> list[int]:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Yield what the class delivers with each of `PLANS`.
+    """Run the class with each of `PLANS`, and yield a record of the batches that arrived.
 
     Raises:
         Rejected: A dataset can't be made.

@@ -62,7 +62,7 @@ def messages() -> Iterator[list[int]]:
 
 @dataclass
 class Record:
-    """A record of one run of a loader."""
+    """A record of one run of a rehearsed loader, to compare the answer's measurement with."""
 
     workers: int
     taken: int = 0  # batches that the answer has taken

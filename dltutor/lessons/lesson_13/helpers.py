@@ -35,7 +35,7 @@ _COUNTS: Final = (0, 2, 8)
 
 @cache
 def photo() -> bytes:
-    """Return the bytes of a JPEG file of 320 x 240 pixels, the same ones each time."""
+    """Return the bytes of a JPEG file of 320 x 240 pixels, the same bytes each time."""
     noise = np.random.default_rng(0).integers(0, 255, (150, 200, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(noise).resize((320, 240)).save(file, "JPEG")
@@ -43,7 +43,10 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """A dataset of reviews as word numbers, with labels. All reviews differ, and one is empty."""
+    """A dataset of labeled reviews, as word numbers, that counts the samples that processes make.
+
+    All reviews differ, and one is empty.
+    """
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
@@ -81,7 +84,7 @@ def draw_curves(found: Mapping[str, Throughput]) -> Curves:
     """Draw throughput against workers, with a bar for the middle half of the runs at each point.
 
     Args:
-        found: A loader's name -> what we measured.
+        found: A loader's name -> its throughput with several numbers of workers.
     """
     cores = machine().cores
     with rc_context(STYLE):
@@ -107,7 +110,7 @@ def eight_against_none(found: Mapping[str, Throughput]) -> Table:
     """Show how much faster 8 workers are than none.
 
     Args:
-        found: A loader's name -> what we measured with 0 and 8 workers, for a loader that waits,
+        found: A loader's name -> its throughput with 0 and 8 workers, for a loader that waits,
             one that computes, and one whose samples are in memory, in this order.
     """
     times = {}

@@ -42,7 +42,7 @@ class Room:
         return iter(self.scenes)
 
     def debrief(self) -> Table:
-        """Show how many hints each incident took, and what would have shown its causes first.
+        """Show how many hints you asked for in each incident, and the shortest way to its causes.
 
         If you haven't solved an incident, the table says so instead.
         """

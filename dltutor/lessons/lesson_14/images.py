@@ -71,7 +71,7 @@ def _copied(batch: Any) -> Any:
 
 
 def _problem(folder: Path, got: list[Any]) -> Fault | None:
-    # Return the first way in which the batches differ from what the ticket asks for.
+    # Return the first mistake in the batches, by the ticket's requirements, or None.
     every = np.load(folder / "photos.npy")
     tints = [int(photo[2, 0, 0]) - 64 for photo in every]
     originals = dict(zip(tints, every, strict=True))

@@ -48,7 +48,7 @@ class Report:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """A report that can be judged.
+    """A report in the form in which a grader judges it.
 
     Args:
         folder: A copy of the learner's code, without the data.
@@ -127,7 +127,7 @@ def grader(
     at_most: int,
     job: bool = True,
 ) -> Grader[Evidence]:
-    """Return a grader that checks first what the fix does, then what the report says.
+    """Return a grader that first runs the fixed code, and then reads the report.
 
     Args:
         incident: The incident that the report is about.

@@ -69,7 +69,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Scene:
-    """An incident with its folder."""
+    """A drawn incident, and the folder in which the learner works on it."""
 
     incident: Incident
     folder: Path

@@ -28,7 +28,7 @@ _WITHIN: Final = 20  # time limit in seconds for making a loader, and for its ep
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write clips of noise around a level for each label, and some that can't be decoded."""
+    """Write clips of noise, brighter for higher labels, and some that can't be decoded."""
     random = np.random.default_rng(seed)
     clips = folder / "clips"
     clips.mkdir()
