@@ -10,6 +10,7 @@ from dltutor.diagnosis import probes
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.interventions import INTERVENTIONS
 
+# The name of a row in interventions.py, or of a module in `probes`.
 _ORDER: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
     *("any_order", "threads", "fetched", "reordered", "reseeded", "repeated", "seeded"),
@@ -24,7 +25,7 @@ _ORDER: Final = (
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all experiments, in the order in which they run."""
+    """Return the experiments that the doctor may run on a loader, in their order."""
     runs = {each.field: each for each in INTERVENTIONS}
     return tuple(
         runs[name] if name in runs else import_module(f"{probes.__name__}.{name}").EXPERIMENT

@@ -1,4 +1,4 @@
-"""Find the failure modes that fit the evidence, and broken promises that they don't explain."""
+"""Find the failure modes that fit the evidence, and the broken promises that none explains."""
 
 from __future__ import annotations
 

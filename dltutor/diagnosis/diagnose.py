@@ -107,7 +107,11 @@ def examine(
 
 
 def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:
-    """Check the arguments to `diagnose`, which lists the exceptions, and make an Examination."""
+    """Check the arguments to `diagnose`, and return an Examination that hasn't run yet.
+
+    Raises:
+        RuntimeError, TypeError, ValueError: The reasons are those that `diagnose` lists.
+    """
     if not hasattr(os, "fork"):
         raise RuntimeError(
             "diagnose() runs the loader in forks of this process, but this system can't fork. On "
@@ -125,7 +129,7 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
-    experiments()  # imports their modules, before the deadline starts counting
+    experiments()  # imports the experiments' modules, before the deadline starts counting
     return Examination(
         make,
         consume,

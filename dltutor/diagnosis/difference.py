@@ -1,4 +1,4 @@
-"""Compare two runs of a loader to see how many samples differ, and whether the results do."""
+"""Compare two runs of a loader: how many samples differ, and whether the loop's results do."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from dltutor.diagnosis.objects import ngrams
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two runs in the same epoch.
+    """Counts that say how the samples of two runs differ in one epoch.
 
     Args:
         epoch: The epoch's number, from 0.
-        whole: Whether both runs finished the epoch. If not, the numbers are about its beginning.
+        whole: Whether both runs finished the epoch. If not, the counts are about the epoch's
+            beginning.
         came: How many samples the first run has.
         expected: How many samples the second run has.
         more: How many of the first run's samples, repeats included, the second run doesn't have.
         missing: How many of the second run's samples, repeats included, the first run doesn't have.
         twice: How many samples the first run repeats, and has more often than the second.
-        replayed: Whether both runs draw from the same samples, deliver the same number of them, and
-            the second run repeats some. That happens if an epoch is longer than the data.
-        unit: What the numbers count: "samples", or "batches" if batches can't be taken apart.
+        replayed: Whether both runs have the same distinct samples and the same total, and the
+            second run repeats some. That's the case if an epoch is longer than the data.
+        unit: What the counts are of: "samples", or "batches" if batches can't be taken apart.
     """
 
     epoch: int
@@ -52,14 +53,14 @@ def with_workers(evidence: Evidence) -> Difference | None:
     """Compare epochs with and without workers, and return a Difference for the first that differs.
 
     If no epoch differs, return the Difference for the first epoch that can be compared. If a run
-    failed or is missing, if no epoch can be compared, or if the samples of several loaders come
-    together in a random way, return None.
+    failed or is missing, if no epoch can be compared, or if a wrapper joins the samples of several
+    loaders at random, return None.
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if
     batches arrive in the sampler's order and that order is the same in both runs. If the sampler
-    shuffles, its order is the same only in the first epoch. After that, its random numbers may
-    differ, because torch draws a seed for each new iterator, and a loader with persistent workers
-    keeps its iterator.
+    shuffles, its order is the same only in the first epoch. After that, the sampler's random
+    numbers may differ, because torch draws a seed for each new iterator, and a loader with
+    persistent workers keeps its iterator.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     parts = evidence.parts
@@ -78,9 +79,10 @@ def with_workers(evidence: Evidence) -> Difference | None:
 def resumes_elsewhere(run: Measures, alone: Measures) -> int:
     """Return which iteration goes on at another sample with workers, or 0 if none does.
 
-    That's an iteration whose length is the first one to differ, after an iteration that the loop
-    left early. The shorter one must have reached its end, so that the data ended, not the loop. If
-    only one run has that iteration, it must have reached its end there.
+    That's the first iteration whose length differs between the runs, if the loop left the one
+    before it early in both. The run in which the iteration is shorter must have reached the
+    iteration's end, because otherwise the loop may have cut the iteration short. If only one run
+    has the iteration, that run must have reached the iteration's end.
 
     Args:
         run: A run with workers.
@@ -97,10 +99,10 @@ def resumes_elsewhere(run: Measures, alone: Measures) -> int:
 
 
 def recut(run: Measures, alone: Measures) -> bool:
-    """Return whether the first epochs of a stream have nearly the same values in both runs.
+    """Return whether a stream's first epoch has nearly the same values in both runs.
 
-    If so, different samples only mean that the stream was cut into samples at other places. If one
-    of these epochs didn't finish, or there are no values to compare, return False.
+    If so, different samples only mean that the stream was cut into samples at other places. If the
+    epoch didn't finish in both runs, or there are no values to compare, return False.
     """
     if not run.finished[:1] == alone.finished[:1] == (True,):
         return False
@@ -116,8 +118,8 @@ _RESULT: Final = 0.05  # relative difference; adding in another order changes a 
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers in two runs differ by more than 5 percent.
 
-    They also differ if one run has more numbers. If a run has no numbers, return False. Also return
-    False if one of `alone`'s numbers is zero, because that number may count the workers.
+    Also return True if one run has more numbers than the other. But if a run has no numbers, return
+    False. Do the same if one of `alone`'s numbers is zero, because it may count the workers.
     """
     both = bool(run.numbers and alone.numbers) and all(alone.numbers)
     return both and not close(run.numbers, alone.numbers, _RESULT)
@@ -131,9 +133,9 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
     Args:
         run: The run with workers.
         alone: The run without workers.
-        reordered: Another run without workers, in which the loop returned the same result. If its
-            samples arrived in a different order, the order makes no difference to the loop. If
-            None (the default), the order counts.
+        reordered: Another run without workers, in which the loop returned the same result. If that
+            run's samples arrived in a different order, the order makes no difference to the loop.
+            If `reordered` is None (the default), the order counts.
     """
     ours, theirs = run.contents[:1], alone.contents[:1]
     if not any(ours) or len(run.contents) != len(alone.contents):
@@ -158,7 +160,7 @@ def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
 def between(
     run: Measures, other: Measures, epoch: int = 0, *, in_order: bool = False
 ) -> Difference | None:
-    """Return how two runs differ in an epoch (by default the first), or None if that's unknown.
+    """Return how two runs differ in an epoch (by default, epoch 0), or None if that's unknown.
 
     Compare the beginnings of unfinished epochs only if `in_order` says that both runs have the same
     order.
@@ -197,8 +199,8 @@ class FieldDifference:
     Args:
         path: The path of the field in a batch, such as "['id']", or "" for whole samples.
         expected: How many values there are without workers.
-        missing: How many of them don't arrive with workers.
-        twice: How many of them arrive more than once with workers.
+        missing: How many of these values don't arrive with workers.
+        twice: How many of these values arrive more than once with workers.
     """
 
     path: str
@@ -208,10 +210,10 @@ class FieldDifference:
 
 
 def between_fields(evidence: Evidence) -> FieldDifference | None:
-    """Return the first field whose values show that samples are missing and others repeat, or None.
+    """Compare the first field in which some values are missing and others repeat, or return None.
 
     A field counts if it has a different value in each sample, and the same values in two runs
-    without workers. So the rest of a sample may be random. A field whose values all repeat doesn't
+    without workers, so the rest of a sample may be random. A field whose values all repeat doesn't
     count, because it may number the samples of each worker.
     """
     ours, plain, again = (
@@ -229,10 +231,16 @@ def between_fields(evidence: Evidence) -> FieldDifference | None:
 
 
 def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDifference | None:
-    """Return how some of the different values in `whole` are missing and others repeat, or None.
+    """Return how `values` lacks some expected values and repeats others, or None if it doesn't.
 
-    If only one is missing or only one repeats, or if a value arrives that isn't in `whole`, that's
-    None. It's also None if all of `values` repeat, or if they are the first ones of `whole`.
+    At least two have to be missing, and at least two have to repeat. Return None if the expected
+    values aren't all different, if any other value arrives, or if every value that arrives repeats.
+    Also return None if the values that arrive are the first few of the expected ones.
+
+    Args:
+        path: The path of the field that has these values, for the FieldDifference.
+        values: The values that arrive with workers.
+        whole: The expected values, which arrive without workers.
     """
     came, there = Counter(values), {*whole}
     if len(there) < len(whole) or not came.keys() <= there:

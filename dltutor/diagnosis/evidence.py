@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the probes import this module
 
 @dataclass(frozen=True)
 class Evidence:
-    """The answers to the experiments' questions.
+    """The answers to the experiments' questions about one loader. The findings are based on them.
 
     Except for `parts` and `run`, a field is None if its question has no answer. Each field's
     experiment is either a run in interventions.py or a module in `probes`.
@@ -111,7 +111,7 @@ class Evidence:
     def by_seed(self) -> int:
         """How many samples arrive only with another seed, in the first epoch without workers.
 
-        If one of the two runs is missing, or they can't be compared, that's 0.
+        If one of these runs is missing, or they can't be compared, the number is 0.
         """
         if self.alone is None or self.reseeded is None:
             return 0
@@ -131,8 +131,8 @@ class Evidence:
     def seeded_once(self) -> bool:
         """Whether persistent workers may cache random samples.
 
-        They may if no sample changes when it's drawn again in the same process, but another seed
-        gives different samples.
+        That's possible if no sample changes when it's drawn again in the same process, but another
+        seed gives different samples.
         """
         samples = self.samples
         if not self.parts.persistent or samples is None or samples.random or samples.again:
@@ -166,8 +166,8 @@ class Evidence:
 
     @property
     def _times_workers(self) -> bool:
-        # Return whether each sample arrived once for each worker. Compare no positions, because the
-        # workers may read the samples in different orders.
+        # Return whether each sample arrived as many times as there are workers. Compare no
+        # positions, because the workers may read the samples in different orders.
         drawn, alone = self.run.drawn[:1], self.alone.drawn[:1] if self.alone else ()
         if not (drawn and alone and drawn[0] and alone[0]):
             return False

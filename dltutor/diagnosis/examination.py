@@ -52,7 +52,7 @@ class _InAFork(Exception):
 
 @dataclass(frozen=True)
 class Tried:
-    """An experiment that gave an answer.
+    """A question that an experiment answered, for the report.
 
     Args:
         question: What the experiment asks.
@@ -65,7 +65,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Untried:
-    """A question without an answer, usually because its experiment didn't run or didn't finish.
+    """A question without an answer, for the report. Usually its experiment didn't run or finish.
 
     Args:
         question: What the experiment asks.
@@ -196,7 +196,7 @@ class Examination:
 
     def _locks(self) -> list[Any]:
         # Return the locks that the loader's parts and your modules refer to, because another thread
-        # of this process may hold one when we fork an experiment.
+        # of this process may hold one of them when the doctor forks an experiment.
         if not when_to_fork.others():
             return []
         return causes.locks_in(names.roots_of(self._subject()))
@@ -209,7 +209,8 @@ class Examination:
     def _ask(
         self, experiment: Experiment, evidence: Evidence | None, before_fork: Callable[[], object]
     ) -> tuple[Any, str]:
-        # Return the answer or None, and why there's none, or why it isn't complete, or "".
+        # Return the answer, or None if there's none, and why the answer is missing or incomplete,
+        # or "" if it's complete.
         seconds = self._seconds(experiment, evidence)
         if evidence is None:
             seconds = max(seconds, _LEAST)
@@ -316,8 +317,8 @@ class Examination:
             return ""
         why = fork_doubts.doubt(ended, self.loop is not None)
         # A fork isn't to blame if the process stopped in the sampler, or after the first sample.
-        # When the first sample begins, the mark has been written twice, for the sampler and for
-        # that sample.
+        # When the first sample begins, `mark` has been written twice, for the sampler and for that
+        # sample.
         later = ended.result is None and (mark.get() == DEALING or mark.times > 2)
         none_came = experiment.field == "samples" and not later and fork_doubts.no_sample(ended)
         if self.function is not None and (why or none_came):
@@ -358,7 +359,13 @@ def silent(evidence: Evidence) -> str:
 
 
 def why_stopped(ended: Ended, what: str, seconds: float) -> str:
-    """Say why the process that did `what`, for at most so many seconds, has no result."""
+    """Say why an experiment's process has no result.
+
+    Args:
+        ended: How the process ended.
+        what: What the process did, as the subject of the sentence, such as "making the loader".
+        seconds: The most seconds that the process was given.
+    """
     if ended.stopped == "limit":
         stood = ended.stood.strip().removesuffix(".")
         where = f": {stood[0].lower()}{stood[1:_LINE]}" if stood else ""

@@ -27,9 +27,9 @@ class Experiment:
         needed: A function that takes the evidence so far, and returns whether to ask the question.
         ask: A function that runs in a fork, with a Subject that it may change, and returns the
             record or raises `Unanswered` to say why there's no answer.
-        cut_short: A function that makes the record if the process died or ran out of time. It takes
-            the reason for stopping ("" if the process died), the exit code, and the subject's
-            Mark. If None, there's no answer.
+        cut_short: A function that makes the record if the process died or ran out of time. The
+            function takes the reason for stopping ("" if the process died), the exit code, and
+            the subject's Mark. If None, there's no answer then.
         held: Whether to fork while a thread in main holds a lock (default False).
     """
 
@@ -54,8 +54,8 @@ def probe(
 ) -> Experiment:
     """Return the Experiment for a module in `probes`.
 
-    The question is the first line of the module's docstring, and the record is the return type of
-    `ask`. The arguments are the same as for Experiment.
+    The question is the first line in the docstring of the module that defines `ask`, and the record
+    is the return type of `ask`. The arguments are the same as for Experiment.
     """
     question = (sys.modules[ask.__module__].__doc__ or "").partition("\n")[0]
     record = typing.get_type_hints(ask)["return"]
@@ -72,7 +72,7 @@ def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
         record: The class of the record to make.
         answer: The record's fields. `read` ignores fields that the record doesn't have.
     """
-    known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # it's a dataclass
+    known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # a dataclass
     return record(**{name: _frozen(value) for name, value in answer.items() if name in known})
 
 

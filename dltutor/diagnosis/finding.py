@@ -1,4 +1,4 @@
-"""Define Finding, the record of one thing that's wrong with a loader."""
+"""Define Finding, the record of one problem with a loader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERIOUS: Final[dict[Promise, int]] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that's wrong with a loader.
+    """One problem with a loader, as the report tells it.
 
     A failure mode's rule leaves out the name, promise, and lesson, and often the cause and the fix,
     because the catalog of failure modes has them. A function in `promises` leaves out the name,

@@ -46,7 +46,7 @@ _RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
 
 
 def in_use() -> dict[str, str]:
-    """Return the libraries in use that don't survive a fork, each with a pattern for its errors."""
+    """Return the patterns for the errors of libraries in use that don't survive a fork, by name."""
     found = {}
     for name, (title, asked, pattern) in _RUNTIMES.items():
         module = sys.modules.get(name)

@@ -52,7 +52,7 @@ def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> byt
         "argv": sys.argv,
         "file": getattr(main, "__file__", None),
         "name": spec.name if spec else None,
-        "key": bytes(current_process().authkey),  # to talk to the Managers of this process
+        "key": bytes(current_process().authkey),  # lets the new one talk to this process's Managers
         "typed": typed,  # the source of notebook cells, so that reports can show their lines
     }
     try:

@@ -26,13 +26,13 @@ from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.system.heap import fill_holes
 
 _LONGEST: Final = 11.0  # the most seconds for a run without workers
-_TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if it can
+_TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if allowed
 
 
 def _differs(evidence: Evidence) -> bool:
-    # Return whether a finished epoch's samples, the number of samples, or the loop's result differ
-    # with and without workers. If so, the doctor tries another seed, because random samples may
-    # differ, but samples that no seed changes shouldn't.
+    # Return whether a finished epoch's samples, the length of an iteration after one that the loop
+    # left, or the loop's result differ with and without workers. If so, the doctor tries another
+    # seed, because random samples may differ, but samples that no seed changes shouldn't.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -50,7 +50,8 @@ def _resumes(evidence: Evidence) -> bool:
 
 
 def _fork_if_it_resumes(subject: Subject) -> None:
-    # The sampler is in main, so the start method makes no difference to where the loop goes on.
+    # Fork the workers, because that's the fastest way to start them. The sampler is in main, so the
+    # start method makes no difference to where the loop goes on.
     if subject.known is not None and _resumes(subject.known):
         subject.change(method="fork")
 
@@ -70,8 +71,9 @@ def _depends_on_seed(evidence: Evidence) -> bool:
 
 
 def _same_result_again(evidence: Evidence) -> bool:
-    # Return whether the loop's result is the same in two runs without workers, whatever the seed
-    # is, or with one seed. If not, the result may be a time or an amount of memory.
+    # Return whether the loop's result is the same in two runs without workers. Both have one seed
+    # or, if `repeated` didn't run and the result differs with workers, two seeds. If the result
+    # isn't the same, it may be a time or an amount of memory.
     alone, reseeded, repeated = evidence.alone, evidence.reseeded, evidence.repeated
     if alone is None or reseeded is None or not evidence.parts.loop:
         return False
@@ -146,7 +148,8 @@ def _files_run_out(evidence: Evidence) -> bool:
 
 
 def _called_for_each_epoch(evidence: Evidence) -> bool:
-    # Return whether the loop iterates the loader only once, and takes little time.
+    # Return whether the loop iterates the loader only once, so that your program may call it for
+    # each epoch, and takes so little time that the doctor can call it three times.
     run = evidence.run
     if not evidence.parts.loop or run.end != "finished" or len(run.finished) != 1:
         return False
@@ -158,7 +161,7 @@ def _leaves_its_epoch(evidence: Evidence) -> bool:
     return again is not None and again.finished[:2] == (False, False)
 
 
-_BRIEF: Final = 3.0  # seconds for an epoch, to have time for three
+_BRIEF: Final = 3.0  # seconds; if an epoch takes less, the doctor has time for three
 _SEED: Final = 24301  # a seed that your code is unlikely to use
 _CALLS: Final[dict[str, Any]] = {"longest": 6.0, "epochs": 3, "seed": _SEED}
 
@@ -196,7 +199,7 @@ def _run(
     cut_short: bool = False,
     **fixed: Any,
 ) -> Experiment:
-    """Return the Experiment that runs the loader with some things changed.
+    """Return the Experiment that runs the loader as it is, or with something changed.
 
     Args:
         field: The field of Evidence that the run fills.

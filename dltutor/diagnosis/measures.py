@@ -11,7 +11,7 @@ from dltutor.diagnosis.words import count_of, duration
 
 @dataclass(frozen=True)
 class Measures:
-    """The measurements from one run of the loader, as it is or with one thing changed.
+    """The measurements from one run of the loader, as it is or with something changed.
 
     Args:
         end: How the run ended: "finished", "raised", "hung", "worker died", "main died", "enough"
@@ -164,7 +164,7 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run's first pass finished and has all samples of the other's."""
+        """Return whether this run's first pass finished and has all samples of the other run's."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:

@@ -31,7 +31,8 @@ def find(target: str) -> Any:
     Raises:
         NoLoader: The target names no loader, or importing it failed.
     """
-    # Imported here, because this imports torch, which is slow, and most commands don't need it.
+    # Import this module here, because it imports torch, which is slow and which most commands don't
+    # need.
     from dltutor.observation.loaders import check_loader
 
     found = attribute(target)
@@ -114,7 +115,7 @@ def _said(error: BaseException) -> str:
 def makes_loaders(found: Any) -> bool:
     """Return whether an object looks like a function that makes a loader, not like a loader.
 
-    It does if it can be called, isn't a class, and can't be iterated.
+    Such an object can be called, isn't a class, and can't be iterated.
     """
     return callable(found) and not isinstance(found, type) and not hasattr(found, "__iter__")
 

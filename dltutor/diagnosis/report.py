@@ -18,7 +18,7 @@ from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
-#: What no experiment on one machine can test. Each report in text or HTML ends with it.
+#: What no experiment on one machine can test. Each report in text or HTML ends with this list.
 UNSEEN: Final = "what a GPU does with the batches, several machines, and the network between them"
 
 
@@ -162,7 +162,7 @@ _FAINT: Final = ";opacity:0.75"
 
 
 def _html_table(rows: Iterable[Sequence[str]], styles: Sequence[str]) -> str:
-    # Return a table of cells that are HTML. Each column has its own style.
+    # Return an HTML table. The cells are HTML already, and `styles` has the CSS of each column.
     cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0"
     body = ""
     for row in rows:

@@ -1,1 +1,1 @@
-"""Find the things that objects hold and the path to each, and compute digests of their content."""
+"""Find the objects that your dataset and code hold, with their paths, and compute digests."""

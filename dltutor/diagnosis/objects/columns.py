@@ -27,7 +27,8 @@ def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
 
     Args:
         samples: The samples, in the order in which the collate function got them.
-        batch: What it returned. Fields are compared only if this and the samples are mappings.
+        batch: The batch that the function returned. Fields are compared only if the batch and the
+            samples are mappings.
     """
     came, held = _fields(batch), [_fields(each) for each in samples]
     if not all(is_a(each, Mapping) for each in (batch, *samples)):
@@ -50,12 +51,13 @@ def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
 def dropped(samples: list[Any], batch: Any, collate: Collate) -> Iterator[tuple[str, int, int]]:
     """Yield fields that a batch lacks, though some samples have them, as (field, have, samples).
 
-    Leave out a field if the collate function doesn't return it for such samples either.
+    Leave out a field if the collate function drops it on purpose, which means even if the first
+    sample has it or, for lists and tuples, even if all samples do.
 
     Args:
         samples: The samples, in the order in which the collate function got them.
-        batch: What it returned, a mapping if the samples are mappings, or a list or tuple if they
-            are lists or tuples.
+        batch: The batch that the function returned. Fields are compared only if the batch and the
+            samples are all mappings, or all lists or tuples.
         collate: The collate function.
     """
     for kind in (Mapping, (list, tuple)):
@@ -68,14 +70,17 @@ def dropped(samples: list[Any], batch: Any, collate: Collate) -> Iterator[tuple[
 
 
 def crossed(batches: list[Any], batch: Any) -> dict[str, str]:
-    """Return the fields whose rows are in a different order than another field's, with the latter.
+    """Return the fields whose rows are in a different order than the rows of another field.
 
     A collate function may sort the samples, but then it has to sort all their fields. Leave out a
     field if the batch also has its rows in the right order, or says what the order is.
 
     Args:
-        batches: For each sample, a batch of only this one.
+        batches: For each sample, a batch of only this sample.
         batch: The batch of all samples.
+
+    Returns:
+        A dict from each such field to the other field.
     """
     alone = [dict(leaves(each)) for each in batches]
     order: list[int] = []
@@ -130,7 +135,7 @@ def _kept(samples: list[Any], present: list[bool], name: str, collate: Collate) 
     batch = [*have, *lack] if is_a(have[0], Mapping) else have[:1] * len(samples)
     try:
         return name in _fields(collate(copy.deepcopy(batch)))
-    except KeyError as error:  # it looks for the field in each sample, because the first one has it
+    except KeyError as error:  # the function looks for a field of the first sample in all of them
         return name in map(str, error.args)
     except Exception:
         return False

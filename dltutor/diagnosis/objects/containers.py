@@ -35,10 +35,10 @@ _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """Return how many elements a container or cache has, or None if it isn't one that can grow.
+    """Return how many elements a container or cache that can grow has, or None for anything else.
 
-    The containers that can grow are list, dict, set, deque, and bytearray. A cache is a thing with
-    a method `cache_info`, such as a function that's wrapped in `lru_cache`.
+    The containers that can grow are list, dict, set, deque, and bytearray. A cache is an object
+    with a method `cache_info`, such as a function that's wrapped in `lru_cache`.
     """
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
@@ -57,7 +57,7 @@ def bound(thing: Any) -> int | None:
 def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
     """Find containers of at least 2,000 Python objects, including columns in pandas.
 
-    If a smaller container holds other containers, such as a dict of lists, their elements count.
+    If a smaller container holds other containers, such as a dict of lists, count their elements.
 
     Args:
         roots: The objects where the search starts. The search covers what `reached` yields.

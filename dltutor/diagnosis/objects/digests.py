@@ -22,7 +22,7 @@ from dltutor.tables import MB
 
 _DEEP: Final = 12  # the most levels of nesting to follow
 _MOST: Final = 5_000  # the most elements of one collection to follow
-_LEAVES: Final = 500_000  # the most parts to hash in one thing
+_LEAVES: Final = 500_000  # the most parts to hash in one object
 _PICKLED: Final = 16 * MB  # after this many bytes, leave out the rest of a pickle
 
 
@@ -100,8 +100,8 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
         count: The number of samples in the batch.
 
     Returns:
-        Path of a tensor, array, or list of strings in the batch -> one digest per row. The dict is
-        empty if the batch holds anything else, or if one of these doesn't have `count` rows.
+        The digests of the rows, by the path of the tensor, array, or list of strings. Empty if the
+        batch holds anything else, or if one of these doesn't have `count` rows.
     """
     found = {}
     for path, column in _columns(batch, count):
@@ -112,7 +112,7 @@ def split_fields(batch: Any, count: int) -> dict[str, list[str]]:
 
 
 def row_shapes(batch: Any, count: int) -> dict[str, tuple[int, ...]]:
-    """Return the shape of a row in each tensor or array of a batch, by the path of the tensor.
+    """Return the shape of a row in each tensor or array of a batch, by path.
 
     Leave out a tensor or array that doesn't have one row per sample.
 
@@ -128,12 +128,12 @@ def row_shapes(batch: Any, count: int) -> dict[str, tuple[int, ...]]:
 
 
 def joined(fields: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a digest of each sample, given the digests that `split_fields` returns."""
+    """Return a digest of each sample, made from the digests that `split_fields` returned."""
     return [_short("".join(each).encode()) for each in zip(*fields.values(), strict=True)]
 
 
 def size(thing: Any) -> int:
-    """Return about how many bytes a thing holds, counting 8 for a part of unknown size."""
+    """Return about how many bytes an object holds, counting 8 for a part of unknown size."""
     total = 0
     for _, leaf in leaves(thing):
         if is_a(leaf, (str, bytes)):
@@ -193,14 +193,14 @@ def _attributes_hold_data(thing: Any) -> bool:
 
 
 class _Content:
-    """A hash of a thing's parts, up to `_LEAVES` of them."""
+    """A hash to which `feed` adds an object's parts, up to `_LEAVES` of them."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=8)
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Add a thing with its parts to the hash, or the name of its class if that fails."""
+        """Add an object with its parts to the hash, or the name of its class if that fails."""
         self.left -= 1
         if self.left < 0:
             return
@@ -230,7 +230,7 @@ class _Content:
 
 
 def _pickled(thing: Any) -> bytes:
-    """Return the pickle of a thing, or only its beginning if it's large."""
+    """Return an object's pickle, or only the beginning of a pickle that's large."""
     file = Limited(_Enough(), size=_PICKLED)
     with suppress(_Enough):
         pickle.dump(thing, file)

@@ -20,7 +20,8 @@ def roots_of(subject: Subject | None) -> list[Found]:
     """Return the objects that names start from: parts of the loader, your globals, and `Figure`.
 
     The parts are the dataset, the collate_fn, and the worker_init_fn (if the loader has one). If
-    `subject` is None, they're missing. So is matplotlib's class `Figure` if it isn't imported.
+    `subject` is None, leave out the parts. The class `Figure` has the lock under which matplotlib
+    draws. Leave it out if matplotlib isn't imported.
     """
     roots: list[Found] = []
     if subject is not None:

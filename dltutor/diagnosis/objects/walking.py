@@ -35,13 +35,13 @@ _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation
 
 @dataclass(frozen=True)
 class Found:
-    """A thing, the path to it, and what holds it.
+    """An object, the path to it, and what holds it, so that `put` can replace it there.
 
     Args:
         path: The path, usually as code, such as `dataset.transform.rng` or `module.NAME`.
         thing: The object that was found.
-        holder: The object, module, or container that holds the thing. If None, `put` doesn't work.
-        key: The thing's attribute name in the holder, or its key or position.
+        holder: The object, module, or container that holds `thing`. If None, `put` doesn't work.
+        key: The name of the attribute in the holder, or the key or position.
     """
 
     path: str
@@ -51,14 +51,14 @@ class Found:
 
 
 def put(found: Found, *instead: Any) -> None:
-    """Put a thing back where it was found, or put another object there.
+    """Put an object back where it was found, or put another object there.
 
     Args:
-        found: The thing, and where it was found.
+        found: The object, and where it was found.
         instead: If given, the one object to put there.
 
     Raises:
-        Exception: The holder can't be changed. It may be a tuple, for example.
+        Exception: The holder can't be changed, for example because it's a tuple.
     """
     thing = instead[0] if instead else found.thing
     if is_a(found.holder, (dict, list)):
@@ -77,17 +77,18 @@ def search(
     repeated: tuple[type, ...] = (),
     seen: set[int] | None = None,
 ) -> Iterator[Found]:
-    """Yield everything that some things reach, breadth first, each thing once.
+    """Yield some objects and everything that they reach, breadth first, each object once.
 
     Args:
-        starts: The things from which to start.
-        inside: A function that returns what a thing holds.
+        starts: The objects from which to start.
+        inside: A function that returns what an object holds.
         deep: How many levels to go below the starts.
-        most: How many things to yield, at most. The search also stops after 3 s.
-        passed: A function that returns whether to skip a thing and everything in it.
-        repeated: Types of things to yield every time, because equal numbers may be one object.
-        seen: The ids of things to skip. The search adds the ids of the things that it yields,
-            except for the types in `repeated`.
+        most: How many objects to yield, at most. The search also stops after 3 s.
+        passed: A function that returns whether to skip an object and everything in it (default:
+            skip none).
+        repeated: Types of objects to yield every time, because equal numbers may be one object.
+        seen: The ids of objects to skip (default: none). The search adds the ids of the objects
+            that it yields, except for the types in `repeated`.
     """
     waiting = deque((each, deep) for each in starts)
     seen = set() if seen is None else seen
@@ -112,15 +113,16 @@ def walk(
 ) -> Iterator[Found]:
     """Yield a dataset and what it holds, then the globals of its code and what these hold.
 
-    The globals are those of each module that defines a class or a function of these things, except
-    for torch, numpy, and the doctor's own modules. The walk yields no module and no DataLoader. It
-    goes six levels deep in the dataset and three in the globals, and yields at most 3,000 things.
+    The globals are those of each module that defines one of these functions or the class of one of
+    these objects, except for torch, numpy, and the doctor's own modules. The walk yields no module
+    and no DataLoader, goes six levels deep in the dataset and three in the globals, and yields at
+    most 3,000 objects.
 
     Args:
         dataset: Any object.
         others: More objects to start from, whose paths start with an empty name.
-        named: The name that the dataset's paths start with.
-        with_globals: Whether to include the globals.
+        named: The name that the dataset's paths start with (default "dataset").
+        with_globals: Whether to include the globals (default True).
     """
     names: set[str] = set()
     seen: set[int] = set()
@@ -136,9 +138,9 @@ def walk(
 
 
 def snapshot(dataset: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return what `read` returns for each thing in `walk(dataset)`, by path.
+    """Return what `read` returns for each object in `walk(dataset)`, by path.
 
-    Leave out a thing if `read` returns None or raises an exception.
+    Leave out an object if `read` returns None or raises an exception.
     """
     found = {}
     for each in walk(dataset):

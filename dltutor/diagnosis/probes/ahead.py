@@ -2,7 +2,7 @@
 
 Take one batch, wait until the workers load nothing more, and measure the shared memory, first with
 your prefetch_factor and then with two batches per worker. Then time batches, alternating between
-both.
+the two settings.
 """
 
 from __future__ import annotations

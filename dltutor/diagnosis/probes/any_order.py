@@ -29,7 +29,7 @@ _EACH: Final = 8  # take this many batches per worker, if possible, so that not 
 
 
 def slow(samples: Samples | None) -> bool:
-    """Return whether one sample takes at least 0.25 s and 8 times as long as a typical sample.
+    """Return whether the slowest sample takes at least 0.25 s and 8 times as long as a typical one.
 
     Return False if fewer than three samples were drawn.
     """

@@ -178,7 +178,8 @@ def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
 
 
 def _batches(subject: Subject) -> Iterable[Any]:
-    # Don't ask for the truth of a batch sampler, because its sampler may have no length.
+    # Don't test the batch sampler's truth value, because that calls its `__len__`, which raises if
+    # the sampler inside has no length.
     batches = subject.inner.batch_sampler
     return () if batches is None else batches
 
@@ -221,8 +222,9 @@ def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], 
 def _fetched(
     subject: Subject, pins: Pins, keys: list[Any], batch: Any, samples: list[Any]
 ) -> tuple[bool | None, tuple[str, str]]:
-    # Return whether the loader's batch is alike, or None if that can't be told, and two classes:
-    # whose `__getitems__` made the batch, and whose `__getitem__` makes only `dataset[i]`.
+    # Return whether the loader's batch matches the one made by hand, or None if that isn't known.
+    # If the batches don't match, also return the class whose `__getitems__` made the loader's, and
+    # the class whose `__getitem__` makes `dataset[i]`, but didn't run for the loader's.
     with pins.held():
         fetched, called = _calls(partial(_fetch, subject, keys))
     if _alike(fetched, batch, samples):

@@ -47,7 +47,7 @@ _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
 #: The indices to draw, or for a stream, the number of workers, of which we act as the first one.
 _Keys = list[Any] | int
-_Drawn = list[tuple[str, str]]  # digests of samples, each with that of the batch made of it alone
+_Drawn = list[tuple[str, str]]  # digests of a sample and of a batch of this sample, for each sample
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class NewInterpreter:
     """A comparison of samples from this interpreter with samples from new ones.
 
     Args:
-        looked: How many samples were compared, each with the batch made of it alone.
+        looked: How many samples were compared, each along with a batch of only this sample.
         raised: The error from drawing a sample in a new interpreter, or "" if there was none.
         unlike: How many samples of a copy of the dataset differ in a new interpreter.
         names: The globals and class attributes that main has set to other values than the new
             interpreter, if the samples are the same once both have main's values.
         salted: How many samples or batches depend on `PYTHONHASHSEED`.
-        collated: Whether only the batches depend on it, but not the samples.
+        collated: Whether only the batches depend on `PYTHONHASHSEED`, but not the samples.
     """
 
     looked: int
@@ -168,8 +168,8 @@ def _pickled(parts: tuple[Any, Any]) -> bytes:
 
 
 def _drawn(dataset: Any, collate: Any, keys: _Keys, seconds: float) -> _Drawn:
-    # Return a digest of each of the first samples and of the batch that the collate function makes
-    # of it, both with the same random numbers.
+    # Return digests of the first samples, each with a digest of the batch that the collate function
+    # makes of only this sample, all with the same random numbers.
     samples = in_time(_samples(dataset, keys), seconds)
     return [(digest(sample), digest(_alone(collate, sample))) for sample in samples]
 
@@ -255,7 +255,8 @@ def main(name: str) -> None:
     """Draw the samples that the task in a folder asks for, write the answer there, and exit.
 
     Args:
-        name: The path of the folder. Its file `task` has the task, and `found` gets the answer.
+        name: The path of the folder. The task is in the file `task` there, and the answer goes to
+            `found`.
     """
     folder = Path(name)
     task = cloudpickle.loads((folder / "task").read_bytes())

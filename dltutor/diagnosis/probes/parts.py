@@ -20,7 +20,8 @@ from dltutor.observation.loaders import inner_loaders, sampler_of
 from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB
 
-_ORDERED: Final = ("SequentialSampler", "_InfiniteConstantSampler")  # torch's own, map and stream
+# torch's samplers that don't shuffle, for map-style datasets and for streams.
+_ORDERED: Final = ("SequentialSampler", "_InfiniteConstantSampler")
 _DEEP: Final = 5  # the most wrappers around the dataset to look into
 
 
@@ -53,8 +54,8 @@ class Parts:
         files: How many file descriptors a process may have open.
         pinned: Whether the loader pins memory.
         mixed: Whether a wrapper has several DataLoaders, one of which doesn't go in order. Which of
-            their samples come together then depends on the workers, too: the loaders draw their
-            orders from one generator, sooner or later.
+            their samples come together then also depends on the workers, because these change when
+            each loader draws its order from the generator that all loaders share.
     """
 
     loader: str

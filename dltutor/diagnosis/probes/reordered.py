@@ -36,10 +36,10 @@ _FOR: Final = 1.2  # seconds to draw the samples, if all take the typical time
 _LONGEST: Final = 2.0  # the most seconds to draw the samples
 _TIMES: Final = 1.5  # measure again if ascending order is this many times as fast
 _LEAST: Final = 4
-_DEEP: Final = 48  # samples; a smaller dataset has no depth
-_EACH: Final = 3  # samples at each place
-_ROUNDS: Final = 2  # how often to draw each of them
-_SHALLOW: Final = 0.08  # seconds; if a typical sample takes longer, don't compare the places
+_DEEP: Final = 48  # samples; in a smaller dataset, don't compare the beginning with the end
+_EACH: Final = 3  # samples at the beginning, in the middle, and at the end
+_ROUNDS: Final = 2  # how often to draw each of these samples
+_SHALLOW: Final = 0.08  # seconds; if a typical sample takes longer, don't compare these samples
 _LARGER: Final = 1.5  # a sample that's this many times as large may take longer
 
 

@@ -89,7 +89,7 @@ def _drawn(
     mode = [""]  # the one source that runs freely for this sample, or "" if all do
 
     def joined(samples: Any) -> tuple[int, str]:
-        # If sources are reset, skip your collate function. It may also draw random numbers,
+        # If sources are reset, skip your collate function, because it may draw random numbers, too,
         # but sources are reset only while the dataset draws.
         with suppress(Exception):
             if not mode[0]:

@@ -36,13 +36,13 @@ _LOOKED: Final = 3.0  # the most seconds to draw samples
 _AGAIN: Final = 24  # the most samples to draw again
 _AGAIN_FOR: Final = 2.0  # the most seconds to draw samples again
 _TIMES: Final = 5  # how often to draw each sample again
-_FEW: Final = 5  # a pool or a cache may leave this many things behind
+_FEW: Final = 5  # a pool or a cache may leave this many threads, processes, or files behind
 _SEEDED: Final = 4  # samples to draw twice, each time with a new seed
 _BEYOND: Final = 0.3  # seconds; if samples take longer, don't try the index past the end
 _FAILED: Final = 40  # the most failed samples to record
 _ALIKE: Final = 16  # if more samples than this are equal, assume that it's intended
 _TRACED: Final = 8  # the most groups of equal samples to look at, and the most samples to report
-_TRACED_FOR: Final = 2.0  # the most seconds to look at them
+_TRACED_FOR: Final = 2.0  # the most seconds to look at equal samples
 
 
 #: What the subject's Mark holds while the sampler deals out the indices.
@@ -337,9 +337,10 @@ def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
     # Return the samples that equal another index's sample, if your code catches an exception while
-    # it draws them, but not while it draws the other one. If it does that for both, an exception
-    # may be a part of making any sample, or both samples may be a placeholder.
-    # Take each number once, because a sampler may deal out an index twice, or keys of other types.
+    # it draws the sample, but not while it draws the other one. If your code catches one for both,
+    # exceptions may be a part of making any sample, or both samples may be a placeholder.
+    # Take only numbers, and each number once, because a sampler may deal out keys of other types or
+    # an index twice.
     numbers = ((key for key in keys if is_a(key, int)) for keys in record.contents.values())
     groups = map(list, map(dict.fromkeys, numbers))
     few = [each for each in groups if 1 < len(each) <= _ALIKE][:_TRACED]

@@ -108,7 +108,7 @@ def ask(subject: Subject) -> Shares:
 
 
 def _totals(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # Return nothing if one of these numbers of workers doesn't get to the end in time.
+    # Return () if, with one of these numbers of workers, the workers don't reach the end in time.
     totals = []
     for workers in (1, subject.inner.num_workers + 1):
         counted = forks.attempt(partial(_delivered, subject, held=False, workers=workers), PASS + 3)

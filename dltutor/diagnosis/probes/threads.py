@@ -95,8 +95,8 @@ def ask(subject: Subject) -> Threads:
 
 
 def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float | None]:
-    # Return how many threads compute in each worker, and the seconds per batch. These are None if
-    # no batch arrived.
+    # Return how many threads compute in each worker, and the seconds per batch, or None for the
+    # seconds if no batch arrived.
     began = time.perf_counter()
     number = 0
     with pace.left_at_once(loader) as iterator:

@@ -14,7 +14,8 @@ _finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
-_ENOUGH: Final = 24  # the fewest samples from a worker; the first take memory that later ones reuse
+# The fewest samples from a worker. The first samples take memory that later ones reuse.
+_ENOUGH: Final = 24
 
 
 def held(evidence: Evidence) -> Iterator[Finding]:

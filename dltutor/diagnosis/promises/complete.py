@@ -170,8 +170,8 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 def left_out(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that leaves out a few samples, but more than a batch, in each epoch.
 
-    This counts only if, in two epochs, the sampler leaves out different samples and a different
-    number of them.
+    Report the sampler only if it leaves out different samples, and a different number of them, in
+    two epochs.
     """
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.left_out or parts.drop_last or not parts.length:
@@ -180,7 +180,7 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
     if first == second:
         return  # a sampler that drops the rest of each bucket on purpose drops as many each time
     if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
-        return  # it's one batch at most, or the sampler draws a part of the data on purpose
+        return  # at most a batch is left out, or the sampler draws a part of the data on purpose
     yield _finding(
         f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
         f"the next, and not the same ones. Its largest batch has {largest} indices.",

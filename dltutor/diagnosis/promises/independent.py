@@ -148,7 +148,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
     if not size or count < 2 or run.finished[:2] != (True, True) or not all(run.drawn[:2]):
         return
     if len({*run.counted[:2]}) > 1:
-        return  # the epochs aren't made of the same data
+        return  # the epochs have different lengths, so they aren't made of the same data
     fields, later = map(dict, (*run.fields, (), ())[:2])
     both = [(path, fields[path], later[path]) for path in fields if path in later]
     for path, first, second in (("", *run.drawn[:2]), *both):

@@ -30,7 +30,9 @@ _ONE: Final = 0.3  # the largest share of the loop's waiting that a single sampl
 # is a third, which is too much.
 _UNEVEN: Final = 0.3
 _CLIMBS: Final = 5  # the last samples have to take this many times as long as the first ones
-_HALFWAY: Final = 0.25  # one in the middle takes between this share and the rest of the last one's
+# A sample in the middle has to take more than this share of the last sample's time, and less than 1
+# minus this share.
+_HALFWAY: Final = 0.25
 _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samples itself
 # The fewest seconds by which the first batch has to be late. Forking two workers took 1.1 s on a
 # busy machine, which does no harm.
@@ -42,7 +44,7 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
     """Find work that every sample repeats, with the same result."""
     found, samples = evidence.recomputed, evidence.samples
     if found is None or found.values != 1 or samples is None:
-        return  # if there are several values, `wrong_chunks` names it
+        return  # if there are several values, the failure mode `wrong_chunks` explains them
     yield _finding(
         f"A sample takes {duration(samples.typical)}, and one call is {100 * found.share:.0f} "
         f"percent of that. For {found.samples} different samples, it returned the same "

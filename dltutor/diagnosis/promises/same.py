@@ -138,7 +138,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
-    # Return where a difference comes from as far as we know, why, and what to do.
+    # Return where a difference comes from, as far as the doctor knows, why, and what to do.
     parts, fetched = evidence.parts, evidence.fetched
     if difference.epoch:
         return (
@@ -218,8 +218,8 @@ def raced(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _random_in_workers(run: Measures) -> bool:
-    # Return whether most samples differ between epochs. They do if a dataset draws random numbers
-    # only in workers.
+    # Return whether most samples differ between epochs, which they do if a dataset draws random
+    # numbers only in workers.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2
@@ -262,7 +262,8 @@ def results(evidence: Evidence) -> Iterator[Finding]:
     if not all(each.end == "finished" for each in (run, alone, reseeded, seeded)):
         return
     if close(alone.numbers, reseeded.numbers, EXACT):
-        # An amount of memory, counted in pages, can be the same in two runs by chance.
+        # Also require that two runs with workers agree, because an amount of memory, counted in
+        # pages, can be the same in two runs by chance.
         if not close(run.numbers, seeded.numbers, EXACT) or not same_input(run, alone, reseeded):
             return
         other = " With another seed, each of these results is the same."

@@ -65,6 +65,8 @@ def verdicts(
     return tuple(verdicts)
 
 
+#: Whether the loader keeps a promise, and how we know, or why we don't. If that's "", the verdict
+#: gives the reason of the first unanswered question instead.
 Answer = tuple[bool, str]
 
 

@@ -197,7 +197,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
 
 
 def _keeps_growing(evidence: Evidence) -> bool:
-    # Return whether the loop kept more batches at the end than earlier. If it didn't, it may only
+    # Return whether the loop kept more batches at the end than earlier. A loop that didn't may only
     # have a buffer of a fixed size.
     counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
     batches, kept = counts[-1]
@@ -229,9 +229,9 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off; less does no harm
-# A heap has leveled off if later epochs add less than this share of `late_as_it_is`.
+# A heap has leveled off if later epochs add less than this share of the growth in the first epoch.
 _LEVELED: Final = 0.5
-_LEVEL: Final = 128  # tensors, one for each sample, that a worker sends before its heap levels off
+_LEVEL: Final = 128  # samples, at one tensor each, before a heap levels off (see heap_growth.py)
 
 
 def heap_growth(evidence: Evidence) -> Finding | None:

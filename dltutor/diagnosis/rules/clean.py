@@ -28,7 +28,8 @@ def orphaned_segments(evidence: Evidence) -> Finding | None:
     segments = evidence.segments
     if segments is None or not segments.left:
         return None
-    # Ignore file_descriptor, which leaves segments only if a process dies before it unlinks them.
+    # Ignore the strategy file_descriptor, which leaves segments only if a process dies before it
+    # unlinks them.
     if "file_system" not in (segments.in_workers, segments.in_main):
         return None
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"

@@ -143,7 +143,7 @@ def no_batch(evidence: Evidence) -> Finding | None:
     return Finding(said, where, fix, cause=why, ends=True)
 
 
-_WANTED: Final = 20  # if there are this many times as many samples, the limit is intended
+_WANTED: Final = 20  # if `__len__` leaves out all but one in this many samples, that's intended
 
 
 def wrong_length(evidence: Evidence) -> Finding | None:
@@ -218,8 +218,8 @@ def resume_repeats(evidence: Evidence) -> Finding | None:
 
 
 def _resumed_in_loop(evidence: Evidence) -> Finding | None:
-    # The runs with workers and without have the same seed. Another run without workers shows that
-    # the length of an epoch doesn't depend on the seed.
+    # The runs `seeded` (with workers) and `reseeded` (without) have the same seed. The run `alone`
+    # shows that the length of an epoch doesn't depend on the seed.
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     ours, theirs, shares = evidence.seeded, evidence.reseeded, evidence.shares
     if alone is None or ours is None or theirs is None or not parts.loop:
@@ -263,8 +263,9 @@ def _resumed_by_next_call(evidence: Evidence) -> Finding | None:
             "worker ends. Main's dataset never moves on, and neither does its saved state.",
         )
     others = (Counter(later) - Counter(second)).total()
-    # Without a seed, `run` has to begin alike. A sampler that draws random numbers as it goes draws
-    # more of them with workers, so its later samples are others, which is fine.
+    # Require `run`, which has no seed, to begin with the same samples. Otherwise, the sampler may
+    # draw random numbers as it goes. Then it draws more of them with workers, so its later samples
+    # differ, and that's fine.
     if not others or not first == plain == evidence.run.contents[0][: len(first)]:
         return None
     return Finding(
@@ -275,19 +276,20 @@ def _resumed_by_next_call(evidence: Evidence) -> Finding | None:
 
 
 def _count(run: Measures, at: int) -> int:
-    # Return how many samples an iteration had, or 0 if the loop didn't begin so many.
+    # Return how many samples an iteration had, or 0 if the loop didn't begin that iteration.
     return run.counted[at] if at < len(run.counted) else 0
 
 
 def _until_the_end(run: Measures, at: int) -> int:
-    # Return how many samples arrived from the start of an epoch to its end, or the last iteration.
+    # Return how many samples arrived in the epoch that iteration `at` belongs to, in all iterations
+    # up to the one that reached the epoch's end, or up to the last one.
     start = max((each + 1 for each in range(at) if run.finished[each]), default=0)
     end = next((each + 1 for each in range(at, len(run.counted)) if run.finished[each]), None)
     return sum(run.counted[start:end])
 
 
 def nested_persistent(evidence: Evidence) -> Finding | None:
-    """Iterations share an iterator, and get different counts with `persistent_workers=False`."""
+    """Two iterations use one iterator, and their lengths change with `persistent_workers=False`."""
     run, own = evidence.run, evidence.not_kept
     if own is None or not run.resumed or not own.well:
         return None

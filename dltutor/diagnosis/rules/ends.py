@@ -136,7 +136,7 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
 
 
 def _is_os_error(line: str) -> bool:
-    # Whether the last line of a traceback names an OSError, which isn't about what a batch holds.
+    # Return whether a traceback's last line names an OSError, which isn't about what a batch holds.
     kind = getattr(builtins, line.partition(":")[0], None)
     return isinstance(kind, type) and issubclass(kind, OSError)
 
@@ -193,7 +193,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
 
 def _says_why(evidence: Evidence) -> bool:
     # Return whether an exit or an exception ended the worker, or it crashed as it refilled memory
-    # that torch was moving (see the rule `reused_buffer`). Each says more than an exit code.
+    # that torch was moving (see the rule `reused_buffer`). Each case says more than an exit code.
     if evidence.refilled and evidence.run.dead[0][1] == -signal.SIGSEGV:
         return True
     exits = evidence.in_workers is not None and any(
@@ -227,7 +227,7 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
     return Finding(evidenced, where, fix)
 
 
-_EXITS = ("SystemExit", "KeyboardInterrupt")  # a worker catches an Exception, but not these
+_EXITS = ("SystemExit", "KeyboardInterrupt")  # torch's worker catches Exception, but not these
 
 
 def lost_cause(evidence: Evidence) -> Finding | None:
@@ -269,7 +269,7 @@ def unpicklable_handle(evidence: Evidence) -> Finding | None:
 
 
 def _fix_for(path: str, kind: str, error: str) -> str:
-    # `kind` is a class, "lambda", or "function NAME".
+    # `kind` is the name of a class, "lambda", or "function NAME".
     if kind == "lambda" or kind.startswith("function"):
         return f"Replace `{path}` with a named function that a module defines."
     if "local object" in error:
@@ -362,7 +362,7 @@ def generator_attribute(evidence: Evidence) -> Finding | None:
     if travel is None or not travel.gone or not _died_starting(evidence):
         return None
     if "Can't get attribute" in run.said or "bootstrapping phase" in run.said:
-        return None  # another rule says more
+        return None  # `main_only_class` or `missing_main_guard` says more
     path, kind = travel.gone[0]
     said = (
         f"Workers ended with exit code 1 before the first batch. Pickling `{path}` ({kind}) for a "

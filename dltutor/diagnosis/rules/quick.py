@@ -121,7 +121,7 @@ def idle_workers(evidence: Evidence) -> Finding | None:
 
 
 _ENOUGH: Final = 24  # samples; fewer show nothing
-_EACH: Final = 4  # samples for each worker; with fewer, a worker may be idle for lack of them
+_EACH: Final = 4  # samples for each worker; with fewer, there may be none left for a worker
 
 
 def oversubscribed(evidence: Evidence) -> Finding | None:
@@ -132,7 +132,7 @@ def oversubscribed(evidence: Evidence) -> Finding | None:
     fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
     # Ask for a smaller gain if the doctor also counted the threads of workers with one thread each.
-    # If it timed both loaders twice, one thread may even be a little slower.
+    # If the doctor timed both loaders twice, one thread may even be a little slower.
     least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
     if not fewer or min(times) < least:
         return None
@@ -214,7 +214,8 @@ def _scattered(evidence: Evidence) -> Finding | None:
 
 
 def _unpacked(evidence: Evidence) -> Finding | None:
-    # If the call always returns the same value, nothing is in chunks, and keeping it is enough.
+    # If the call always returns the same value, nothing is in chunks, and keeping this value is
+    # enough.
     found, samples = evidence.recomputed, evidence.samples
     if found is None or samples is None or found.values < 2:
         return None

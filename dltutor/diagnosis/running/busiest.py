@@ -17,9 +17,9 @@ _LEAST: Final = 20  # looks; with fewer, there's no result
 
 
 class Busiest:
-    """A watcher that counts how often the thread that made it is in each line of your code.
+    """A watcher that finds the line of your code where the thread that made it is most often.
 
-    It watches until `stop` is called or the process ends.
+    The watcher looks until `stop` is called or the process ends.
 
     Args:
         notes: Where to write a list every 20 looks, in case the process is killed: the process's
@@ -43,7 +43,7 @@ class Busiest:
             found it in any line of your code, or "", 0, and 0 if that isn't known.
         """
         self._over.set()
-        self._thread.join()  # otherwise, `things_left` in side_effects.py would count it
+        self._thread.join()  # otherwise, `things_left` in side_effects.py would count this thread
         return self._found()
 
     def _found(self) -> tuple[str, float, float]:

@@ -53,19 +53,20 @@ def seconds_between_batches(subject: Subject, most: int) -> float:
 
 
 def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
-    """Compare the sampler's first epoch with its first one after an iterator that nothing uses.
+    """Compare the sampler's first epoch with its first epoch after an iterator that nothing uses.
 
     torch makes such an iterator when a loader starts workers. Each epoch gets the same random
-    numbers, so only the sampler's other state can make a difference. A difference counts in two
-    cases. Either each epoch deals out another part of the data, and the first part is lost. Or the
-    first epoch leaves out more than a batch, and the lost iterator was the one that did so.
+    numbers, so only the sampler's other state can make a difference. A difference counts only if
+    the unused iterator takes the place of the first epoch, in two cases. Either each epoch deals
+    out another part of the data, so the first part is lost. Or the second epoch has all indices of
+    the first, and more additional ones than the largest batch has.
 
     Returns:
         How many indices the first epoch has, how many it has after an unused iterator, and how many
         are in both. If there's no difference that counts, return zeros.
     """
     if isgeneratorfunction(type(subject.dealer).__iter__):
-        return 0, 0, 0  # such a function runs none of its code until its iterator is used
+        return 0, 0, 0  # a generator function runs none of its code until its iterator is used
     found = forks.attempt(partial(_parts, subject), 2.0)
     begun = forks.attempt(partial(_after_unused, subject), 2.0)
     if not found or not begun:
@@ -82,8 +83,8 @@ def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
 
 
 def _parts(subject: Subject) -> tuple[list[set[Any]], set[Any], int] | None:
-    # Return the indices of each epoch, up to the first epoch that has an index again or has none,
-    # then the indices of that epoch, and the size of the largest batch.
+    # Return the indices of each epoch before the first one that's empty or shares an index with an
+    # earlier epoch, the indices of that first one, and the size of the largest batch.
     pins = Pins(subject.dealer)
     parts: list[set[Any]] = []
     largest = 0
@@ -110,7 +111,7 @@ def _dealt(subject: Subject, pins: Pins) -> list[list[Any]]:
 
 
 def _two_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
-    # Both parts of the result are empty if there's no time for two epochs.
+    # Return what `count_epochs` returns, with both tuples empty if there's no time for two epochs.
     counts, never, largest = [], [], 1
     until = time.monotonic() + 2 * _QUICKLY
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Call a function in a fork of the subject's process, and kill the fork with all its children.
+"""Call a function in a fork of this process, and kill the fork with all its children.
 
 This way, every attempt begins in the same state, and no attempt affects the next.
 """

@@ -12,7 +12,7 @@ _Each = TypeVar("_Each")
 
 
 def in_time(things: Iterable[_Each], seconds: float) -> Iterator[_Each]:
-    """Yield the first of some things, and the next ones until `seconds` have passed."""
+    """Yield what an iterable yields until `seconds` have passed, but always its first element."""
     until = time.monotonic() + seconds
     for each in things:
         yield each
@@ -23,7 +23,7 @@ def in_time(things: Iterable[_Each], seconds: float) -> Iterator[_Each]:
 class Limited(io.BytesIO):
     """A file in memory that raises an exception if it gets too large, or if writing takes too long.
 
-    It checks that after each write, and a pickler usually writes about 64 kB at once.
+    The file checks its limits after each write, and a pickler usually writes about 64 kB at once.
 
     Args:
         error: The exception to raise.

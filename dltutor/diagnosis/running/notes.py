@@ -11,7 +11,8 @@ from typing import Any
 class Notes:
     """Notes that forked processes write and their parent reads, in the order of their arrival.
 
-    They're lines of JSON in a temporary file without a name, which all these processes have open.
+    The notes are lines of JSON in a temporary file without a name that all these processes have
+    open.
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@ The main process, its forks, and their workers all use the same lock. A worker t
 it holds the lock never releases it, so the next run would wait forever, and so would your own
 training later. A process reaches such a lock through a `SemLock`, and initializing the `SemLock`
 again turns it into another lock (multiprocessing/synchronize.py in Python 3.11 to 3.14). A lock for
-spawned workers has a name in the operating system, which a copy would leave behind, so it isn't
-copied.
+spawned workers has a name in the operating system, which a copy would leave behind, so such a
+lock isn't copied.
 """
 
 from __future__ import annotations

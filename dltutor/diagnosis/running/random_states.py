@@ -38,7 +38,7 @@ SAID: Final = {
 
 
 class Pins:
-    """The generators that a dataset may draw from.
+    """The random generators that a dataset may draw from. `held` puts all of them in a fixed state.
 
     Args:
         dataset: The dataset, whose own generators have to exist already.

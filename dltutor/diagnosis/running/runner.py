@@ -46,16 +46,16 @@ def run(
 
     Args:
         subject: The loader, with its training loop.
-        seconds: After how many seconds the run ends, at the next batch. If the subject has less
-            time, the run ends earlier.
+        seconds: After how many seconds the run ends, at the next batch (default 4). If the subject
+            has less time, the run ends earlier.
         patience: How many seconds past `seconds` to wait for a batch before the run counts as hung,
-            or more if samples are slow. If None, the start method decides.
-        content: Whether to take digests of what arrives.
-        epochs: How many epochs to run. If None, run `subject.epochs`.
-        own_loop: Whether to use a plain loop even if there's a training loop.
-        copies: Whether to give the loop a copy of each batch.
-        seed: The seed for `Subject.seed`. If None, nothing is seeded.
-        set_epochs: Whether a plain loop tells the dataset and sampler the epoch.
+            or more if samples are slow. If None (the default), the start method decides.
+        content: Whether to take digests of what arrives (default True).
+        epochs: How many epochs to run. If None (the default), run `subject.epochs`.
+        own_loop: Whether to use a plain loop even if there's a training loop (default False).
+        copies: Whether to give the loop a copy of each batch (default False).
+        seed: The seed for `Subject.seed`. If None (the default), nothing is seeded.
+        set_epochs: Whether a plain loop tells the dataset and sampler the epoch (default False).
 
     Raises:
         Unanswered: A batch takes too long, or workers in new interpreters didn't start in time.

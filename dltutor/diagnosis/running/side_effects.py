@@ -23,7 +23,7 @@ _OTHERS: Final = ("dlt", "pymp-")  # how the names of dltutor's and Python's fol
 
 
 class Reading:
-    """A count of what this process reads and opens. Its audit hook stays until the process ends."""
+    """A count of what this process reads and opens, with an audit hook that can't be removed."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[int, int], int] = {}
@@ -116,8 +116,8 @@ def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
         draw: A function that draws a sample.
 
     Returns:
-        The exception's type, the first line of its message, and your line, or None if there's no
-        such exception. Also None if `draw` raises one, because your code didn't catch it.
+        The exception's type, the first line of its message, and your line. None if there's no such
+        exception, or if `draw` raises one, because then your code didn't catch it.
     """
     seen: list[tuple[str, str, str]] = []
 

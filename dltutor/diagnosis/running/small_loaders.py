@@ -38,7 +38,8 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
     """Prepare each process that draws samples: forked workers or, if there are none, this one.
 
     Args:
-        subject: The loader. If its sampler uses a generator, the generator gets a fixed seed.
+        subject: The loader. If its sampler has an attribute `generator`, the sampler gets a new
+            generator with a fixed seed.
         prepare: A function to call with the worker's number, or with 0 in this process.
     """
     subject.seed_sampler()
@@ -81,8 +82,8 @@ def small_loader(
         workers: How many workers to start, at least one.
         indices: The samples to draw, dealt out to the workers in turn, or None for a stream.
         collate: The collate function, which gets one sample in a list (default `tagged`).
-        prefetch: How many samples each worker draws ahead.
-        persistent: Whether the workers stay between epochs.
+        prefetch: How many samples each worker draws ahead (default 2).
+        persistent: Whether the workers stay between epochs (default False).
     """
     return DataLoader(
         subject.dataset,
@@ -107,7 +108,7 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
     Args:
         loader: A loader from `small_loader`.
         seconds: After how many seconds to stop.
-        most: How many answers to yield, at most.
+        most: How many answers to yield, at most (default 100,000).
     """
     iterator = iter(loader)
     for _ in in_time(range(most), seconds):

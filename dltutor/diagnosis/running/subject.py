@@ -85,9 +85,9 @@ class Subject:
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
-        """Replace the locks that the dataset, loop, and loader share with the parent process.
+        """Replace multiprocessing's locks that the dataset, loop, and loader share with the parent.
 
-        These are the locks of multiprocessing that have no name (see own_locks.py).
+        A lock that has a name in the operating system stays (see own_locks.py).
         """
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)

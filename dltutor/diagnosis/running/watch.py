@@ -51,7 +51,7 @@ class Watch:
         subject: The loader to watch.
         seconds: After how many seconds to end the run by raising Enough.
         content: Whether to take digests of batches and samples.
-        copies: Whether the loop gets a copy of each batch.
+        copies: Whether the loop gets a copy of each batch (default False).
     """
 
     def __init__(
@@ -224,14 +224,14 @@ class Watch:
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
-                self._memory.setdefault(at, kept)  # if batches share it, the first one counts
+                self._memory.setdefault(at, kept)  # if batches share memory, the first one counts
             for array in _arrays(batch):
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
                 self._memory.setdefault(array.ctypes.data, kept)
 
     def _look(self, now: float) -> None:
-        # Don't do this for every batch, because it takes a millisecond or two for each worker.
+        # Don't look after every batch, because a look takes a millisecond or two for each worker.
         if now and self.files and now - self._looked < 0.03:
             return
         self._looked = now

@@ -29,7 +29,7 @@ _OTHERS: Final = 6  # the most samples to draw and compare with the one that fai
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first failure when main draws the samples and makes the batches.
+    """The first failure when main draws the samples and makes the batches, and what explains it.
 
     Args:
         stage: What failed, which is "sample", "collate" (making the batch), "transport" (pickling
@@ -144,7 +144,8 @@ class _Search:
         self.single = subject.inner.batch_size is None and subject.inner.batch_sampler is None
         run = subject.known.run if subject.known is not None else None
         self.waited = run is not None and run.waited
-        # The type of an exception that main raised itself, perhaps because it unpickled a batch.
+        # The type of an exception that no worker raised. Main may have raised it while unpickling a
+        # batch.
         self.mains = run.kind if run is not None and run.raised is None else ""
         self.opened = unreadable.Opened()
         self.modes: list[str] = []
@@ -202,7 +203,7 @@ class _Search:
         )
 
     def draw(self, index: Any) -> tuple[Any, Culprit | None]:
-        """Return a sample, or _END at a stream's end, and what fails or None."""
+        """Return a sample (or _END at a stream's end) and None, or None and what fails."""
         self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         try:
             with self.opened.listed() as paths:

@@ -1,4 +1,4 @@
-"""Find out whether a worker could send a thing to main, by pickling and unpickling it.
+"""Find out whether a worker could send an object to main, by pickling and unpickling it.
 
 A worker moves tensors to shared memory and serves their descriptors from a socket. This module
 leaves tensors out, because sharing them would leave files behind.
@@ -32,7 +32,7 @@ class _Pickler(ForkingPickler):
 
 
 def why_not(thing: Any) -> str:
-    """Return why a thing can't be pickled, as "type: message" of the error, or "" if it can."""
+    """Return why an object can't be pickled, as "type: message" of the error, or "" if it can."""
     try:
         _Pickler(io.BytesIO()).dump(thing)
     except Exception as error:  # your __reduce__ may raise anything
@@ -42,9 +42,9 @@ def why_not(thing: Any) -> str:
 
 
 def unread(thing: Any) -> tuple[str, str, str]:
-    """Return what `described` says about the exception that unpickling raises, or empty strings.
+    """Return the type, message, and line of the exception that unpickling raises, or empty strings.
 
-    In the unpickled thing, numbers stand for tensors, so it may also raise for that reason.
+    Unpickling may also raise because it gets the number 0 in place of each tensor.
     """
     file = io.BytesIO()
     try:

@@ -21,6 +21,7 @@ from typing import Any, Final
 from dltutor.diagnosis.objects.walking import Found, walk
 from dltutor.observation.foreign import attribute, is_a
 
+#: The names of C functions that use a descriptor.
 _ACTS: Final = frozenset(
     (
         *("seek", "lseek", "tell", "truncate", "flush", "fromfile"),
@@ -85,7 +86,7 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Return the handles' paths without a private attribute, or all paths if there's none."""
+    """Return the handles' paths without a private attribute, or all paths if each path has one."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
@@ -101,7 +102,7 @@ def drain(of: dict[int, str]) -> None:
 class Listener:
     """A profiler that notices when C functions, like `read`, use a descriptor, and may slow them.
 
-    Its method `heard` goes to `profiled`.
+    Pass its method `heard` to `profiled`.
 
     Args:
         of: The descriptors to watch, with the kind of each.

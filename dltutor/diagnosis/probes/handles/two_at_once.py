@@ -19,8 +19,8 @@ from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
 _DRAWN: Final = 24  # samples to draw, or more if drawing is quick
-_MOST: Final = 240
-_NATURAL: Final = 1.0  # seconds of drawing without pauses
+_MOST: Final = 240  # the most samples to draw
+_NATURAL: Final = 1.0  # draw as many samples as take this many seconds without pauses
 _PAUSES: Final = 1.2  # the most seconds of pauses in each worker
 _RUN: Final = 8.0  # the most seconds for a run, including the wait for a worker that hangs
 

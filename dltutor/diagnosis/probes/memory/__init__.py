@@ -95,7 +95,7 @@ class Memory:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a worker grew, a forked one held over 24 MB, or the run gave no answer."""
+    """Return whether a worker grew, a forked one held over 24 MB, or no run has measured that."""
     if not evidence.parts.workers:
         return False
     run = evidence.run
@@ -252,7 +252,8 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Return the growth after a third of the samples and some batches, and how many samples it took.
+    # Return the growth after a third of the samples and some batches, and how many samples came
+    # after that point.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]

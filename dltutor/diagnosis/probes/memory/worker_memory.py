@@ -34,7 +34,7 @@ _COST: Final = 4  # wait this many times as long as a measurement took before th
 
 
 class Probe:
-    """A probe that measures the workers forked after it was made. Each worker has its own copy.
+    """A probe that measures the workers forked after the probe was made, each with its own copy.
 
     Args:
         change: What to change in the workers.

@@ -1,8 +1,8 @@
 """Can the dataset and its functions be pickled for a worker that isn't forked?
 
 Pickle the dataset, the collate_fn, and the worker_init_fn as main does for a spawned worker, and
-part by part if that fails. Unpickle the dataset here, and draw samples from the copy. This starts
-no other process.
+part by part if that fails. Unpickle the dataset here, and draw samples from the copy, without
+starting another process.
 """
 
 from __future__ import annotations

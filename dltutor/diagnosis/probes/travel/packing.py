@@ -48,8 +48,8 @@ _TRANSPARENT: Final = (
     partial,
 )
 HEAVY: Final = 64 * MB  # bytes; don't unpickle a larger pickle
-_MOST: Final = 200  # the most parts of one thing to try one by one
-_LONGEST: Final = 2.0  # the most seconds to pickle a thing or take it apart
+_MOST: Final = 200  # the most parts of one object to try one by one
+_LONGEST: Final = 2.0  # the most seconds to pickle an object or take it apart
 
 
 class _Weightless(ForkingPickler):
@@ -68,18 +68,18 @@ class _Weightless(ForkingPickler):
 
 
 def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
-    """Pickle a thing without its arrays and tensors, and count tensors made only for the pickle.
+    """Pickle an object without its arrays and tensors, and count tensors made only for the pickle.
 
     Args:
         thing: Any object.
-        seconds: How many seconds pickling may take.
+        seconds: How many seconds pickling may take (default 2).
 
     Returns:
         The pickle, and how many tensors were freed once the pickle was written.
 
     Raises:
         Unanswered: Pickling takes longer than `seconds`.
-        Exception: The thing can't be pickled.
+        Exception: The object can't be pickled.
     """
     too_long = f"it holds so many objects that pickling takes over {seconds:.0f} s"
     file = Limited(Unanswered(too_long), seconds=seconds)
@@ -93,7 +93,7 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
 
 def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
-    """Return the smallest parts of a thing that can't be pickled, each as (path, class, error)."""
+    """Return an object's smallest parts that can't be pickled, each as (path, class, error)."""
     return smallest(path, thing, _why_refused)
 
 
@@ -108,10 +108,10 @@ def _why_refused(thing: Any) -> str:
 
 
 def unreadable(path: str, thing: Any) -> list[tuple[str, str, str]]:
-    """Return the smallest parts whose pickle can't be unpickled, each as (path, class, error).
+    """Return an object's smallest parts that can't be unpickled, each as (path, class, error).
 
-    This leaves out what only multiprocessing can pickle, because such things can be unpickled only
-    while a worker starts.
+    Leave out parts that only multiprocessing can pickle, because those can be unpickled only while
+    a worker starts.
     """
     return smallest(path, thing, _why_unreadable)
 
@@ -141,7 +141,16 @@ def _count_fleeting(thing: Any) -> int:
 
 
 def smallest(path: str, thing: Any, ill: Callable[[Any], _Ill]) -> list[tuple[str, str, _Ill]]:
-    """Return the smallest parts for which `ill` is true, as (path, class, what `ill` returns)."""
+    """Return the smallest parts of an object that have a problem.
+
+    Args:
+        path: The path of the object.
+        thing: The object.
+        ill: A function that takes an object and returns its problem, or something false.
+
+    Returns:
+        For each part, a tuple with its path, its class, and its problem.
+    """
     until = time.monotonic() + _LONGEST
 
     def search(path: str, thing: Any, depth: int) -> list[tuple[str, str, _Ill]]:
@@ -179,7 +188,8 @@ def _class(thing: Any) -> str:
 
 
 def _parts(path: str, thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    # Yield the parts that go into a thing's pickle. For an object, that's its reduced state.
+    # Yield the parts that go into an object's pickle. For most objects, those are the parts of what
+    # `__reduce_ex__` returns.
     if depth == 0 or is_a(thing, (type, types.FunctionType, types.ModuleType, str, bytes)):
         return
     library = module_of(type(thing)).partition(".")[0]

@@ -23,7 +23,7 @@ from dltutor.diagnosis.running.subject import Subject
 
 #: Arguments to `runner.run` for a loader that hangs.
 SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
-_PATIENCE: Final = 9.0  # the same for a run with witnesses, which usually end it earlier
+_PATIENCE: Final = 9.0  # `patience` for a run with witnesses, which usually end the run earlier
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def held_in(roots: Sequence[Found]) -> list[str]:
 
 
 def held(thing: Any) -> bool:
-    """Return whether a thing is a lock that a thread holds, or a semaphore that has run out.
+    """Return whether an object is a lock that a thread holds, or a semaphore that has run out.
 
     If the main thread calls this function, an RLock that the main thread holds doesn't count.
     """

@@ -4,8 +4,8 @@ The worker starts this thread, the witness, in its `worker_init_fn`. If the work
 been at one place in your code for a while, the witness looks through the main thread's frames for a
 lock that's held, an executor without its threads, or a thread that main has and the worker doesn't.
 The witness releases the lock, starts the threads, or supplies an answer, and checks whether the
-worker goes on. If it doesn't, or if it has waited for its next task for long, the witness ends the
-worker, and so the run.
+worker goes on. If the worker doesn't, or if the worker has waited for its next task for long, the
+witness ends the worker, and so the run.
 
 The witness counts naps, not seconds, because on a busy machine both threads get little time.
 """
@@ -34,9 +34,9 @@ from dltutor.observation.errors import is_yours
 
 _NAP: Final = 0.1  # seconds
 _STANDING: Final = 12  # naps at one place, after which a worker counts as stuck
-_IDLE: Final = 30  # naps without a task, after which the worker gets no more
+_IDLE: Final = 30  # naps without a task, after which the witness expects no other task
 _GOES_ON: Final = 10  # naps that the worker gets to go on, once the cause is gone
-_OTHERS: Final = 1.0  # seconds for the other workers' witnesses, before one ends the run
+_OTHERS: Final = 1.0  # seconds that other witnesses get to finish before one ends the run
 #: The files from which a worker calls your code.
 _ENTRANCES: Final = (worker_init.__file__, "torch/utils/data/_utils/fetch.py")
 _MOST: Final = 6  # the most times to free one worker
@@ -61,7 +61,8 @@ class Witness:
     def __call__(self, worker: int) -> None:
         main, held = threading.get_ident(), causes.held_in(self.roots)
         self.notes.write({"worker": worker, "held": held})
-        # Not a daemon: a worker that goes on to its end waits until that has been noted.
+        # The thread isn't a daemon, so a worker that goes on to its end doesn't exit before its
+        # witness has noted that.
         threading.Thread(target=self._watch, args=(worker, main)).start()
 
     def _watch(self, worker: int, main: int) -> None:
