@@ -14,8 +14,8 @@ MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see notebooks/GLOSSA
 
 Tone = Literal["plain", "good", "bad", "warn"]
 
-# These colors have a contrast of at least 3:1 against white and against JupyterLab's dark gray.
-# The color only repeats what the title or label says in words.
+# The colors of the left edge of a table or note. Each has a contrast of at least 3:1 against white
+# and against JupyterLab's #111. The color only repeats what the title or label says in words.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
     "good": "#009e73",
@@ -64,7 +64,7 @@ class Table:
 
 
 class Told:
-    """A record that terminals and notebooks show as the table that `story` returns."""
+    """A base class for records, which terminals and notebooks show as the table from `story`."""
 
     def story(self) -> Table:
         """Return the table. Each subclass overrides this method."""
@@ -82,7 +82,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Note:
-    """A label and a sentence or two. A notebook shows a bold label, and `backticks` as code.
+    """A short message with a label, such as the result of a check.
+
+    A notebook shows the label in bold, and the parts in `backticks` as code.
 
     Args:
         label: The kind of note, with its punctuation, such as "Not yet.".
@@ -109,7 +111,7 @@ def with_code(text: str) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes, as in "1.5 GB" (powers of 1024), or "unlimited" if not finite."""
+    """Format a number of bytes, such as "1.5 GB" (powers of 1024), or "unlimited" if not finite."""
     if not math.isfinite(count):
         return "unlimited"
     for unit in ("B", "kB", "MB", "GB"):
@@ -120,12 +122,12 @@ def size(count: float) -> str:
 
 
 def count_of(count: int, noun: str, plural: str = "") -> str:
-    """Write a count with its noun, as in "1 sample". By default, the plural adds an "s"."""
+    """Write a count with its noun, such as "1 sample". By default, the plural adds an "s"."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:
-    """Return HTML with a colored edge on its left.
+    """Frame HTML with a colored edge on its left.
 
     Args:
         inner: The HTML to frame.

@@ -47,7 +47,7 @@ class Areas:
 
 
 def areas(timeline: Timeline) -> Areas:
-    """Return the layers to draw. If there are more than 8 workers, they share one layer."""
+    """Return a timeline's layers for `draw_areas`. More than 8 workers share one layer."""
     curves = {role: timeline.memory_curve(role) / MB for role in timeline.roles}
     known = np.zeros(len(timeline.seconds), bool)
     for values in curves.values():
@@ -89,7 +89,7 @@ def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None
 
 
 def label_areas(axes: Axes, drawn: Areas) -> None:
-    """Mark the peak, and label it and each layer on the right, with their sizes at that moment."""
+    """Mark the peak, and list its size and each layer's size at that moment on the right."""
     if not drawn.layers:
         return
     moment = int(drawn.total.argmax())

@@ -11,7 +11,8 @@ from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-_EXACT: Final = 0.03  # repeated readings of PSS differ by about this fraction
+# Ignore a difference of up to this fraction of the total, because readings of PSS vary, too.
+_EXACT: Final = 0.03
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # each scale is this many times as long as the one before
 
@@ -94,7 +95,7 @@ def _of_it(shared: int | None) -> str:
 def scale_for(highest: float, limit: float) -> float:
     """Return the bytes at a scale's end: 64 MB, 256 MB, 1 GB, ..., or the limit if that's lower.
 
-    The longest bar, of `highest` bytes, must fit even beyond the limit.
+    If the longest bar, of `highest` bytes, is longer than the limit, the scale ends with that bar.
     """
     end = float(_FIRST_SCALE)
     while end < highest:

@@ -97,8 +97,8 @@ class Chart(anywidget.AnyWidget):
     def finish(self, how: str, timeline: Timeline | None) -> None:
         """Show that the run has ended, and `how`, in a few words.
 
-        If there is a record, the chart folds to one line, because a figure shows the rest. The
-        record also has the processes that died, which the samples don't always show.
+        If there is a timeline, fold the chart to one line, because a figure shows the rest, and
+        show the processes that died, which the samples don't always show.
         """
         processes = timeline.processes if timeline else ()
         died = [[each.role, each.ended, each.died] for each in processes if each.died]
@@ -140,9 +140,9 @@ def _seconds(seconds: float) -> float:
 
 
 def thinned(rows: list[Row], window: float) -> list[Row]:
-    """Return the rows of the last `window` seconds. If it's 0, merge every two rows instead.
+    """Return the rows of the last `window` seconds. If `window` is 0, merge every two rows instead.
 
-    The rows come oldest first, and the last one stays.
+    The rows are in order, oldest first, and the last one stays.
     """
     if window:
         return [row for row in rows if row["t"] >= rows[-1]["t"] - window]
@@ -153,6 +153,6 @@ def thinned(rows: list[Row], window: float) -> list[Row]:
 
 
 def _joined(one: Row, next_: Row) -> Row:
-    # Keep the list of ended processes from the row that we drop.
+    # Keep the later row, and also the list of ended processes from the row that we drop.
     gone = one.get("gone", []) + next_.get("gone", [])
     return {**next_, **({"gone": gone} if gone else {})}

@@ -105,8 +105,8 @@ def compare(
 def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
     """Draw how much several runs grew, on one scale.
 
-    Growth counts from the moment when each worker has delivered a batch until the last batch, or
-    over the whole run if no batches were counted.
+    Growth counts from the moment when as many batches have arrived as there are workers, until the
+    last batch. If no batches were counted, growth counts over the whole run.
 
     From top to bottom, the figure shows each process's private memory (USS) and its share of shared
     memory, both only at the moments when the sampler read them, and its open file descriptors.

@@ -53,7 +53,7 @@ class Screen:
 
 def on_a_page() -> bool:
     """Return whether this process runs a notebook."""
-    ipython = sys.modules.get("IPython")  # a notebook's process has imported it
+    ipython = sys.modules.get("IPython")  # a notebook's process has imported IPython
     shell = ipython.get_ipython() if ipython else None
     return getattr(shell, "kernel", None) is not None
 

@@ -26,7 +26,7 @@ _INCIDENTS: Final = "incidents"  # lesson 14 makes this folder in `notebooks`, s
 
 @dataclass(frozen=True)
 class LaidOut:
-    """What `lay_out` did. Paths are relative to the folder and sorted.
+    """The changes that `lay_out` made to a folder. Paths are relative to the folder and sorted.
 
     Args:
         new: Files that were missing and that `lay_out` added.
@@ -144,7 +144,7 @@ def _pages() -> Iterator[tuple[str, bytes]]:
         theirs = any(part.startswith(".") or part == _INCIDENTS for part in relative.parts)
         if path.is_file() and not theirs:
             page = path.read_bytes()
-            if path.suffix in (".ipynb", ".md"):  # links out of the folder go to our repository
+            if path.suffix in (".ipynb", ".md"):
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)
             yield relative.as_posix(), page
 

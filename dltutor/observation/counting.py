@@ -12,7 +12,7 @@ from dltutor.observation import torch_internals
 
 
 class Counted:
-    """A wrapper around a loader's iterator that passes each batch to `deliver`, too.
+    """A wrapper around a loader's iterator that passes batches to `deliver` and times the waits.
 
     Attributes:
         waited: How many seconds the loop has waited for batches.
@@ -65,8 +65,8 @@ def counting(
 
     Call `before()` each time, before the loader makes the iterator (default: do nothing).
 
-    Python looks up `__iter__` in the object's class, so this function replaces the method there,
-    but only for this object.
+    Python looks up `__iter__` in the object's class, so this function replaces the class's method.
+    For other objects of the class, the new method does what the old one did.
     """
     cls, main = type(loader), os.getpid()
     own, inherited = cls.__iter__, "__iter__" not in vars(cls)

@@ -24,9 +24,9 @@ class CutConnections:
     """A context manager with replacements for the connections that are open when the block begins.
 
     A connection is a connected TCP or Unix stream socket. In a fork, `cut` replaces each connection
-    with a socket that leads nowhere. The new socket accepts writes, has one byte to read, and is
-    then at its end, so no reader waits for more. Connections to torch's shared-memory managers
-    stay, and all connections if they aren't `wanted`.
+    with a socket that leads nowhere. The new socket accepts writes, has one byte to read (so
+    that `used` notices a reader), and is then at its end, so no reader waits for more. Connections
+    to torch's shared-memory managers stay. If `wanted` is False, all connections stay.
     """
 
     def __init__(self, wanted: bool = True) -> None:

@@ -40,7 +40,7 @@ _FRAME: Final = re.compile(
 class Failed:
     """An exception in plain text, so that Python can free the exception itself.
 
-    The fields are those of an Observation.
+    The fields have the same names and meanings as those of `Observation`.
     """
 
     chain: tuple[tuple[str, str], ...] = ()
@@ -108,7 +108,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def lost_contact(error: BaseException) -> bool:
-    """Return whether multiprocessing couldn't fetch a batch, so a worker may be gone."""
+    """Return whether an exception came from fetching a batch, which fails if a worker is gone."""
     # If a worker is gone, main gets a ConnectionResetError, a FileNotFoundError for a socket, or an
     # EOFError (pytorch#28950). With the file_system sharing strategy, main gets a RuntimeError for
     # a segment that is gone.
@@ -121,14 +121,14 @@ def lost_contact(error: BaseException) -> bool:
 
 
 def is_yours(file: str) -> bool:
-    """Return whether a file can be the learner's, or is in dltutor/failures."""
+    """Return whether a file counts as the learner's, as those in dltutor/failures do."""
     if file.startswith(_PACKAGE):
         return file.startswith(f"{_PACKAGE}failures/")
     return not _NOT_YOURS.search(file)
 
 
 def frame(file: str, line: int, function: str, code: str = "") -> Frame:
-    """Make a Frame with a shortened path."""
+    """Make a Frame from a line in a traceback or a stack, with the path shortened."""
     return Frame(shorten_paths(f'"{file}"').strip('"').removeprefix(".../"), line, function, code)
 
 

@@ -81,9 +81,9 @@ def file_of(module: object) -> str:
 def elements(thing: object) -> Iterator[tuple[Any, Any]]:
     """Yield the elements of a container, each with its key or its position.
 
-    The containers are dict, list, tuple, deque, set, frozenset, and any other Mapping, whose
-    elements end where it raises an exception. Anything else has no elements. If a subclass of dict,
-    list, and so on overrides `items` or `__iter__`, this function doesn't call that method.
+    The containers are dict, list, tuple, deque, set, frozenset, and any other Mapping. If such a
+    Mapping raises an exception, its elements end there. Anything else has no elements. If a
+    subclass of dict, list, and so on overrides `items` or `__iter__`, don't call that method.
     """
     kind = _container(thing)
     if kind is None:
@@ -105,7 +105,7 @@ def length_by_shape(batch: Any) -> int | None:
 
     `default_collate` puts the samples' first parts into one tensor, or into one list if they are
     strings. This function returns the length of that tensor or list, or None if the first part has
-    no dimensions and isn't a list of strings. If other code made the batch, it's only a guess.
+    no dimensions and isn't a list of strings. If other code made the batch, the length is a guess.
     """
     for _ in range(_DEEP):
         if not is_a(batch, (Mapping, list, tuple)):

@@ -154,9 +154,9 @@ def in_plumbing(frame: FrameType | None) -> bool:
 def interrupts_held() -> Iterator[Interrupts]:
     """Hold interrupts back in the block, and then raise KeyboardInterrupt if one has arrived.
 
-    The Interrupts that this yields can let them through in between. Nested blocks share one, and
-    hold interrupts back until the outer block ends. Do nothing if SIGINT has no Python handler, or
-    outside the main thread, because Python interrupts only the main thread.
+    The Interrupts that this yields can let interrupts through in between. Nested blocks share one
+    Interrupts, so they hold interrupts back until the outer block ends. Do nothing if SIGINT has no
+    Python handler, or outside the main thread, because Python interrupts only the main thread.
     """
     previous = signal.getsignal(signal.SIGINT)
     outer = getattr(previous, "__self__", None)

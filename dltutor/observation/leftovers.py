@@ -1,4 +1,4 @@
-"""End what a run started, and restore what it changed, such as handlers and random states."""
+"""End the processes that a run started, and restore the handlers and states that it changed."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ from dltutor.system.processes import (
 )
 
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # the most seconds to wait for the processes that workers started
+_LEAVING: Final = 1.0  # the most seconds to wait for the processes that workers started to end
 _NAMED: Final = ("sem.", "psm_")  # the first part of names that a resource tracker unlinks
 
 
 @dataclass
 class Started:
-    """A register for the processes and iterators that a block starts.
+    """A register for the processes and iterators that a block starts, for `nothing_left` to use.
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
         iterators: Weak references to iterators of loaders that aren't observed, but that the
             training loop iterates itself, such as one for validation, each with its loader.
-        mark: The mark that the workers and everything they start carry.
+        mark: The mark that the workers and everything they start carry (see
+            `dltutor.system.marks`).
     """
 
     processes: set[Process] = field(default_factory=set)
@@ -67,7 +68,7 @@ class Started:
             time.sleep(0.02)
 
     def own(self, iterator: Any) -> None:
-        """Register an iterator's workers."""
+        """Register an iterator's workers, so that `nothing_left` ends them."""
         for worker in torch_internals.workers_of(iterator):
             self._own(worker.pid)
 
@@ -84,7 +85,7 @@ class Started:
 
 @contextmanager
 def nothing_left() -> Iterator[Started]:
-    """Undo what the block did to this process, and end the workers that the block registers.
+    """Restore this process's state after a block, and end the workers that the block registers.
 
     Also end what those workers started, except torch's shared-memory managers. End
     multiprocessing's helpers that the block started, unless they're in use. Other processes keep
@@ -130,8 +131,8 @@ def nothing_left() -> Iterator[Started]:
 
 
 def _serves(tracker: Any) -> bool:
-    # The resource tracker is still needed if another descendant holds its pipe, or if we have
-    # mapped a name in /dev/shm that the tracker would unlink when it ends.
+    # The resource tracker is still needed if another descendant holds the tracker's pipe, or if
+    # this process uses a file in /dev/shm that the tracker would unlink when it ends.
     if not os.path.isdir("/proc/self"):
         return threading.active_count() > 1  # another thread may use the tracker
     pipe = identity(f"/proc/self/fd/{tracker._fd}")

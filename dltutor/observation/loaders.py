@@ -52,8 +52,8 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
 def length(loader: DataLoader[Any]) -> int | None:
     """Return how many samples an epoch must have, which is `len(dataset)`, or None if unknown.
 
-    It's unknown if the dataset has no length, a map-style dataset's sampler has no length or a
-    different one, the batch sampler isn't a plain `BatchSampler`, or `drop_last` is True.
+    The number is unknown if the dataset has no length, a map-style dataset's sampler has no length
+    or a different one, the batch sampler isn't a plain `BatchSampler`, or `drop_last` is True.
     """
     batches = loader.batch_sampler
     if type(batches) not in (BatchSampler, type(None)) or getattr(batches, "drop_last", False):
@@ -69,11 +69,11 @@ def length(loader: DataLoader[Any]) -> int | None:
 
 
 def sampler_of(loader: DataLoader[Any]) -> Any:
-    """Return the sampler that deals out indices, which may be in a BatchSampler that you passed."""
+    """Return the sampler that deals out a loader's indices, even if it's inside a BatchSampler."""
     batches, found = loader.batch_sampler, loader.sampler
     if is_a(batches, BatchSampler):
         found = attribute(batches, "sampler", found)
-    while is_a(found, BatchSampler):  # with `batch_size=None`, it may be the sampler itself
+    while is_a(found, BatchSampler):  # with `batch_size=None`, the sampler may be a BatchSampler
         found = attribute(found, "sampler", None)
     return found
 

@@ -36,7 +36,7 @@ def observe(
 ) -> Observation:
     """Run a loader and record what happened, without drawing anything.
 
-    What comes back and the errors are those of `dltutor.observe`.
+    The result and the errors are those of `dltutor.observe`.
 
     Args:
         loader: A DataLoader or a wrapper.
@@ -136,7 +136,7 @@ def _write_down(
 
 
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
-    """Raise the errors of `observe` about its arguments, and if this isn't the main thread."""
+    """Raise the error of `observe` for a wrong argument, or for a call outside the main thread."""
     check_loader(loader)
     check_run(deadline, consume, epochs)
     check_main_thread("observe()", "its deadline interrupt a loader that hangs")

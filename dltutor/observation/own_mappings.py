@@ -2,8 +2,8 @@
 
 A fork shares each writable mapping of a file with its parent. So if a dataset changes the samples
 of a `np.memmap(mode="r+")` in place, a run in a fork would spoil the file for its owner and for all
-later runs. Shared memory (`/dev/shm`, or a file without a name) stays shared, because
-processes use it to exchange data.
+later runs. Shared memory (`/dev/shm`, or a file without a name) stays shared, because processes use
+it to exchange data.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def make_private() -> None:
 
 
 def keep_private() -> None:
-    """From now on, have Python code in this fork and its children map files privately.
+    """Have Python code in this fork and its children map files privately from now on.
 
     This affects only shared writable mappings of files that were last changed before this call,
     because code that makes a file has to see what it writes. C code, and a new interpreter such as

@@ -34,13 +34,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker process at the end of the run.
+    """The state of one worker process at the end of a run.
 
     Args:
         number: The worker's id in torch, such as 0 for W0.
         exitcode: The worker's exit code, negative for a signal, or None if it was still running.
         stack: The learner's lines in the worker's stack, innermost call first, or the line in
-            torch's worker loop if there are none. It's None if we didn't ask or got no answer.
+            torch's worker loop if there are none. None means that the worker wasn't asked for
+            its stack or didn't answer.
         loader: If a wrapper has several loaders, the loader's key in a dict, or a name such as
             "loader 2". Otherwise "".
     """
@@ -101,7 +102,7 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows that an Observation shows, without pids and killed processes' sizes."""
+        """Return the rows of an Observation's table, without the sizes of killed processes."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))

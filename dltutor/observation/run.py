@@ -28,7 +28,7 @@ _LAST_STEPS: Final = 5.0  # seconds to wait for a worker to die after main has l
 
 
 class Run:
-    """One observed run, which counts batches and knows each iterator's workers.
+    """A record of one observed run that counts batches and knows each iterator's workers.
 
     Attributes:
         batches: How many batches have arrived.
@@ -66,7 +66,7 @@ class Run:
 
     @contextmanager
     def instrumented(self) -> Iterator[None]:
-        """In the block, count the loader's batches and register the workers that it starts.
+        """Count the loader's batches, and register the workers that it starts in the block.
 
         Register the workers that a loader has kept from an earlier epoch, too. After the block, no
         loader reuses an iterator, because `end` ends the workers.
@@ -152,8 +152,8 @@ class Run:
     def end(self, *, gracefully: bool) -> None:
         """End all workers, drop all iterators, and remove the workers' temporary folders.
 
-        If `gracefully`, give each iterator's workers up to 1 s to exit by themselves first. If the
-        training loop keeps a loader, such as one for validation, it starts new workers later.
+        If `gracefully`, give each iterator's workers up to 1 s to exit by themselves first. A
+        loader that the training loop keeps, such as one for validation, starts new workers later.
         """
         iterators = [iterator for _, iterator in self._iterators.values()]
         for other, keeper in self._ours.iterators:
@@ -257,8 +257,8 @@ class Run:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    # When a process ends, its sentinel becomes ready a moment before we can reap the process. The
-    # join() waits for that moment, but `exitcode` alone doesn't.
+    # When a process ends, its sentinel becomes ready a moment before we can reap the process. So
+    # call join(), which waits until then. Reading `exitcode` alone doesn't wait.
     if wait([process.sentinel], timeout=0):
         process.join(_GRACE)
     return process.exitcode

@@ -5,9 +5,9 @@
 The guard is the parent of the code's process, so if the code sends a signal to its parent, the
 signal doesn't reach the notebook. Both processes are forks, so the code finds the notebook's
 modules, classes, and data, but only one thread. The notebook waits and reads messages from both
-processes. In the end, or at a limit, the notebook kills both and everything they started, in any
-session, because every process inherits the guard's mark.
-If the notebook itself is killed, the guard ends the other processes and removes their files.
+processes. At the end, or at a limit, the notebook kills both and everything they started, in any
+session, because every process inherits the guard's mark (see `dltutor.system.marks`). If the
+notebook itself is killed, the guard ends the other processes and removes their files.
 
 The course's checks run the learner's answers here, and the doctor runs its experiments here.
 """
@@ -99,14 +99,18 @@ def run(
     Args:
         work: The function, which takes a function to call when its timed part begins, and returns
             something that JSON can hold.
-        at_most: The time limit in seconds, from the moment when the timed part begins.
+        at_most: The time limit in seconds, from the moment when the timed part begins. The part
+            before that may take LOOKING seconds.
         announce: A function to call in this process when the timed part begins.
         memory: The most memory for all processes, in bytes (PSS). If None, it's MEMORY.
         own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
         temporary: A folder for temporary files, which the caller removes. If "", the sandbox makes
             a folder and removes it afterward.
         before_fork: A function to call right before this process forks.
-        cut: Whether to cut this process's connections in the fork.
+        cut: Whether to cut this process's connections in the fork (see CutConnections).
+
+    Returns:
+        What the function returned, and how its process ended.
 
     Raises:
         KeyboardInterrupt: You pressed Stop. By then, all processes are gone.
@@ -137,15 +141,16 @@ def _fork() -> int:
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later, and JAX, warn about this process's other threads. Ignore the
-        # warnings, because the fork has none of these threads and doesn't take their locks.
+        # Python 3.12 and later, and JAX, warn that a fork may wait forever for a lock of another
+        # thread. Ignore the warnings, because the time limit ends such a wait.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return processes.fork()
 
 
 def _pipe() -> tuple[int, int]:
-    # A pipe that isn't in the place of a closed stdin, which the sandboxed process opens again.
+    # Make a pipe without the descriptors 0 to 2. If stdin is closed, os.pipe() would use 0, which
+    # the sandboxed process opens again as its stdin.
     near, far = os.pipe()
     pair = fcntl.fcntl(near, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(far, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(near)
@@ -173,7 +178,7 @@ def _wait(pid: int, notebook: int) -> int | None:
 
 @dataclass
 class _Run:
-    """The processes of one run, as the notebook's process sees them."""
+    """The notebook's view of one run: its processes, its pipes, and the result so far."""
 
     work: Work
     folders: Folders

@@ -16,7 +16,7 @@ from dltutor.tables import MB
 if TYPE_CHECKING:
     from dltutor.observation.report import Observation
 
-#: Growth of a worker by no more than this many MB is harmless.
+#: Ignore a worker that grew by no more than this many MB, because ordinary workers grow, too.
 LATE: Final = 24.0
 # A curve still grows if more than this fraction of its growth is in the last third.
 _STILL: Final = 0.15

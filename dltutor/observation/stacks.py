@@ -34,7 +34,7 @@ def ask(folder: str, pid: int, *, within: float = 1.0) -> tuple[Frame, ...] | No
     Returns:
         The learner's lines in the process's main thread, innermost first, or the line in torch's
         worker loop if there are none. The result is None if the process hasn't called
-        `answer_when_asked`, is gone, or doesn't answer `within` so many seconds.
+        `answer_when_asked`, is gone, or takes longer than `within` seconds.
     """
     path = _answers(folder, pid)
     if not path.exists():

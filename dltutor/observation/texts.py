@@ -1,4 +1,4 @@
-"""Put exit codes and exceptions into words, and remove from text what differs between runs."""
+"""Put exit codes and exceptions into words, and remove parts of text that differ between runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
 def signal_name(exitcode: int | None) -> str | None:
-    """Return the signal that ended a process, such as "SIGKILL" or "signal 40", or None."""
+    """Return the signal that killed a process, such as "SIGKILL", or None if no signal did."""
     if exitcode is None or exitcode >= 0:
         return None
     try:

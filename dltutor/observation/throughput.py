@@ -31,7 +31,8 @@ from dltutor.system.this_machine import machine
 RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # the fewest batches to time from each worker, unless the loader is slow
-_FIRST_ROUND: Final = 0.4  # the fraction of the deadline for all timed batches in one round
+# The fraction of the deadline for timing batches in a round, which has a run for each number.
+_FIRST_ROUND: Final = 0.4
 _MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
 _END: Final = object()
@@ -212,7 +213,7 @@ class _Endless:
 def with_workers(loader: Loader, workers: int, *, endless: bool = False) -> Loader:
     """Copy a loader with another number of workers.
 
-    The copy is always a plain DataLoader, without persistent workers. If it's `endless`, its
+    The copy is always a plain DataLoader, without persistent workers. If `endless`, the copy's
     sampler begins again at its end, but a stream still ends.
     """
     dealt = _Endless if endless else lambda sampler: sampler
@@ -242,7 +243,8 @@ def _run(
     left: float,
     step: Step,
 ) -> _Measured | None:
-    # Return None if too few batches arrived.
+    # Measure one run with `number` workers, in at most `left` seconds. Return None if too few
+    # batches arrived.
     if left <= 0:
         raise DeadlinePassed
     until = time.monotonic() + left

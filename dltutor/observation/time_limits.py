@@ -23,7 +23,7 @@ class DeadlinePassed(BaseException):
 
 
 def check_deadline(seconds: object) -> None:
-    """Raise ValueError unless this is a positive number of seconds that a wait accepts."""
+    """Raise ValueError unless `seconds` is a positive number that Python's waits accept."""
     number = type(seconds) is not bool and is_a(seconds, (int, float))
     if not (number and 0 < seconds <= threading.TIMEOUT_MAX):  # type: ignore[operator]
         raise ValueError(f"deadline must be a positive number of seconds, got {text(seconds)}")
@@ -32,7 +32,8 @@ def check_deadline(seconds: object) -> None:
 def check_main_thread(call: str, why: str) -> None:
     """Raise RuntimeError unless this is the main thread.
 
-    `why` says what works only there, in words that follow "only there can".
+    `call` is the name of the function, such as "observe()". `why` says what works only in the main
+    thread, in words that follow "only there can".
     """
     here = threading.current_thread()
     if here is not threading.main_thread():
@@ -77,7 +78,8 @@ class deadline:  # lowercase because it's a context manager, like contextlib.sup
             signal.setitimer(signal.ITIMER_REAL, due, self._interval)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # Don't raise DeadlinePassed in `__enter__` or `__exit__`, or nothing restores the timer.
+        # Don't raise DeadlinePassed in `__enter__` or `__exit__`, because then nothing would
+        # restore the timer.
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):

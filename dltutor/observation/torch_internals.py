@@ -37,7 +37,7 @@ MakeIterator = Callable[[], Any]
 def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterator[None]:
     """Have every loader in this process, but not in its forks, make its iterators through `make`.
 
-    `make` takes the loader and a function that makes its iterator.
+    `make` takes the loader and a function that makes its iterator, and returns the iterator.
     """
     main = os.getpid()
     # Both a subclass's method and the base class's method, which it may call, are replaced. So keep
@@ -130,8 +130,8 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
 def samples(iterator: Any) -> int | None:
     """Return how many samples the last batch from a loader's iterator was made of, or None.
 
-    It's None if the batch arrived outside `arrivals`, the iterator isn't torch's, the sampler's
-    indices have no length, or a stream's batch doesn't show the number.
+    The number is None if the batch arrived outside a block of `arrivals`, the iterator isn't
+    torch's, the sampler's indices have no length, or a stream's batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -158,7 +158,8 @@ def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
 
 @contextmanager
 def _replaced(base: type[Any], **methods: Callable[[Any], Any]) -> Iterator[None]:
-    # Include subclasses, because torchdata subclasses torch's loaders and iterators.
+    # Replace methods in the block. Include subclasses, because torchdata subclasses torch's loaders
+    # and iterators.
     with ExitStack() as undo:
         for cls in _family(base):
             for name, wrap in methods.items():
@@ -196,8 +197,9 @@ def _selves(error: BaseException, kind: type) -> Iterator[Any]:
 def kept_iterator(loader: DataLoader[Any]) -> Any:
     """Return the iterator, with its workers, that a loader keeps for its next epoch, or None.
 
-    If the workers are another process's, from which this one was forked, have the loader forget the
-    iterator. Don't let Python free it here, or its workers would be told to exit.
+    If the workers belong to a process that this one was forked from, return None and have the
+    loader forget the iterator. But keep the iterator alive, because it tells its workers to exit
+    when Python frees it.
     """
     iterator = loader._iterator
     workers: list[Any] = workers_of(iterator)
@@ -271,7 +273,7 @@ def abandon(iterator: Any) -> None:
     forget_workers(iterator)  # torch knows workers by the iterator's address, which Python reuses
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
     running = (known(worker.pid) for worker in workers if worker.pid is not None)
-    end(*running, spare=(SHM_MANAGER,))  # main may have batches from a worker's manager
+    end(*running, spare=(SHM_MANAGER,))  # because main may have batches from a worker's manager
     for worker in workers:
         worker.join(timeout=5)
     if hasattr(iterator, "_pin_memory_thread_done_event"):
@@ -300,7 +302,7 @@ def _free(condition: threading.Condition) -> None:
 
 
 def act_as_worker(number: int, workers: int, dataset: Any) -> None:
-    """Let `get_worker_info()` in this process tell of one of a loader's workers from now on."""
+    """Have `get_worker_info()` in this process describe one of a loader's workers from now on."""
     info = worker_loop.WorkerInfo(id=number, num_workers=workers, seed=number, dataset=dataset)
     worker_loop._worker_info = info
 

@@ -1,4 +1,4 @@
-"""Run our own code in each worker as the worker starts, next to the user's."""
+"""Run our own code as a worker starts, before or after the user's own `worker_init_fn`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ class WorkerSetup:
     """A function that prepares the worker, for `WorkerInit` to call.
 
     The folder gets the worker's stacks, the file `stderr`, and a link to the worker's temporary
-    folder. The worker and everything that it starts get the mark, unless it's 0.
+    folder. The worker and everything that it starts get the mark (see `dltutor.system.marks`),
+    unless the mark is 0.
     """
 
     folder: str

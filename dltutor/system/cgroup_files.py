@@ -1,7 +1,7 @@
 """Find the cgroups that a process is in, and read their limits and usage (versions 1 and 2).
 
-The helper process in `dltutor/observation/memory/sampler.py` loads this module, so the module
-imports as little as possible.
+The memory sampler (`dltutor/observation/memory/sampler.py`) is a helper process that has to start
+fast, and it loads this module. So the module imports as little as possible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_NO_LIMIT = 1 << 60  # bytes. This much or more means no limit (version 1 reports about 2**63).
+_NO_LIMIT = 1 << 60  # a limit of this many bytes or more is none (version 1 reports about 2**63)
 
 
 def groups(
@@ -26,12 +26,12 @@ def groups(
     """Return the folder and version (1 or 2) of each cgroup that a process is in, innermost first.
 
     If both versions are mounted, each controller belongs to only one of them. A container sees only
-    its own group and the groups inside that group. If version 1 doesn't have the controller, such
-    as "memory" or "cpu", these are the process's groups in version 2, whether or not they have the
-    controller. There are none if version 2 isn't mounted in that case, or if the process is gone.
+    its own group and the groups inside that group. If version 1 doesn't have the controller, return
+    the process's groups in version 2, whether or not they have the controller. If version 2 isn't
+    mounted in that case, or if the process is gone, the list is empty.
 
     Args:
-        controller: The controller.
+        controller: The controller, such as "memory" or "cpu".
         pid: The process. If None, it's this process.
         proc: Where `/proc` is mounted.
     """
@@ -95,7 +95,7 @@ def cpu_quota(*, proc: str = "/proc") -> float | None:
 
 
 def number(path: str) -> int | None:
-    """Return the number in a file, or None if we can't read it or it holds a word such as "max"."""
+    """Return the number in a file, or None if the file is unreadable or holds a word like "max"."""
     text = "".join(_lines(path))
     return int(text) if text.isdigit() else None
 

@@ -17,19 +17,24 @@ from typing import Final
 from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
-_PREFIX: Final = "dltutor-"  # a group's name is this and the pid of the process that made it
+_PREFIX: Final = "dltutor-"  # a group's name is this prefix and the pid of the group's maker
 _PATIENCE: Final = 5.0  # seconds to wait for killed processes to leave a group
 
 
 @dataclass(frozen=True)
 class Group:
-    """A cgroup, of version 1 or 2, that dltutor made."""
+    """A cgroup that dltutor made to limit the memory of the processes inside it.
+
+    Args:
+        folder: The group's folder in the mounted cgroup file system.
+        version: The version of cgroups that the group belongs to, 1 or 2.
+    """
 
     folder: Path
     version: int
 
     def enter(self) -> None:
-        """Move this process into the group, and with it all children that it starts afterward."""
+        """Move this process, and all children that it starts afterward, into the group."""
         (self.folder / "cgroup.procs").write_text("0")
 
     @property
@@ -99,7 +104,7 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
 
 
 def remove_abandoned() -> None:
-    """Remove the groups of processes that ended without removing them.
+    """Remove the groups that processes made and left behind when they ended.
 
     Call this before `make`, because this function also removes a group with this process's pid.
     """
@@ -128,7 +133,7 @@ def _limit(group: Group, limit: int) -> None:
 
 
 def _parents(proc: str) -> list[tuple[Path, int]]:
-    """Return the groups in which to try to make one with a memory limit, and their versions."""
+    """Return the groups in which `make` can put its group, innermost first, with their versions."""
     found = []
     for folder, version in cgroup_files.groups("memory", proc=proc):
         if version == 1:

@@ -1,4 +1,4 @@
-"""Allocate the free blocks in the middle of this process's heap."""
+"""Use up the free blocks in this process's heap, so that a forked worker's heap grows at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _HEAP: Final = 64 << 30  # a block more than this many bytes below the heap's to
 def fill_holes() -> None:
     """Allocate the free blocks in the middle of this process's heap, and never free them.
 
-    Otherwise, a forked worker would use up these blocks before its heap grows, and their number
-    depends on luck. See the note in `dltutor/failures/heap_growth.py`.
+    Otherwise, a forked worker would use up these blocks before its heap grows, and the number of
+    blocks depends on chance. See the note in `dltutor/failures/heap_growth.py`.
     """
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p

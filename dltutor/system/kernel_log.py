@@ -12,7 +12,7 @@ _KILLED: Final = re.compile(r"Memory cgroup out of memory: Killed process \d+ .*
 
 
 class KernelLog:
-    """The part of the kernel log that Linux writes after this object is made.
+    """A reader for the part of the kernel log that Linux writes after this object is made.
 
     The whole machine has a single log, which containers and users without privileges often can't
     read.
@@ -23,7 +23,10 @@ class KernelLog:
         self._last = (_read() or "").strip().rpartition("\n")[2]
 
     def kills(self, group: str) -> list[str] | None:
-        """Return what `kills` finds since this object was made, or None if we can't read it."""
+        """Return the lines about OOM kills in a cgroup since this object was made.
+
+        The result is None if we can't read the log. The function `kills` describes the lines.
+        """
         text = _read()
         if text is not None and self._last:
             text = text.split(self._last, 1)[-1]  # the whole log if Linux has dropped that line
@@ -31,10 +34,14 @@ class KernelLog:
 
 
 def kills(text: str, group: str) -> list[str]:
-    """Return the lines about the processes that the OOM killer killed in a cgroup.
+    """Return a log's lines about the processes that the OOM killer killed in a cgroup.
 
-    Linux writes the cgroup's name a few lines above each of these lines, which we return from
-    "Memory cgroup out of memory: Killed process" on.
+    Linux writes the cgroup's name a few lines above each of these lines. We return each line from
+    the words "Memory cgroup out of memory: Killed process" on.
+
+    Args:
+        text: The kernel log.
+        group: The last part of the cgroup's path.
     """
     found = []
     ours = False

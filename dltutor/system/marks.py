@@ -31,7 +31,7 @@ _BITS: Final = (31, 16, 16)  # how many bits each level has
 def new() -> int:
     """Make a mark for the processes that this process is about to start.
 
-    It's 0 if the system isn't Linux or this process is three levels deep already.
+    Return 0 if the system isn't Linux, or if this process carries a mark of the third level.
     """
     mine = _read(os.getpid()) or 0
     for level, bits in zip(_LEVELS, _BITS, strict=True):
@@ -83,6 +83,6 @@ def _read(pid: int) -> int | None:
         value = resource.prlimit(pid, _LOCKS)[0]
     except (OSError, ValueError):
         return None
-    # A smaller value isn't a mark. It's -1 for no limit, or a limit that a user has set with
+    # A smaller value isn't a mark, but -1 (no limit) or a limit that a user has set with
     # `ulimit -x`.
     return value if value >= 1 << _LEVELS[0] else None

@@ -1,7 +1,7 @@
 """Read the figures of processes and the machine from `/proc`, or psutil if there's no `/proc`.
 
-The helper process in `dltutor/observation/memory/sampler.py` loads this module, so the module
-imports as little as possible. All sizes are in bytes.
+The memory sampler (`dltutor/observation/memory/sampler.py`) is a helper process that has to start
+fast, and it loads this module. So the module imports as little as possible. All sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
 class Proc:
-    """A reader for Linux's `/proc`."""
+    """A reader of processes' and the machine's figures in Linux's `/proc`, mounted at `root`."""
 
     source = "proc"
 
@@ -44,7 +44,7 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return a process's start time and cheaply read figures, or None if the process has ended.
+        """Return the start time and quickly read figures, or None if the process has ended.
 
         The start time, in clock ticks since boot, tells the process from a later one with the same
         pid. The figures are rss (in bytes), faults (minor page faults since the process started),
@@ -73,8 +73,8 @@ class Proc:
     def has_stopped(self, pid: int) -> bool:
         """Return whether all of a process's threads have stopped after a SIGSTOP, or ended.
 
-        A thread that is in a system call when the signal arrives finishes that call first, and the
-        call may create a file in `/dev/shm`.
+        A thread in a system call finishes that call first, and the call may create a file in
+        `/dev/shm`. So wait until the threads have stopped before you list the process's files.
         """
         threads = (self._stat(f"{pid}/task/{thread}") for thread in self._names(f"{pid}/task"))
         return all(not words or words[0] in (b"T", b"t", b"Z", b"X") for words in threads)
@@ -143,15 +143,16 @@ class Proc:
             return None
 
     def _read_or_raise(self, path: str) -> bytes:
-        # Not os.open, because an interrupt right after it would leave the descriptor open.
+        # Don't use os.open, because an interrupt right after os.open leaves the descriptor open.
         with FileIO(f"{self.root}/{path}") as file:
             return file.readall()
 
 
 class Psutil:
-    """A reader for systems without a `/proc`, with no PSS, and often no page faults.
+    """A reader of the same figures as `Proc`'s, with psutil, for systems without a `/proc`.
 
-    The methods do what those of `Proc` do.
+    The methods do what `Proc`'s methods do, but there is no PSS, there are often no page faults,
+    and start times are in Unix time.
     """
 
     source = "psutil"
@@ -259,7 +260,7 @@ def free() -> int | None:
 
 
 def shared_memory() -> tuple[int | None, int | None]:
-    """Return the used bytes and the size in bytes of `/dev/shm`, or None for both without it."""
+    """Return the used bytes and the size in bytes of `/dev/shm`, or (None, None) without it."""
     try:
         disk = os.statvfs("/dev/shm")
     except OSError:

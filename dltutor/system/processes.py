@@ -28,10 +28,10 @@ _PATIENCE: Final = 10.0  # give up after this many seconds in which no killed pr
 _STOPPING: Final = 1.0  # seconds to wait for a process's threads to stop after SIGSTOP
 _CLEANING: Final = 4.0  # seconds to wait for _CLEANERS to end, enough even on a busy machine
 SHM_MANAGER: Final = b"torch_shm_manager"
-"""A word in the command line of the process that torch starts for `file_system`.
+"""A word in the command line of a shared-memory manager, which torch starts for `file_system`.
 
-With that sharing strategy, torch in main writes to the managers, even to those that a worker
-started, for as long as main has a batch from them. If a manager is gone by then, torch aborts main.
+With that sharing strategy, main writes to a manager, even to one that a worker started, for as long
+as main has a batch from it. If the manager is gone by then, torch aborts main.
 """
 # Helper processes of multiprocessing and torch. When the processes that a helper serves are gone,
 # the helper unlinks what they left in /dev/shm, and ends.
@@ -63,10 +63,10 @@ def adopt_orphans(on: bool = True) -> bool:
 
 
 def fork() -> int:
-    """Fork this process, and return what `os.fork` does.
+    """Fork this process, and return 0 in the child, or the child's pid in this process.
 
-    The module `random` goes on in the child where it was, so two forks begin in the same state.
-    After a plain `os.fork`, Python seeds it anew in the child (`random.py`, last lines).
+    The child keeps the state of the module `random`, so two forks draw the same random numbers.
+    After a plain `os.fork`, Python seeds `random` again in the child (`random.py`, last lines).
     """
     state = random.getstate()
     pid = os.fork()
@@ -76,9 +76,10 @@ def fork() -> int:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have Linux kill this process when its parent ends, or exit if it has ended already.
+    """Have Linux kill this process when its parent ends, or exit if the parent has ended already.
 
-    Linux does this even if only the parent's thread that forked this process ends.
+    `parent` is the parent's pid. Linux also kills this process if only the parent's thread that
+    forked this process ends.
     """
     _prctl(_DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:
@@ -250,12 +251,13 @@ def segments() -> set[str]:
 def segments_of(pid: int, prefix: str | tuple[str, ...] = "torch_") -> dict[str, tuple[int, int]]:
     """Return the files with a name in `/dev/shm` that a process has open or mapped.
 
-    A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind. With
-    the sharing strategy `file_system`, each batch has a name for as long as the batch exists.
+    torch puts a batch's tensors in files named `torch_PID_...`, and usually removes the name right
+    away. A name stays if the worker dies before that. With the sharing strategy `file_system`, a
+    name stays for as long as the batch exists.
 
     Returns:
-        Name -> device and inode, of names that begin with `prefix`. If the process is gone or we
-        may not inspect it, an empty dict.
+        Name -> device and inode, for the names that begin with `prefix`. If the process is gone or
+        we may not inspect it, the dict is empty.
     """
     named = {identity(_SHM / name): name for name in segments() if name.startswith(prefix)}
     if not named:
@@ -264,9 +266,9 @@ def segments_of(pid: int, prefix: str | tuple[str, ...] = "torch_") -> dict[str,
 
 
 def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
-    """Remove batches, as `segments_of` returns them, unless the name is another file's by now.
+    """Remove the files that `segments_of` returned, unless another file has the name by now.
 
-    Keep a batch that this process still uses, because torch unlinks the batch itself later, and
+    Keep a file that this process still uses, because torch unlinks the file itself later, and
     aborts the process if the file is gone by then.
     """
     used = files_of(os.getpid()) if owned else set()
@@ -297,8 +299,8 @@ def held_segments(pids: Iterable[int]) -> dict[int, int]:
 def files_of(pid: int) -> set[tuple[int, int]]:
     """Return the files that a process has open, and the files in `/dev/shm` that it has mapped.
 
-    Each file is its device and inode. If the process is gone or we may not inspect it, there are
-    none.
+    The set has each file's device and inode. If the process is gone or we may not inspect it, the
+    set is empty.
     """
     found = set()
     with suppress(OSError):  # the process is gone or belongs to another user

@@ -1,4 +1,4 @@
-"""Report what a DataLoader on this machine can use."""
+"""Report the resources, limits, and versions on this machine that matter to a DataLoader."""
 
 from __future__ import annotations
 

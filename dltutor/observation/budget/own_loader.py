@@ -96,7 +96,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return a footprint that isn't smaller than what this process and the learner's worker use."""
+    """Return a copy of `synthetic`, with more memory if main or the learner's worker uses more."""
     main = max(synthetic.main, Lookout().look(set()).processes)
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 

@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory of a loader's processes, apart from batches, in bytes.
+    """The memory of a loader's processes, apart from batches, for a Prediction. Sizes are in bytes.
 
     Args:
         start_method: The workers' start method.

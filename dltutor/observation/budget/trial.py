@@ -74,8 +74,8 @@ def footprint(start_method: str) -> Footprint:
 
     The first call for a start method runs the loader in a child interpreter, for a few seconds.
     Later calls return the same Footprint, which is PSS without its part in shared memory, or USS if
-    there is no PSS. It doesn't include the pages that a full garbage collection copies in a forked
-    process, about 40 MB with torch alone.
+    there is no PSS. The Footprint doesn't include the pages that a full garbage collection copies
+    in a forked process.
 
     Raises:
         ValueError: This system has no such start method.
@@ -124,7 +124,7 @@ def _in_child(settings: Settings, deadline: float) -> tuple[Usage, ...]:
 class Synthetic(Dataset[torch.Tensor]):
     """A dataset that makes samples of one size on request, as a decoder does.
 
-    Each of the loader's workers counts the batches that it makes.
+    Each worker counts the batches that it makes, so that `fill` knows when the queues are full.
     """
 
     def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
@@ -172,7 +172,8 @@ def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
         multiprocessing_context=settings.start_method,
         collate_fn=dataset.collate,
     )
-    # A full collection after a fork copies the pages of all objects, and when one runs is luck.
+    # A full collection after a fork copies the pages of all objects, and chance decides when one
+    # runs. So collect now, and keep later collections away from these objects.
     gc.collect()
     gc.freeze()
     looking = Lookout()

@@ -20,7 +20,7 @@ _TO_A_FILE: Final = (
 
 
 def read_size(name: str, value: object) -> int | None:
-    """Return a limit in bytes, from a number, a string such as "300M", or None for no limit.
+    """Return a limit in bytes, from a number or a string such as "300M", or None if given None.
 
     Raises:
         ValueError: The value isn't a size, or it's less than 1 MB, or 2**60 bytes or more.

@@ -60,7 +60,9 @@ def observe_made(
     deadline: float,
     added_score: int,
 ) -> Observation:
-    """Call a function that makes a loader, and observe the loader.
+    """Call a function that makes a loader, observe the loader, and return the Observation.
+
+    If the function raises an exception, the Observation reports that.
 
     Args:
         folder: The folder for the files `observing`, `workers`, and `moments`.

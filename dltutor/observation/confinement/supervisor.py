@@ -35,8 +35,8 @@ sys.path += path
 from dltutor.observation.confinement.supervisor_main import main
 main(task)
 """
-# Turn off garbage collection while the child imports torch, because it would find nothing and take
-# about a fifth of the import's time.
+# Turn off garbage collection while the child imports torch, because a collection would find nothing
+# and make the import slower.
 _CHILD: Final = """
 import gc, sys
 from importlib import import_module
@@ -60,7 +60,10 @@ def argv_of(module: str, folder: Path) -> list[str]:
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    Also hold interrupts back in the block, with the Interrupts that come with the folder.
+    Also hold interrupts back in the block.
+
+    Yields:
+        The folder, and the Interrupts that can let interrupts through.
     """
     with (
         interrupts_held() as interrupts,

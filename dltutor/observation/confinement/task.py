@@ -48,7 +48,8 @@ class Task:
 class Report:
     """The supervisor's report on what happened to the child.
 
-    `Confinement` says more about the last four fields, which have pids instead of names.
+    `Confinement` explains `oom_kills`, `peak`, `kernel_log`, and `watchdog`. In a Report, the last
+    two have pids instead of names.
 
     Args:
         pid: The child's pid, or 0 if the child never started.
@@ -76,7 +77,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """Return pid -> worker number for all workers that have started, from a Task's folder."""
+    """Return pid -> number of each started worker, from the file `workers` in a Task's folder."""
     try:
         lines = (Path(folder) / "workers").read_text().splitlines()
     except OSError:

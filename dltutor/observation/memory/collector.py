@@ -33,7 +33,7 @@ class _Process:
 
 
 class Collector:
-    """A collector that turns each of the helper's lines into a Moment, and all into a Timeline.
+    """A collector that turns each line from the helper into a Moment, and all into a Timeline.
 
     Args:
         main: The pid of the observed process.
@@ -129,7 +129,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """Return all samples so far, with `notes` and our own notes on missing samples."""
+        """Return the Timeline of all samples so far, with `notes` and notes on missing samples."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(

@@ -16,7 +16,10 @@ _PAGE: Final = float(mmap.PAGESIZE)
 
 
 class Known(NamedTuple):
-    """One process's figures at one moment. Sizes are in bytes, and NaN means not read."""
+    """One process's figures at one moment, for an Estimate. Sizes are in bytes. NaN means not read.
+
+    `faults` is the number of minor page faults since the process started.
+    """
 
     rss: float
     faults: float
@@ -119,7 +122,11 @@ class Estimate:
 
 
 class Estimates:
-    """An Estimate for each process. `of` has them, by a key that identifies the process."""
+    """The Estimates of all processes, kept together because each start or end affects the others.
+
+    Attributes:
+        of: Each process's Estimate, by a key that identifies the process.
+    """
 
     def __init__(self) -> None:
         self.of: dict[Any, Estimate] = {}

@@ -43,7 +43,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The observed processes at one moment. Sizes are in bytes.
+    """A sample of the observed processes and the machine at one moment. Sizes are in bytes.
 
     Args:
         seconds: Seconds since the recorder was started.

@@ -42,7 +42,7 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class ProcessCurves:
-    """One process's figures, from its first sample to its last.
+    """One process's figures in a Timeline, from the process's first sample to its last.
 
     Args:
         role: "main", "W0", ..., or "other" for a process without a name.

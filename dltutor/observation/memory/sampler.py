@@ -38,10 +38,11 @@ _FLUSH = 2.0  # seconds to wait for the parent to read the last line
 
 
 class Sampler:
-    """Sample the memory and other figures of one process and all its descendants.
+    """A sampler of the memory and other figures of one process and all its descendants.
 
     A full sample also has each process's USS and PSS. Cheap samples count against `memory_budget`,
-    a fraction of a core, but are never skipped, and at least half of it is for full samples.
+    a fraction of a core, but the sampler never skips one. At least half of the budget is for full
+    samples.
 
     If `often`, the first sample is full, and the budget is larger for the first 10 s. Otherwise the
     sampler takes the first full sample when there are workers, or after `memory_period`, and the
@@ -132,7 +133,7 @@ class Sampler:
 
 
 class Parent:
-    """The two pipes to the parent process."""
+    """The connection to the parent process, over standard input and standard output."""
 
     def __init__(self, pid: int) -> None:
         self.done = False
@@ -156,9 +157,9 @@ class Parent:
         return not self.alive()
 
     def wait(self, seconds: float) -> str:
-        """Wait at most 1 s for a message from the parent, and return "now", "end", or "" for none.
+        """Wait for a message from the parent, and return "now", "end", or "" if there is none.
 
-        Return "gone" if the parent ended or closed its end.
+        Wait up to `seconds`, but at most 1 s. Return "gone" if the parent ended or closed its pipe.
         """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))

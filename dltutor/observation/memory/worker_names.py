@@ -10,10 +10,10 @@ _COMMAND: Final = "pt_data_worker"  # torch's worker loop gives its process this
 
 
 class WorkerNames:
-    """A callable that names any loader's workers W0, W1, ... in the order in which they appear.
+    """A callable, for a Recorder's `roles`, that names workers W0, W1, ... as they appear.
 
-    When a worker is gone, its number is free again, so the next epoch begins with W0. Without a
-    `/proc`, no process gets a name.
+    The workers may be any loader's. When a worker is gone, its number is free again, so the next
+    epoch begins with W0. Without a `/proc`, no process gets a name.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
