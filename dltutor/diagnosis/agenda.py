@@ -14,7 +14,7 @@ from dltutor.diagnosis.interventions import INTERVENTIONS
 _ORDER: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
     *("any_order", "threads", "fetched", "reordered", "reseeded", "repeated", "seeded"),
-    *("seeded_again", "called_again", "called_alone", "copied"),
+    *("seeded_again", "called_again", "called_alone", "copied", "in_turn"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
     *("not_kept", "one_iterator", "sending", "workerless", "views"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),

@@ -58,6 +58,7 @@ class Evidence:
     called_again: Measures | None = None
     called_alone: Measures | None = None
     copied: Measures | None = None
+    in_turn: Measures | None = None
     not_kept: Measures | None = None
     one_thread: Measures | None = None
     forked: Measures | None = None

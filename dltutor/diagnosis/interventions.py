@@ -105,6 +105,15 @@ def _may_change_batches(evidence: Evidence) -> bool:
     return evidence.run.well and found is not None and found.any
 
 
+def _order_may_count(evidence: Evidence) -> bool:
+    # Return whether the loop's result is the same with another seed, but differs if batches arrive
+    # as soon as they're ready.
+    run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
+    if evidence.parts.in_order or alone is None or reseeded is None:
+        return False
+    return results_differ(run, alone) and close(alone.numbers, reseeded.numbers, EXACT)
+
+
 def _resumed(evidence: Evidence) -> bool:
     # Return whether an iteration went on after another had restarted the iterator that both use.
     run = evidence.run
@@ -331,6 +340,14 @@ INTERVENTIONS: Final = (
         longest=6.0,
         all_epochs=True,
         copies=True,
+    ),
+    _run(
+        "in_turn",
+        "What does the loop return with `in_order=True`?",
+        8.0,
+        _order_may_count,
+        {"in_order": True},
+        **_ONE_SEED,
     ),
     _run(
         "not_kept",

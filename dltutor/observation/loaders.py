@@ -73,6 +73,8 @@ def sampler_of(loader: DataLoader[Any]) -> Any:
     batches, found = loader.batch_sampler, loader.sampler
     if is_a(batches, BatchSampler):
         found = attribute(batches, "sampler", found)
+    elif batches is not None:
+        return batches  # then torch makes a sampler that nothing asks
     while is_a(found, BatchSampler):  # with `batch_size=None`, the sampler may be a BatchSampler
         found = attribute(found, "sampler", None)
     return found

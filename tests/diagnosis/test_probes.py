@@ -39,6 +39,7 @@ from dltutor.diagnosis.probes import (
     fetched,
     leftovers,
     new_interpreter,
+    order,
     recomputed,
     reordered,
     samples,
@@ -986,6 +987,80 @@ def test_a_sampler_that_shuffles_alike_each_time() -> None:
         assert ask(fetched, Rows(), sampler=Shuffles(True, seeded)).stuck == name
         assert ask(fetched, Rows(), sampler=Shuffles(False, seeded)).stuck == ""
     assert ask(fetched, Rows(), shuffle=True).stuck == ""
+
+
+class Cursor(Sampler[int]):
+    """A sampler whose order depends on the epoch, which its loader counts."""
+
+    epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        order = [*range(32)]
+        random.Random(self.epoch).shuffle(order)
+        return iter(order)
+
+    def __len__(self) -> int:
+        return 32
+
+
+class Counting(DataLoader[Any]):
+    """A loader that tells its sampler when an epoch has ended."""
+
+    def __iter__(self) -> Any:
+        yield from super().__iter__()
+        self.sampler.epoch += 1
+
+
+def test_a_loader_may_be_what_tells_its_sampler_the_epoch() -> None:
+    def asked(kind: Any) -> str:
+        loader = kind(Rows(), batch_size=4, sampler=Cursor(), num_workers=2)
+        return fetched.ask(Subject(loader, None, 1, PATIENCE)).stuck
+
+    assert in_fork(lambda: asked(Counting), PATIENCE) == ""
+    assert in_fork(lambda: asked(DataLoader), PATIENCE) == "shuffle"
+
+
+class Caching(Rows):
+    """A dataset that keeps each row, and returns the row itself or a copy."""
+
+    def __init__(self, copies: bool) -> None:
+        self.copies = copies
+        self.known: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        row = self.known.setdefault(index, super().__getitem__(index))
+        return row.clone() if self.copies else row
+
+
+def shift(rows: list[torch.Tensor]) -> torch.Tensor:
+    for place, row in enumerate(rows):
+        row += place
+    return torch.stack(rows)
+
+
+def test_a_collate_function_that_changes_what_the_dataset_keeps() -> None:
+    assert ask(fetched, Caching(copies=False), collate_fn=shift).stained == (12, 16)
+    assert ask(fetched, Caching(copies=True), collate_fn=shift).stained == (0, 16)
+    assert ask(fetched, Caching(copies=False)).stained == (0, 16)
+
+
+class ByEpoch(Sampler[list[int]]):
+    """A sampler of whole batches, with a `set_epoch`."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([[self.epoch, self.epoch + 1]])
+
+
+def test_a_sampler_of_your_own_that_deals_out_batches_is_told_the_epoch() -> None:
+    batches = ByEpoch()
+    subject = Subject(DataLoader(Rows(), batch_sampler=batches), None, 1, PATIENCE)
+    assert subject.sampler is subject.told is batches
+    assert ask(order, Rows(), batch_size=1, batch_sampler=batches).follows
 
 
 def test_samples_that_seed_a_global_generator() -> None:

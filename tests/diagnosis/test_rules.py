@@ -55,6 +55,7 @@ WELL = Measures("finished", batches=4, counted=(64,), finished=(True,))
 HUNG = Measures("hung", batches=2)
 RAISED = Measures("raised", "ValueError: 9", "ValueError", "ValueError")
 DIED = Measures("worker died", "RuntimeError: exited", "RuntimeError", codes=(None, -9))
+STAINED = Fetched(stained=(60, 64))
 SPAWN = replace(PARTS, method="spawn")
 SAMPLES = Samples(60)
 
@@ -296,6 +297,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("reference_cycle", of(memory=CYCLE)),
     ("heap_growth", of(memory=HEAP)),
     ("kept_batches", of(KEPT)),
+    ("kept_batches", of(called_again=replace(KEPT, passes=(("a",) * 40,) * 2))),
     ("view_of_a_giant", of(views=Views(6, 9.5, 0.1))),
     ("memmap_copied", of(parts=SPAWN, travel=MAPPED)),
     ("prefetch_budget", of(FULL, ahead=Ahead(30, 4, 0.01, 0.01, 0.02, 0.02))),
@@ -309,6 +311,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("shared_connection", of(handles=SHARED)),
     ("repeated_randomness", of(repeats=RANDOM)),
     ("mutated_in_place", of(twice=TWICE)),
+    ("mutated_in_place", of(parts=replace(PARTS, collate="shift"), fetched=STAINED)),
+    ("mutated_in_place", of(twice=TWICE, copies=REFILLED)),
     ("stale_epoch", of(epochs=EPOCHS)),
     ("reused_buffer", of(copies=REFILLED)),
     ("reused_buffer", of(CRASHED, copies=REFILLED)),
@@ -478,7 +482,10 @@ NEAR: dict[str, dict[str, Evidence]] = {
     },
     "reference_cycle": {"a collection frees nothing": of(memory=CACHE)},
     "heap_growth": {"it levels off": of(memory=replace(HEAP, late_as_it_is=12, late_samples=60))},
-    "kept_batches": {"as many as before": of(replace(KEPT, kept=8, kept_then=((32, 8), (64, 8))))},
+    "kept_batches": {
+        "as many as before": of(replace(KEPT, kept=8, kept_then=((32, 8), (64, 8)))),
+        "no more than an epoch's": of(called_again=replace(KEPT, passes=(("a",) * 97,) * 2)),
+    },
     "memmap_copied": {
         "workers are forked": of(travel=MAPPED),
         "the file is small": of(

@@ -113,6 +113,15 @@ def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
     return ill(workerless=replace(paces, share=0.6, inside=0.9))
 
 
+def out_of_turn(as_it_is: float, alone: float, in_turn: float) -> Evidence:
+    """Make evidence from what the loop returns with and without workers, and in the right order."""
+    first, second, third = (
+        replace(run(samples), numbers=(number,), returned=f"{number}")
+        for samples, number in (("cab", as_it_is), ("abc", alone), ("abc", in_turn))
+    )
+    return ill(first, alone=second, in_turn=third, parts=replace(PARTS, in_order=False))
+
+
 def stream(as_it_is: Measures, alone: Measures, **found: Any) -> Evidence:
     return ill(as_it_is, alone=alone, parts=STREAM, **found)
 
@@ -348,6 +357,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "another sample, while the loop sets the seed": (
             ill(run("abd"), alone=SEEDED, reseeded=SEEDED),
             ill(run("abd"), alone=SEEDED, reseeded=SEEDED, samples=drawn(random=3)),
+        ),
+        "another result where batches arrive as they're ready": (
+            out_of_turn(1.0, 2.0, 2.0),
+            out_of_turn(1.0, 2.0, 1.0),
+            out_of_turn(2.0, 2.0, 2.0),
         ),
         "another sample with the same seed": (seeded_twice("mnoq"), seeded_twice("mnop")),
         "other samples of a stream": (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects import columns
 from dltutor.diagnosis.objects.digests import digest, leaves, split
+from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.dealing import lost_if_begun_twice
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
@@ -68,6 +70,8 @@ class Fetched:
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
             value when a worker sends the batch, each as (path of the array, attribute).
         overwritten: Whether a batch changes when the collate function makes another one.
+        stained: How many samples differ when they're drawn again after the collate function has had
+            them, though drawing them again doesn't change them, and how many were tried.
         together: Whether samples differ between a batch and batches of one, for example because the
             collate function pads them. True if a batch can't be split into samples.
         reused: Whether the sampler changes a batch of indices after dealing it out.
@@ -90,6 +94,7 @@ class Fetched:
     crossed: tuple[tuple[str, str], ...] = ()
     lost: tuple[tuple[str, str], ...] = ()
     overwritten: bool = False
+    stained: tuple[int, int] = (0, 0)
     together: bool = False
     reused: bool = False
     dealt_once: bool = False
@@ -125,7 +130,11 @@ def ask(subject: Subject) -> Fetched:
     crossed: dict[str, str] = {}
     lost: dict[tuple[str, str], None] = {}
     together = overwritten = False
+    stained = tried = 0
     for keys in in_time(batches, _FOR):
+        with suppress(Exception):  # other experiments look for samples that fail
+            stained += _stained(subject, pins, keys)
+            tried += len(keys)
         with suppress(Exception):  # other experiments look for samples that fail
             first = digest(_by_hand(subject, pins, keys)[1])
             samples, held = _by_hand(subject, pins, keys)
@@ -161,6 +170,7 @@ def ask(subject: Subject) -> Fetched:
         crossed=tuple(crossed.items()),
         lost=tuple(lost)[:_FEW],
         overwritten=overwritten,
+        stained=(stained, tried),
         together=together,
         reused=reused,
         dealt_once=once,
@@ -207,10 +217,37 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
     seeds = state == global_states()["torch"] and subject.inner.generator is None
     if not called or len(first) < 2 or first != second:
         return seeds, ""
-    # Also run an epoch to its end, because some samplers shuffle again only after that.
-    for _ in islice(_batches(subject), _MOST):
-        pass
-    return seeds, min(called) if first == _dealt(subject, seed=3)[0] else ""
+    after = forks.attempt(partial(_after_an_epoch, subject, first), _FOR + 2.0)
+    return seeds, min(called) if after else ""
+
+
+def _after_an_epoch(subject: Subject, first: list[list[Any]]) -> bool:
+    # Return whether the sampler deals out the same batches after an epoch, because some samplers
+    # shuffle again only then. A loader with its own `__iter__` may tell its sampler, too.
+    batches = _batches(subject)
+    if type(subject.loader).__iter__ is not DataLoader.__iter__:
+        subject.change(num_workers=0)
+        batches = subject.loader
+    until = time.monotonic() + _FOR
+    for _ in islice(batches, _MOST):
+        if time.monotonic() > until:
+            return False  # not known
+    return first == _dealt(subject, seed=3)[0]
+
+
+def _stained(subject: Subject, pins: Pins, keys: list[Any]) -> int:
+    # Return how many samples the collate function changes in a place that the dataset keeps.
+    def drawn() -> list[Any]:
+        with pins.held():
+            return [subject.dataset[key] for key in keys]
+
+    before = [digest(each) for each in drawn()]
+    samples = drawn()
+    if before != [digest(each) for each in samples]:
+        return 0
+    with pins.held():
+        subject.inner.collate_fn(samples)
+    return sum(old != digest(new) for old, new in zip(before, drawn(), strict=True))
 
 
 def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], Any]:

@@ -60,7 +60,7 @@ def needed(evidence: Evidence) -> bool:
 
 def ask(subject: Subject) -> Order:
     """Ask the sampler for its order, and run the loop once more."""
-    asked = partial(_asked, subject.sampler, subject.dataset)
+    asked = partial(_asked, subject.told, subject.dataset)
     found = forks.in_fork(asked, 4.0)
     orders, told, early = _loop(subject)
     repeated = len(orders) - len(set(map(tuple, orders)))
@@ -105,7 +105,7 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int, int]:
     again = run is not None and run.finished == (False,)
 
     def work() -> tuple[list[list[Any]], int, int]:
-        sampler = subject.sampler
+        sampler = subject.told
         cls, own = type(sampler), type(sampler).__iter__
         orders: list[list[Any]] = []
 

@@ -110,8 +110,6 @@ def ask(subject: Subject) -> Parts:
     cls: Any = type(_yours(dataset))
     method = cls.__iter__ if subject.stream else cls.__getitem__
     every = [_sampler(each) for each in inner_loaders(subject.loader).values()]
-    batches = inner.batch_sampler
-    samplers = subject.sampler, inner.sampler, batches, attribute(batches, "sampler")
     return Parts(
         loader=type(subject.loader).__name__,
         dataset=type(dataset).__name__,
@@ -137,7 +135,7 @@ def ask(subject: Subject) -> Parts:
         mixed=len(every) > 1 and any(type(each).__name__ not in _ORDERED for each in every),
         hooks=tuple(
             name
-            for name, owners in (("dataset", (dataset,)), ("sampler", samplers))
+            for name, owners in (("dataset", (dataset,)), ("sampler", subject.samplers))
             if any(callable(attribute(each, "set_epoch")) for each in owners)
         ),
     )

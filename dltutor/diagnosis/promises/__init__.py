@@ -53,7 +53,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         for look in looks:
             found = found or [*look(evidence)]
     if not explained:  # a failure mode may also change what the loop returns
-        found = found or [*same.results(evidence)]
+        found = found or [*same.out_of_turn(evidence), *same.results(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
     if "clean" not in explained:

@@ -283,3 +283,21 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         "tensor, anything that the sample's code stored elsewhere, and the information that two "
         "objects were the same one.",
     )
+
+
+def out_of_turn(evidence: Evidence) -> Iterator[Finding]:
+    """Find a loop whose result depends on the order in which batches happen to arrive."""
+    run, alone, in_turn = evidence.run, evidence.alone, evidence.in_turn
+    if alone is None or in_turn is None or not close(in_turn.numbers, alone.numbers, EXACT):
+        return
+    if not results_differ(run, alone) or (sorted(run.drawn[0]) != sorted(in_turn.drawn[0])):
+        return
+    yield _finding(
+        f"Your loop returns `{run.returned}` with `in_order=False`, and `{in_turn.returned}` with "
+        "`in_order=True`. The samples are the same.",
+        "your training loop",
+        "Use `in_order=True`. Or return each sample's index with the sample, and have your loop "
+        "go by it.",
+        cause="With `in_order=False`, a batch arrives as soon as a worker has made it, so your "
+        "loop can't tell which samples are in it by counting batches.",
+    )

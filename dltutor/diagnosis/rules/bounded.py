@@ -6,6 +6,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.measures import Measures
 from dltutor.observation.signs import LATE
 from dltutor.tables import MB, size
 
@@ -177,32 +178,38 @@ def memmap_copied(evidence: Evidence) -> Finding | None:
 
 def kept_batches(evidence: Evidence) -> Finding | None:
     """The loop still holds earlier batches in memory, and more and more of them."""
-    run, parts = evidence.run, evidence.parts
-    if not (parts.loop and parts.workers) or run.kept < 6 or not _keeps_growing(evidence):
+    parts, again = evidence.parts, evidence.called_again
+    if not (parts.loop and parts.workers):
         return None
-    # Count only the bytes of the tensors, because storages that are larger than their tensors are a
-    # different failure mode.
-    kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
-    whole = kept / run.batches * max(parts.batches or 0, run.batches)
-    if kept < 4 or whole < 8:
-        return None
-    return Finding(
-        f"After {run.batches} batches, your loop still held the memory of {run.kept} that it had "
-        f"taken three or more batches earlier: {kept:.0f} MB. Over an epoch, that's "
-        f"{whole:,.0f} MB. A loop that lets go of its batches holds none.",
-        "your training loop",
-        "If the loop collects something, keep a number from .item() or a copy from .clone(). "
-        "Call detach() on anything with a graph, and validate under torch.no_grad().",
-    )
+    # A loop that keeps a little of each batch shows that when it's called several times.
+    runs = [run for run in (evidence.run, again) if run is not None and _keeps_more_and_more(run)]
+    for run in runs:
+        # Count only the bytes of the tensors, because storages that are larger than their tensors
+        # are a different failure mode.
+        kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
+        whole = kept / run.batches * max(parts.batches or 0, run.batches)
+        if kept < 4 or whole < 8 or (run is again and run.kept <= max(map(len, run.passes))):
+            continue
+        growing = f"Over an epoch, that's {whole:,.0f} MB."
+        if run is again:
+            growing = f"That's more than one of these {len(run.passes)} epochs has."
+        return Finding(
+            f"After {run.batches} batches, your loop still held the memory of {run.kept} that it "
+            f"had taken three or more batches earlier: {kept:.0f} MB. {growing} A loop that lets "
+            "go of its batches holds none.",
+            "your training loop",
+            "If the loop collects something, keep a number from .item() or a copy from .clone(). "
+            "Call detach() on anything with a graph, and validate under torch.no_grad().",
+        )
+    return None
 
 
-def _keeps_growing(evidence: Evidence) -> bool:
+def _keeps_more_and_more(run: Measures) -> bool:
     # Return whether the loop kept more batches at the end than earlier. A loop that didn't may only
     # have a buffer of a fixed size.
-    counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
-    batches, kept = counts[-1]
-    earlier = [count for at, count in counts if at <= 0.7 * batches]
-    return bool(earlier) and kept > 1.25 * earlier[-1]
+    batches, kept = run.batches, run.kept
+    earlier = [count for at, count in run.kept_then if at <= 0.7 * batches]
+    return kept >= 6 and bool(earlier) and kept > 1.25 * earlier[-1]
 
 
 def reference_cycle(evidence: Evidence) -> Finding | None:

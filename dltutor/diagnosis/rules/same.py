@@ -65,7 +65,17 @@ def stale_epoch(evidence: Evidence) -> Finding | None:
 
 def mutated_in_place(evidence: Evidence) -> Finding | None:
     """A sample differs when the doctor draws it again, and the dataset's data has changed."""
-    twice = evidence.twice
+    twice, fetched, parts = evidence.twice, evidence.fetched, evidence.parts
+    if fetched is not None and fetched.stained[0] and parts.collate:
+        stained, tried = fetched.stained
+        return Finding(
+            f"`{parts.collate}` changes samples that the dataset keeps. After a batch was made of "
+            f"them, {stained} of {tried} samples came out differently when they were drawn again "
+            "with the same random numbers. Before that, drawing them again changed none of them.",
+            parts.collate,
+            f"In `{parts.collate}`, compute new values (`x = x + 1` instead of `x += 1`), or have "
+            f"{parts.dataset} return a copy of what it keeps.",
+        )
     if twice is None or not twice.own or not twice.paths:
         return None
     return Finding(
@@ -83,6 +93,8 @@ def reused_buffer(evidence: Evidence) -> Finding | None:
     copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
     if copies is None or not evidence.refilled:
         return None
+    if evidence.twice is not None and evidence.twice.own:
+        return None  # each draw changes the data, so a run with copies differs anyway
     crashed = [number for number, code in evidence.run.dead if code == -signal.SIGSEGV]
     by_collate = fetched is not None and fetched.overwritten
     unit, made, maker = ("batch", "made", parts.collate) if by_collate else ("sample", "drawn", "")

@@ -123,7 +123,7 @@ def _patience(subject: Subject, patience: float) -> float:
 
 @contextmanager
 def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
-    sampler = subject.sampler
+    sampler = subject.told
     own = attribute(sampler, "set_epoch")
     if own is None:
         yield
@@ -182,7 +182,9 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         finished=tuple(watch.finished),
         resumed=watch.resumed,
         result=digest(state["result"]) if _comparable(state["result"]) else "",
-        returned=shown(state["result"])[:80] if _comparable(state["result"]) else "",
+        returned=" ".join(shown(state["result"]).split())[:80]
+        if _comparable(state["result"])
+        else "",
         numbers=_numbers(state["result"]),
         kept=watch.kept,
         kept_bytes=watch.kept_bytes,

@@ -175,6 +175,18 @@ class Subject:
         return sampler_of(self.inner)
 
     @property
+    def samplers(self) -> tuple[Any, ...]:
+        """The objects that may deal out indices, the one that surely does first."""
+        batches = self.inner.batch_sampler
+        return self.sampler, batches, attribute(batches, "sampler"), self.inner.sampler
+
+    @property
+    def told(self) -> Any:
+        """The sampler that has a `set_epoch`, or `sampler` if none has."""
+        has_it = (each for each in self.samplers if callable(attribute(each, "set_epoch")))
+        return next(has_it, self.sampler)
+
+    @property
     def dealer(self) -> Any:
         """The loader's batch sampler, or its sampler if automatic batching is turned off."""
         inner = self.inner
