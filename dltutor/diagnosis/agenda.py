@@ -16,7 +16,7 @@ _ORDER: Final = (
     *("any_order", "threads", "fetched", "reordered", "reseeded", "repeated", "seeded"),
     *("seeded_again", "called_again", "called_alone", "copied", "in_turn"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
-    *("not_kept", "one_iterator", "sending", "workerless", "views"),
+    *("not_kept", "one_iterator", "sending", "workerless", "views", "pinned"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
     *("repeats_of_stream", "epochs", "state", "order", "while_held", "travel", "forked"),
     *("imported", "two_ranks", "new_interpreter"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the probes import this module
     from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
     from dltutor.diagnosis.probes.order import Order
     from dltutor.diagnosis.probes.parts import Parts
+    from dltutor.diagnosis.probes.pinned import Pinned
     from dltutor.diagnosis.probes.recomputed import Recomputed
     from dltutor.diagnosis.probes.reordered import Reordered
     from dltutor.diagnosis.probes.repeats import Repeats
@@ -101,6 +102,7 @@ class Evidence:
     views: Views | None = None
     ahead: Ahead | None = None
     segments: Segments | None = None
+    pinned: Pinned | None = None
 
     @property
     def files_by_the_end(self) -> float:

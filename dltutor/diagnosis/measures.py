@@ -52,6 +52,7 @@ class Measures:
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
+        gpu: How many bytes main's tensors take up on the GPU when each batch arrives.
         first: Seconds from the first call of `iter(loader)` to the first batch.
         pace: Mean seconds between two batches in one iteration.
         stood: If the run hung, the first worker that was in your code and its line there. If none
@@ -102,6 +103,7 @@ class Measures:
     files: int = 0
     epochs_told: int = 0
     asked: bool = False
+    gpu: tuple[int, ...] = ()
     first: float = 0.0
     pace: float = 0.0
     stood: str = ""

@@ -20,10 +20,12 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+import torch
 from torch._C import _remove_worker_pids
 from torch.utils.data import DataLoader, default_collate
 from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils import worker as worker_loop
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from dltutor.observation.errors import traceback_of
@@ -247,6 +249,23 @@ def idle_workers(iterator: Any) -> set[int]:
     """
     tasks = getattr(iterator, "_task_info", {}).values()
     return {*range(len(workers_of(iterator)))} - {task[0] for task in tasks if len(task) == 1}
+
+
+def pinned(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors in a batch that a loader with `pin_memory=True` would pin."""
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    own = torch.Tensor.pin_memory
+    torch.Tensor.pin_memory = note  # type: ignore[assignment, method-assign]
+    try:
+        pin_memory(batch)
+    finally:
+        torch.Tensor.pin_memory = own  # type: ignore[method-assign]
+    return found
 
 
 def shut_down(iterator: Any) -> None:

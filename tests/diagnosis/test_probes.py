@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,7 @@ from dltutor.diagnosis.probes import (
     leftovers,
     new_interpreter,
     order,
+    pinned,
     recomputed,
     reordered,
     samples,
@@ -1042,6 +1044,37 @@ def test_a_collate_function_that_changes_what_the_dataset_keeps() -> None:
     assert ask(fetched, Caching(copies=False), collate_fn=shift).stained == (12, 16)
     assert ask(fetched, Caching(copies=True), collate_fn=shift).stained == (0, 16)
     assert ask(fetched, Caching(copies=False)).stained == (0, 16)
+
+
+@dataclass
+class Clips:
+    """A batch with tensors that torch doesn't find."""
+
+    rows: torch.Tensor
+    names: list[str]
+
+
+class PinnedClips(Clips):
+    """A batch that pins its tensors itself."""
+
+    def pin_memory(self) -> PinnedClips:
+        return PinnedClips(self.rows.pin_memory(), self.names)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "missed", "inside"),
+    [
+        (lambda rows: {"clips": Clips(rows, []), "count": torch.tensor(4)}, 1, "Clips"),
+        (lambda rows: {"clips": PinnedClips(rows, []), "count": torch.tensor(4)}, 0, ""),
+        (lambda rows: [(rows, {"count": torch.tensor(4)})], 0, ""),
+    ],
+    ids=["a class", "with a method", "collections"],
+)
+def test_tensors_in_a_batch_that_are_not_pinned(
+    wrap: Callable[[Any], Any], missed: int, inside: str
+) -> None:
+    found = ask(pinned, Rows(), pin_memory=True, collate_fn=lambda rows: wrap(torch.stack(rows)))
+    assert (found.tensors, found.missed, found.inside) == (2, missed, inside)
 
 
 class ByEpoch(Sampler[list[int]]):

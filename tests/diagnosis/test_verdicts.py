@@ -19,6 +19,7 @@ from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
 from dltutor.diagnosis.probes.order import Order
+from dltutor.diagnosis.probes.pinned import Pinned
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
@@ -510,6 +511,13 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
     },
     "bounded": {
         "main keeps descriptors": (changed(batches=100, files=99), changed(batches=1000, files=99)),
+        "main grows on the GPU": (
+            changed(gpu=tuple(range(0, 400 * MB, 20 * MB))),
+            changed(gpu=tuple(range(0, 200 * MB, 20 * MB))),  # too few batches
+            changed(gpu=(0, *(200 * MB,) * 20)),
+            changed(gpu=(100 * MB, 150 * MB) * 10),
+            changed(gpu=tuple(range(0, 4000, 200))),
+        ),
         "it grows": (ill(memory=GROWS), ill(memory=replace(GROWS, late_collected=3.0))),
         "it grows slowly, but in each epoch": (
             ill(memory=SLOWLY, parts=STAYS),
@@ -536,6 +544,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "folders left": (changed(temporary=(3, 5)), changed(temporary=(3, 3))),
     },
     "quick": {
+        "tensors that aren't pinned": (
+            ill(pinned=Pinned(3, 2, 5 * MB, "Clips")),
+            ill(pinned=Pinned(3, 0, 0, "")),
+            ill(pinned=Pinned(3, 2, 80, "Clips")),
+        ),
         "one at a time, and no faster": (served(), served(blocked=0.1), served(as_it_is=0.009)),
         "slower than without workers": (
             ill(workerless=Paces((2.0, 2.0, 2.0), (1.0, 1.0, 1.0))),

@@ -56,10 +56,12 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found = found or [*same.out_of_turn(evidence), *same.results(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
+        found += _each(evidence, bounded.grows_on_gpu)
     if "clean" not in explained:
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)
     found += _each(evidence, quick.uneven, quick.pickled, quick.dealing)
+    found += _each(evidence, quick.unpinned)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, quick.recomputed, quick.redone)
     for look in (quick.climbing, quick.starts, quick.slower):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
+from dltutor.tables import MB, size
 
 _finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
+_STEPS: Final = 16  # batches; fewer show no growth, because an optimizer's state comes first
+_ON_GPU: Final = 16 * MB  # bytes; the numbers that a loop collects take up far less
 # The fewest samples from a worker. The first samples take memory that later ones reuse.
 _ENOUGH: Final = 24
 
@@ -30,6 +34,27 @@ def held(evidence: Evidence) -> Iterator[Finding]:
         "Keep copies or plain numbers of what you collect: `labels.clone()`, `loss.item()`.",
         cause="Each tensor from a worker keeps a descriptor open as long as anything refers to it, "
         "even a small view.",
+    )
+
+
+def grows_on_gpu(evidence: Evidence) -> Iterator[Finding]:
+    """Find a loop that takes up more memory on the GPU with each batch."""
+    amounts = evidence.run.gpu
+    if len(amounts) < _STEPS:
+        return
+    half = amounts[len(amounts) // 2 :]
+    steps = [after - before for before, after in pairwise(half)]
+    # A healthy loop may have more on the GPU after a long batch, but less after a short one.
+    if sum(step > 0 for step in steps) < 0.9 * len(steps) or half[-1] - half[0] < _ON_GPU:
+        return
+    yield _finding(
+        f"The memory of main's tensors on the GPU grew with each batch, from {size(half[0])} at "
+        f"batch {len(amounts) - len(half)} to {size(half[-1])} at batch {len(amounts) - 1}.",
+        "your training loop",
+        "Call `.item()` or `.detach()` on what the loop collects, such as a loss or a sum of "
+        "losses. Validate under `torch.no_grad()`.",
+        cause="Something keeps a tensor from each step. If the tensor belongs to a graph, it also "
+        "keeps everything that a backward pass would need.",
     )
 
 

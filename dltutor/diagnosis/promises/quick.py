@@ -37,6 +37,7 @@ _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samp
 # The fewest seconds by which the first batch has to be late. Forking two workers took 1.1 s on a
 # busy machine, which does no harm.
 _LATE_START: Final = 2.0
+_PINNED: Final = 100_000  # bytes; copying fewer takes no time worth saving
 _START: Final = 1.0  # seconds; a shorter wait for pickles or the sampler doesn't matter
 
 
@@ -53,6 +54,23 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
         "Call it once, in `__init__` or when a worker draws its first sample, and keep the result.",
         cause="Each sample does the same work again, such as decompressing a whole archive, and "
         "throws the result away.",
+    )
+
+
+def unpinned(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches that `pin_memory=True` passes through as they are."""
+    found, parts = evidence.pinned, evidence.parts
+    if found is None or not found.inside or found.bytes < _PINNED:
+        return
+    yield _finding(
+        f"`pin_memory=True` pins {found.tensors - found.missed} of the {found.tensors} tensors in "
+        f"a batch. It leaves out {size(found.bytes)}, which are inside `{found.inside}`.",
+        f"collate_fn={parts.collate}" if parts.collate else parts.where,
+        f"Give `{found.inside}` a method `pin_memory(self)` that pins its tensors and returns the "
+        "object. Or put the tensors into a dict or a tuple.",
+        cause="torch looks for tensors in dicts, lists, and tuples, and passes any other object "
+        "through without a warning. A copy of such a tensor to the GPU isn't asynchronous, even "
+        "with `non_blocking=True`.",
     )
 
 

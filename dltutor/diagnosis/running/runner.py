@@ -196,6 +196,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["epochs_told"],
         asked=state["asked"],
+        gpu=tuple(watch.gpu),
         first=watch.first,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
         stood=_where_stuck(seen),

@@ -90,6 +90,7 @@ class Watch:
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
         self.state = ""  # a digest of torch's global generator before the first iteration
         self.files: list[int] = []
+        self.gpu: list[int] = []  # bytes that main has on the GPU, at each batch
         # How many temporary files and folders there were when each of the first two finished
         # iterations ended.
         self.temporary: list[int] = []
@@ -160,6 +161,8 @@ class Watch:
                 found = ngrams.count(batch)
                 self.ngrams = found if self.ngrams is None else self.ngrams + found
         self._weigh(batch)
+        if torch.cuda.is_initialized() and len(self.gpu) < _SEEN:
+            self.gpu.append(torch.cuda.memory_allocated())
         if self.batches & (self.batches - 1):
             self._look(now)
         else:  # each time the number of batches has doubled
