@@ -14,22 +14,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import cache, partial
-from importlib.machinery import ModuleSpec
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Final
 
 import cloudpickle
 
-from dltutor.diagnosis import fork_doubts
 from dltutor.diagnosis.errors import CannotRun, CannotSend
 from dltutor.observation import sandbox
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.texts import end_of_file, fate
 
-_LATE: Final = "late"  # if this file exists, an interpreter unpickles only in its experiments
+#: If this file exists, the new interpreter unpickles only in its experiments.
+LATE: Final = "late"
+_MAIN: Final = "dltutor.diagnosis.fresh_main"  # what the new interpreter runs
 _ENDING: Final = 5.0  # seconds for the new interpreter to end processes that hang
 
 
@@ -84,12 +83,12 @@ def examined(sent: bytes, until: float) -> Any:
         begin()
         folder = Path(tempfile.mkdtemp())
         (folder / "examination").write_bytes(sent)
-        argv, output = argv_of(__name__, folder), folder / "output"
+        argv, output = argv_of(_MAIN, folder), folder / "output"
         status = 0
         for _ in range(2):
             pid = start_child.start(argv, output=str(output), group=None, shm=None, open_files=None)
             _, status = os.waitpid(pid, 0)
-            if not (folder / _LATE).exists() or (folder / "outcome").exists():
+            if not (folder / LATE).exists() or (folder / "outcome").exists():
                 break
         if (folder / "outcome").exists():
             return {"outcome": base64.b64encode((folder / "outcome").read_bytes()).decode()}
@@ -109,63 +108,3 @@ def examined(sent: bytes, until: float) -> Any:
         case {"died": str(how)}:
             raise CannotRun(f"the new interpreter that should have run the loader {how}")
     raise CannotRun("the new interpreter that should have run the loader didn't finish in time")
-
-
-def main(folder: str) -> None:
-    """Run the examination that's pickled in a folder, write the outcome next to it, and exit.
-
-    Unpickling may start CUDA, by importing your module or making a model. In that case, forks of
-    this interpreter would prove nothing, so write the file `late` instead of an outcome and exit.
-    `examined` then starts another interpreter, which unpickles in each experiment.
-    """
-    import __main__
-    from dltutor.diagnosis.diagnose import prepare
-
-    around, own, loops, epochs, until = cloudpickle.loads(
-        (Path(folder) / "examination").read_bytes()
-    )
-    current_process().authkey = around["key"]
-    sys.argv[:] = around["argv"]
-    linecache.cache.update(around["typed"])
-    # Spawned workers import the script or module that these attributes name, to find what their
-    # pickle refers to.
-    __main__.__file__ = around["file"]
-    __main__.__spec__ = ModuleSpec(around["name"], None) if around["name"] else None
-    make: Any = partial(_make, own)
-    loop: Any = partial(_loop, own) if loops else None
-    if not (Path(folder) / _LATE).exists():
-        make, loop = _unpickled(own)
-        if fork_doubts.in_use():
-            (Path(folder) / _LATE).touch()
-            os._exit(0)
-    found: Any
-    try:
-        rest = max(until - time.monotonic(), 0.1)
-        examination = prepare(make, consume=loop, epochs=epochs, deadline=rest)
-        examination.fresh, examination.until = True, until
-        found = examination.examine(), examination.tried, examination.untried
-    except CannotRun as error:
-        found = error
-    unfinished = Path(folder) / "unfinished"
-    unfinished.write_bytes(pickle.dumps(found))
-    unfinished.rename(Path(folder) / "outcome")
-    os._exit(0)
-
-
-@cache  # so that the function and the loop share what they both use
-def _unpickled(own: bytes) -> tuple[Any, Any]:
-    import __main__
-
-    make, loop = cloudpickle.loads(own)
-    for each in (make, loop):
-        if getattr(each, "__module__", "") == "__main__":
-            vars(__main__).update(getattr(each, "__globals__", {}))
-    return make, loop
-
-
-def _make(own: bytes) -> Any:
-    return _unpickled(own)[0]()
-
-
-def _loop(own: bytes, loader: Any) -> Any:
-    return _unpickled(own)[1](loader)
