@@ -8,8 +8,8 @@ Mechanism: with a map-style dataset, the main process deals the indices out. An 
 no indices, so each worker gets a copy of the dataset and iterates all of it. torch's warning
 doesn't help much. The warning appears only if the dataset has a `__len__` and something (a progress
 bar) called `len(loader)`. torch then compares the number of batches that arrived with the number of
-samples that `__len__` promised. So with at least as many samples in a batch as workers, torch stays
-silent.
+samples that `__len__` promised. So with more samples in a batch than workers, torch stays silent,
+unless the stream is very short.
 
 Fix: call `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file if
 there are many (then each worker opens and reads only its own). On several machines, deal out by

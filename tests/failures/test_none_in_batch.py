@@ -9,9 +9,6 @@ from dltutor.failures import none_in_batch
 from dltutor.failures.corrupt_images import VerifiedImages, shared_images
 from dltutor.failures.none_in_batch import ImagesOrNone, collate_present
 
-# If an image can't be read, the broken dataset leaves the file open, as many datasets do.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-
 SAMPLE = (torch.ones(3), 1)
 
 

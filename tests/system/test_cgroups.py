@@ -103,7 +103,8 @@ EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
 @pytest.mark.parametrize(
     ("mounts", "own", "files", "version", "folder"),
     [
-        # Version 2, in the group that delegates its memory controller.
+        # With version 2, a new group goes into the nearest group that delegates the memory
+        # controller.
         (
             UNIFIED,
             "0::/user.slice/user@1000.service/app.slice/jupyter.scope\n",

@@ -21,9 +21,10 @@ Collate = Callable[[list[Any]], Any]
 
 
 def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
-    """Yield fields with fewer rows than the batch has samples, as (field, rows, samples).
+    """Yield fields that some samples lack, each as (field, rows in the batch, samples).
 
-    Leave out a field if another one says which samples the rows belong to.
+    In the batch, such a field has only the rows of the other samples. Leave out a field if another
+    one says which samples the rows belong to.
 
     Args:
         samples: The samples, in the order in which the collate function got them.

@@ -49,7 +49,8 @@ class Watch:
 
     Args:
         subject: The loader to watch.
-        seconds: After how many seconds to end the run by raising Enough.
+        seconds: After how many seconds to end the run, by raising Enough at the next batch. After
+            the first batch, the run goes on for at least half as long.
         content: Whether to take digests of batches and samples.
         copies: Whether the loop gets a copy of each batch (default False).
     """
