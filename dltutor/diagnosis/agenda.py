@@ -18,8 +18,8 @@ _ORDER: Final = (
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
     *("not_kept", "one_iterator", "sending", "workerless", "views", "pinned"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
-    *("repeats_of_stream", "epochs", "state", "order", "while_held", "travel", "forked"),
-    *("imported", "two_ranks", "new_interpreter"),
+    *("repeats_of_stream", "epochs", "state", "order", "displaced", "while_held", "travel"),
+    *("forked", "imported", "two_ranks", "new_interpreter"),
 )
 
 

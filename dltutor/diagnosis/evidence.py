@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # the probes import this module
     from dltutor.diagnosis.probes.ahead import Ahead
     from dltutor.diagnosis.probes.copies import Copies
     from dltutor.diagnosis.probes.culprit import Culprit
+    from dltutor.diagnosis.probes.displaced import Displaced
     from dltutor.diagnosis.probes.ending import Ending
     from dltutor.diagnosis.probes.epochs import Epochs
     from dltutor.diagnosis.probes.fetched import Fetched
@@ -92,6 +93,7 @@ class Evidence:
     handles: Handles | None = None
     repeats: Repeats | None = None
     shares: Shares | None = None
+    displaced: Displaced | None = None
     epochs: Epochs | None = None
     twice: Twice | None = None
     copies: Copies | None = None

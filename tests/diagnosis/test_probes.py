@@ -17,6 +17,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from dltutor.diagnosis.objects import containers, digests
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
     copies,
+    displaced,
     fetched,
     leftovers,
     new_interpreter,
@@ -1253,6 +1255,73 @@ def test_whether_workers_draw_what_main_draws() -> None:
     for times, alike, totals in [(0, False, ()), (1, True, ()), (2, False, ((1, 40), (3, 13)))]:
         found = ask(shares, Numbered(times), num_workers=2, **FORK)
         assert (found.alike, found.totals) == (alike, totals)
+
+
+class Ordered(IterableDataset[int]):
+    """A stream of 480 numbers in the order that `order` returns for them and the epoch."""
+
+    def __init__(self, order: Callable[[list[int], int], list[int]]) -> None:
+        self.order = order
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order(list(range(480)), self.epoch))
+
+
+class Threaded(Ordered):
+    """A stream that gets its numbers from threads."""
+
+    def __iter__(self) -> Iterator[int]:
+        with ThreadPoolExecutor(2) as pool:
+            yield from pool.map(int, super().__iter__())
+
+
+def nearby(draw: Callable[[], float]) -> Callable[[list[int], int], list[int]]:
+    return lambda numbers, _: sorted(numbers, key=lambda number: number + 16 * draw())
+
+
+def nearby_by_epoch(numbers: list[int], epoch: int) -> list[int]:
+    return nearby(random.Random(epoch).random)(numbers, epoch)
+
+
+def two_sources(numbers: list[int], epoch: int) -> list[int]:
+    first = set(random.sample(range(480), 240))
+    sources = iter(numbers[:240]), iter(numbers[240:])
+    return [next(sources[at not in first]) for at in range(480)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "near", "falling", "shuffles"),
+    [
+        (Ordered(nearby(random.random)), True, True, True),
+        (Threaded(nearby(random.random)), True, True, True),
+        (Ordered(nearby_by_epoch), True, True, True),
+        (Ordered(nearby(random.SystemRandom().random)), True, True, True),
+        (Threaded(nearby(random.SystemRandom().random)), True, True, False),
+        (Ordered(two_sources), True, False, True),
+        (Ordered(lambda numbers, _: random.sample(numbers, 480)), False, True, True),
+        (Ordered(lambda numbers, _: numbers), True, False, True),
+    ],
+    ids=[
+        "small buffer",
+        "small buffer and threads",
+        "seeded by epoch",
+        "seeded by the system",
+        "threads, in the order of arrival",
+        "two sources",
+        "large buffer",
+        "in order",
+    ],
+)
+def test_how_far_a_stream_moves_its_samples(
+    stream: Any, near: bool, falling: bool, shuffles: bool
+) -> None:
+    found = ask(displaced, stream)
+    assert (found.looked, found.found, found.shuffles) == (480, 480, shuffles)
+    assert (found.moved < 24, found.falling > 2) == (near, falling)
 
 
 def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -> None:

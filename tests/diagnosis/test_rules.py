@@ -24,6 +24,7 @@ from dltutor.diagnosis.probes.ahead import Ahead
 from dltutor.diagnosis.probes.copies import Copies
 from dltutor.diagnosis.probes.culprit import Culprit
 from dltutor.diagnosis.probes.culprit.uncollatable import blame
+from dltutor.diagnosis.probes.displaced import Displaced
 from dltutor.diagnosis.probes.ending import Ending
 from dltutor.diagnosis.probes.epochs import Epochs
 from dltutor.diagnosis.probes.fetched import Fetched
@@ -166,6 +167,7 @@ STREAMED = replace(PARTS, stream=True)
 SPAWN_STREAM = replace(STREAMED, method="spawn")
 EACH_ONCE = replace(WELL, drawn=(tuple("abcdefgh"),))
 ONE_TWICE = replace(WELL, drawn=(tuple("acceffha"),))
+NEARLY = Displaced(looked=2048, found=2048, moved=16.1, falling=12, shuffles=True)
 REPLACED = ((17, 18, "OSError", "truncated", "scans.py, line 9"),)
 FETCHED = Fetched(looked=16, differ=16, by="Scans", past="Normalized")
 ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
@@ -330,6 +332,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
     ("sharded_twice", of(shares=QUARTERS)),
     ("own_order_in_worker", of(ONE_TWICE, parts=STREAMED, alone=EACH_ONCE)),
+    ("poor_shuffle", of(displaced=NEARLY)),
+    ("poor_shuffle", of(displaced=replace(NEARLY, looked=192), run=replace(WELL, counted=(2048,)))),
     ("swallowed_error", of(samples=replace(SAMPLES, replaced=REPLACED))),
     ("lost_column", of(fetched=Fetched(ragged=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
@@ -426,6 +430,17 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a batch is made otherwise by no method": of(fetched=replace(FETCHED, by="")),
         "the epoch is told": of(order=replace(ORDER, told=3, repeated=0)),
         "one epoch has no other to repeat": of(order=replace(ORDER, epochs=1, repeated=0)),
+    },
+    "poor_shuffle": {
+        "it doesn't shuffle": of(displaced=replace(NEARLY, moved=0.0, falling=1)),
+        "it leaves out random samples": of(displaced=replace(NEARLY, found=1900, falling=1)),
+        "it mixes sources that are in order": of(displaced=replace(NEARLY, moved=57, falling=16)),
+        "it shuffles well": of(displaced=replace(NEARLY, moved=690, falling=89)),
+        "the buffer has room for an eighth": of(displaced=replace(NEARLY, moved=230, falling=40)),
+        "threads change the order": of(displaced=replace(NEARLY, shuffles=False)),
+        "most samples are others": of(displaced=replace(NEARLY, found=1500)),
+        "a short epoch": of(displaced=replace(NEARLY, looked=64, found=64, moved=3.0, falling=5)),
+        "each worker reads the whole stream": of(displaced=NEARLY, shares=STREAM),
     },
     "repeated_stream": {"forked workers deliver all": of(shares=STREAM, alone=ONCE, forked=ONCE)},
     "corrupt_images": {

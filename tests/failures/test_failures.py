@@ -162,6 +162,7 @@ SHOWN_ALONE = (
     "batched_fetch",
     "lost_column",
     "too_many_weights",
+    "poor_shuffle",
 )
 #: Failure modes whose broken case ends the process that loads samples. Without workers, that would
 #: end the tests.

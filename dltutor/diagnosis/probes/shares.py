@@ -148,14 +148,24 @@ def in_main(
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:
         if held:
             hold_draws(subject.dataset)
-        first, count, ended = _pass(subject, most)
-        second, _, _ = _pass(subject, most if whole else LOOKED)
+        first, count, ended = draw_pass(subject, most)
+        second, _, _ = draw_pass(subject, most if whole else LOOKED)
         return (first, second), count, ended
 
     return forks.attempt(work, 2 * PASS + 2) or (([], []), 0, False)
 
 
-def _pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
+def draw_pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
+    """Iterate a stream once, in this process, for at most 1.5 s.
+
+    Args:
+        subject: The loader, whose dataset is a stream.
+        most: The most samples to draw.
+
+    Returns:
+        A digest of each of the first `_KEPT` samples, how many samples there were, and whether the
+        stream ended.
+    """
     until = time.monotonic() + PASS
     found: list[str] = []
     count = 0
