@@ -215,6 +215,16 @@ class Run:
             iterator = make()
             self._register(name, iterator)
             return iterator
+        with self._recorder.starting():
+            iterator = self._start_workers(name, loader, make)
+        if in_main:
+            delay_in_plumbing()
+            self._interrupts.deliver()  # interrupts that were held back while the workers started
+        return iterator
+
+    def _start_workers(
+        self, name: str, loader: DataLoader[Any], make: torch_internals.MakeIterator
+    ) -> Any:
         init_fn = loader.worker_init_fn
         setup = worker_setup.WorkerSetup(self._folder, self._ours.mark)
         loader.worker_init_fn = WorkerInit(init_fn, before=setup)
@@ -233,9 +243,6 @@ class Run:
         finally:
             loader.worker_init_fn = init_fn
         self._register(name, iterator)
-        if in_main:
-            delay_in_plumbing()
-            self._interrupts.deliver()  # interrupts that were held back while the workers started
         return iterator
 
     def _register(self, name: str, iterator: Any) -> None:

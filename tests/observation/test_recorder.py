@@ -63,6 +63,20 @@ def test_workers_have_their_names_at_once_and_the_rest_is_other() -> None:
         assert timeline.peak("fds", role) > 0
 
 
+def test_no_process_without_a_name_is_shown_while_workers_start() -> None:
+    recorder, samples = started(period=0.02)
+    with recorder.starting(), sleepers(2) as (first, second):
+        recorder.name(first.pid, "W0")
+        until(lambda: has(samples, "W0"))
+        count = len(samples)
+        until(lambda: len(samples) > count + 4)  # now the helper has surely seen `second`
+        recorder.name(second.pid, "W1")
+        until(lambda: has(samples, "W1"))
+        shown = [set(each.processes) for each in samples]
+    recorder.stop()
+    assert all(each <= {"main", "W0", "W1"} for each in shown)
+
+
 def test_the_next_epochs_workers_are_lives_of_their_own_each_told_once_when_it_ends() -> None:
     recorder, samples = started(period=0.02)
     for epoch in range(2):

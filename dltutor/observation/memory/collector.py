@@ -51,6 +51,7 @@ class Collector:
     ) -> None:
         self.names = {main: "main"}  # pid -> role
         self.deaths: dict[int, str] = {}  # pid -> how it died
+        self.starting = 0  # how many loaders are starting workers, which have no role yet
         self.hidden: set[int] = set()  # the pids of all recorders' helpers, to leave out
         self.source = "proc"
         self.limits = Bounds()
@@ -95,6 +96,8 @@ class Collector:
         self._kind = self._kind_of(readings.values())
         processes: dict[str, Reading] = {}
         for pid, reading in readings.items():
+            if self.starting and pid not in self.names:
+                continue
             role, estimated = self._role(pid), self._estimated(pid, reading)
             processes[role] = processes[role] + estimated if role in processes else estimated
         return Moment(

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,6 +124,18 @@ class Recorder:
         """Set the role of a process, such as W0, and have the helper take a sample soon."""
         self._collector.names[pid] = role
         self._tell(b"now\n")
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Show no process without a role while the block runs, which starts workers.
+
+        The timeline has such a process all the same.
+        """
+        self._collector.starting += 1
+        try:
+            yield
+        finally:
+            self._collector.starting -= 1
 
     def died(self, pid: int, how: str) -> None:
         """Record how a process died, such as "killed by SIGKILL"."""
