@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from dltutor.observation.sandbox import Ended
 
-#: Matches what a library says if it notices that it runs in a fork but shouldn't.
+#: Matches what a library says if it notices that it runs in a fork but shouldn't. Don't match the
+#: rest of the sentence, because trying that from each character of a long answer takes seconds.
 _COMPLAINT: Final = re.compile(
-    r"[^.\n\"]*\b(?:forked (?:sub|child )?process|after (?:a )?fork|fork[- ]safe|was forked)\b"
-    r"[^.\n\"]*",
+    r"\b(?:forked (?:sub|child )?process|after (?:a )?fork|fork[- ]safe|was forked)\b",
     re.IGNORECASE,
 )
+_BETWEEN: Final = re.compile(r"[.\n\"]")  # matches what's between two sentences
 
 
 def _grpc_threads(module: Any) -> bool:
@@ -71,7 +72,9 @@ def doubt(ended: Ended, own_loop: bool) -> str:
         return ""
     said = json.dumps(ended.result) + ended.printed
     if complaint := _COMPLAINT.search(said):
-        return f"it says {complaint[0].strip()!r}, and an experiment is a fork of this process"
+        sentence = _BETWEEN.split(said[: complaint.start()])[-1]
+        sentence += _BETWEEN.split(said[complaint.start() :], maxsplit=1)[0]
+        return f"it says {sentence.strip()!r}, and an experiment is a fork of this process"
     for title, pattern in in_use().items():
         if how in ("died", "hung") or (how == "raised" and re.search(pattern, said, re.IGNORECASE)):
             return (
