@@ -355,6 +355,8 @@ UNSEEN: dict[str, list[str]] = {
             "ValueError: you need to add an explicit nodesplitter to your input pipeline for multi-node "
             "training"
         ),
+    ],
+    "uneven_ranks": [
         (
             "[rank7]:[E419 10:42:28.958931807 ProcessGroupNCCL.cpp:616] [Rank 7] Watchdog caught "
             "collective operation timeout: WorkNCCL(SeqNum=4486, OpType=ALLTOALL, Timeout(ms)=600000)"

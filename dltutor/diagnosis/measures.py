@@ -65,6 +65,8 @@ class Measures:
             finished iterations.
         ending: The most seconds that an iteration took to end after the loop asked for one batch
             more than there were.
+        after: Seconds that the loop went on after its last batch, or after it began an iteration
+            that got none.
         state: A digest of torch's global generator when the loop first iterated the loader.
         waited_for: Seconds that the loop waited for batches in the first iteration, except for the
             first batch.
@@ -112,6 +114,7 @@ class Measures:
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
     ending: float = 0.0
+    after: float = 0.0
     state: str = ""
     waited_for: float = 0.0
     idle: tuple[tuple[float, float], ...] = ()

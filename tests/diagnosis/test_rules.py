@@ -182,6 +182,15 @@ EMPTY = Measures("finished", passes=((),), counted=(0,), finished=(True,))
 SOUNDS = replace(
     PARTS, batch_size=16, length=9000, batches=563, persistent=True, collate="keep", init="start"
 )
+# As rank 0, the loop got a ninth batch, and waited in vain for rank 1, which got 8
+WAITED = TwoRanks(
+    drawn=32,
+    different=32,
+    batches=((9,), (8,)),
+    finished=((False,), (True,)),
+    errors=("RuntimeError: timed out", ""),
+    after=(3.1, 0.1),
+)
 BEGUN = Measures(
     "finished", batches=6, tensors=96, passes=(("a",),) * 6, counted=(16,) * 6, finished=(False,)
 )
@@ -347,6 +356,19 @@ FITS: list[tuple[str, Evidence]] = [
     ("resume_repeats", called(("acbd", "acbd"), ("abcd", "efgh"))),
     ("sampler_with_state", of(fetched=Fetched(begun=(32, 32, 0)))),
     ("sampler_with_state", of(fetched=Fetched(begun=(40, 64, 40)))),
+    ("uneven_ranks", of(replace(RAISED, raised=None), two_ranks=WAITED)),
+    (
+        "uneven_ranks",  # rank 1's second epoch goes with rank 0's first one, up to a point
+        of(
+            two_ranks=replace(
+                WAITED,
+                batches=((8, 8), (9, 8)),
+                finished=((True, True), (True, False)),
+                errors=("RuntimeError: timed out", "RuntimeError: timed out"),
+                after=(3.2, 3.1),
+            )
+        ),
+    ),
     ("ranks", of(order=ORDER)),
     ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
     # Speed
@@ -578,6 +600,16 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "samples are fast in any order": of(reordered=Reordered(100, seconds=0.03, ascending=0.01)),
         "a call always returns the same": of(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
         "no call repeats": of(recomputed=Recomputed(12)),
+    },
+    "uneven_ranks": {
+        "the loop makes no collective calls": of(
+            two_ranks=replace(WAITED, finished=((True,), (True,)), errors=("", ""))
+        ),
+        "the other rank is late": of(two_ranks=replace(WAITED, finished=((False,), (False,)))),
+        "both ranks get as many": of(two_ranks=replace(WAITED, batches=((8,), (8,)))),
+        "it raises at once": of(two_ranks=replace(WAITED, after=(0.1, 0.1))),
+        "a worker raises": of(two_ranks=replace(WAITED, errors=("", ""))),
+        "there's no loop": of(two_ranks=TwoRanks(32, 0, 32)),
     },
     "resume_repeats": {
         "it goes on with the next sample": resumed("24- 40", "24- 40"),

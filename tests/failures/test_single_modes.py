@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import socket
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from small_datasets import load
 
 from dltutor.failures import (
@@ -22,6 +25,7 @@ from dltutor.failures import (
     ranks,
     silent_stop,
     too_many_open_files,
+    uneven_ranks,
     unloadable,
 )
 from dltutor.failures.data.readings import SPOILED
@@ -35,6 +39,7 @@ from dltutor.failures.ragged_batch import collate_clips
 from dltutor.failures.shm_exhausted import ByteSlices, Slices, as_arrays, shared_scan
 from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.failures.tools.handles import PerProcess
+from dltutor.failures.tools.two_ranks import on_two_ranks
 from dltutor.observation import observe
 from dltutor.tables import MB
 
@@ -161,6 +166,21 @@ def test_ranks_the_second_rank_is_ended_when_the_first_one_fails(
     case = ranks.broken(workers=0)
     with pytest.raises(ValueError, match="had enough"):
         ranks.on_two_ranks(case.loader, fail, ranks.same_order, ranks.Share(1))
+    nothing_left_behind()
+
+
+def test_uneven_ranks_the_second_rank_is_ended_when_the_first_one_fails(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    case = uneven_ranks.fixed(workers=0)
+
+    def fail(loader: object) -> None:
+        assert dist.get_world_size() == 2
+        raise ValueError("the first rank has had enough")
+
+    with pytest.raises(ValueError, match="had enough"):
+        on_two_ranks(case.loader, fail, partial(iter, ()))
+    assert not dist.is_initialized() and "GLOO_SOCKET_IFNAME" not in os.environ
     nothing_left_behind()
 
 

@@ -255,12 +255,12 @@ def raising() -> tuple[int, int]:
 class Shared(IterableDataset[torch.Tensor]):
     """A stream in which each rank takes its share of samples."""
 
-    def __init__(self, ask: Callable[[], tuple[int, int]]) -> None:
-        self.ask = ask
+    def __init__(self, ask: Callable[[], tuple[int, int]], length: int = 256) -> None:
+        self.ask, self.length = ask, length
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         place, count = self.ask()
-        return (torch.tensor([float(each)]) for each in range(place, 256, count))
+        return (torch.tensor([float(each)]) for each in range(place, self.length, count))
 
 
 def on_two_ranks(stream: Shared) -> str:
@@ -281,6 +281,48 @@ def test_what_a_stream_does_on_two_ranks_is_told_unless_it_takes_its_share(
     told = on_two_ranks(Shared(ask))
     assert said in told and bool(said) == bool(told)
     assert not is_initialized() and "RANK" not in os.environ
+
+
+def reduced(count: float, how: Any = torch.distributed.ReduceOp.SUM) -> int:
+    """Return the sum of all ranks' counts, or what another operation makes of them."""
+    told = torch.tensor(count)
+    if is_initialized():
+        torch.distributed.all_reduce(told, how)
+    return int(told)
+
+
+def training(loader: Any) -> None:
+    for batch in loader:
+        reduced(float(batch.mean()))
+
+
+def evaluating(loader: Any) -> int:
+    return reduced(sum(len(batch) for batch in loader))
+
+
+def agreeing(loader: Any) -> None:
+    steps = reduced(sum(1 for _ in loader), torch.distributed.ReduceOp.MIN)
+    for _, batch in zip(range(steps), loader, strict=False):
+        reduced(float(batch.mean()))
+
+
+@pytest.mark.parametrize(
+    ("loop", "length", "named"),
+    [
+        (training, 41, ["uneven_ranks"]),  # 6 and 5 batches
+        # 5 batches each, though one share is shorter
+        pytest.param(training, 39, [], marks=pytest.mark.thorough),
+        (evaluating, 41, []),
+        pytest.param(agreeing, 41, [], marks=pytest.mark.thorough),
+    ],
+)
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_ranks_with_unequal_numbers_of_batches_are_told_only_if_the_loop_waits_for_all_of_them(
+    loop: Callable[[Any], Any], length: int, named: list[str]
+) -> None:
+    stream = Shared(by_environment, length)
+    diagnosis = diagnose(DataLoader(stream, batch_size=4), consume=loop, deadline=60)
+    assert [each.name for each in diagnosis.findings] == named and failed(diagnosis) == []
 
 
 def test_what_accelerate_remembers_of_main_is_not_what_a_rank_gets() -> None:

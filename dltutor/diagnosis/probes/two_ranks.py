@@ -1,8 +1,10 @@
-"""Do two ranks get the same samples from the stream?
+"""Do two ranks share the stream's samples, and does the loop end on both?
 
 Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set the
 environment variables that `torchrun` sets, and form a process group, so the dataset can ask the
-environment or torch for its rank. If the forks can't form a group, no samples are compared.
+environment or torch for its rank. If the forks can't form a group, no samples are compared. If the
+ranks get different samples, two more forks run the training loop, whose collective calls then wait
+for the other rank.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -22,7 +26,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
-from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
@@ -32,6 +36,8 @@ _RANKS: Final = 2
 _DRAWN: Final = 32
 _LONGEST: Final = 1.5  # the most seconds to draw the samples
 _MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
+_LOOP: Final = 3.0  # the most seconds for the loop, if no collective call makes it wait
+PATIENCE: Final = 3.0  # seconds after which a collective call of the loop fails
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,11 @@ class TwoRanks:
         made_for: The paths, in lowercase, of the integers in the dataset and in its code's globals
             whose path ends in "rank" or "world_size".
         failed: The error that drawing as one of the ranks raised, or "" if both worked.
+        batches: For each rank, how many batches each iteration of the loop got. Empty if the loop
+            wasn't run as two ranks.
+        finished: For each rank, whether each iteration reached its end.
+        errors: For each rank, the error that the loop itself ended with, or "".
+        after: For each rank, how many seconds the loop went on after its last batch.
     """
 
     drawn: int = 0
@@ -52,18 +63,30 @@ class TwoRanks:
     different: int = 0
     made_for: tuple[str, ...] = ()
     failed: str = ""
+    batches: tuple[tuple[int, ...], ...] = ()
+    finished: tuple[tuple[bool, ...], ...] = ()
+    errors: tuple[str, ...] = ()
+    after: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         if self.failed:
             return f"Can't tell, because it raised {self.failed} when it was told its rank."
         if not self.drawn:
             return "No samples were compared."
-        return f"{self.alike} of {self.drawn} samples are the same on both ranks."
+        said = f"{self.alike} of {self.drawn} samples are the same on both ranks."
+        if not self.batches:
+            return said
+        first, second = map(sum, self.batches)
+        return f"{said} The loop got {first} batches as rank 0 and {second} as rank 1."
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether the loader ran well with a stream, which may split its samples by rank."""
-    return evidence.parts.stream and evidence.run.well
+    """Return whether there's a stream, which may split its samples by rank.
+
+    Its run may have ended with an error from the loop, which may wait for other ranks.
+    """
+    run, parts = evidence.run, evidence.parts
+    return parts.stream and (run.well or (parts.loop and run.end == "raised" and not run.raised))
 
 
 def ask(subject: Subject) -> TwoRanks:
@@ -77,14 +100,10 @@ def ask(subject: Subject) -> TwoRanks:
     made_for = tuple(path for path in numbers if path.endswith(("rank", "world_size")))
     if not distributed.is_available() or distributed.is_initialized():
         return TwoRanks(made_for=made_for)
-    meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
-    ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
     try:
-        found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)
+        found = _on_each(partial(_draw, subject.dataset), _MEETING, _LONGEST)
     except forks.NoAnswer:
         raise Unanswered("drawing as rank 0 and as rank 1 of 2 didn't finish") from None
-    finally:
-        os.close(meeting)
     joined = [each for each in found if each is not None]
     if len(joined) < _RANKS:
         return TwoRanks(made_for=made_for)
@@ -94,14 +113,46 @@ def ask(subject: Subject) -> TwoRanks:
     drawn = [samples for samples, _ in joined]
     both = min(map(len, drawn))
     alike = sum(a == b for a, b in zip(*drawn, strict=False))
-    return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=made_for)
+    compared = TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=made_for)
+    if subject.loop is None or made_for or alike == both:
+        return compared
+    return replace(compared, **_loops(subject))
 
 
-def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
-    # Return digests of the samples, and the error or "". If the forks can't form a process group,
-    # return None.
-    if not _join(rank, meeting):
-        return None
+def _loops(subject: Subject) -> dict[str, Any]:
+    # Return the fields of TwoRanks that come from running the loop, or {} if that fails.
+    with suppress(forks.NoAnswer):
+        found = _on_each(partial(_loop, subject), PATIENCE, _LOOP + 2 * PATIENCE)
+        if None not in found:
+            names = ("batches", "finished", "errors", "after")
+            return dict(zip(names, zip(*found, strict=True), strict=True))
+    return {}
+
+
+def _on_each(work: Callable[[], Any], patience: float, seconds: float) -> list[Any]:
+    # Return what `work` returns on each rank, or None for a rank that can't join a process group.
+    # `patience` is for forming the group, and for each collective call.
+    meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
+    ranks = [partial(_as_rank, rank, work, meeting, patience) for rank in range(_RANKS)]
+    try:
+        return forks.in_forks(ranks, patience + seconds + 1.0)
+    finally:
+        os.close(meeting)
+
+
+def _as_rank(rank: int, work: Callable[[], Any], meeting: int, patience: float) -> Any:
+    return work() if _join(rank, meeting, patience) else None
+
+
+def _loop(subject: Subject) -> tuple[tuple[int, ...], tuple[bool, ...], str, float]:
+    subject.change(method="fork")  # the fastest way to start workers
+    ran = runner.run(subject, seconds=_LOOP, patience=2 * PATIENCE)
+    error = "" if ran.raised else ran.error  # a worker's error isn't about the other rank
+    return tuple(map(len, ran.passes)), ran.finished, error, ran.after
+
+
+def _draw(dataset: Any) -> tuple[list[str], str]:
+    # Return digests of the samples, and the error or "".
     try:
         seed_all()
         first = in_time(islice(iter(dataset), _DRAWN), _LONGEST)
@@ -110,7 +161,7 @@ def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | N
         return [], said(error)
 
 
-def _join(rank: int, meeting: int) -> bool:
+def _join(rank: int, meeting: int, patience: float) -> bool:
     variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
     os.environ.update({name: str(number) for name, number in variables.items()})
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # both ranks are on this machine
@@ -120,7 +171,7 @@ def _join(rank: int, meeting: int) -> bool:
             init_method=f"file:///proc/self/fd/{meeting}",
             rank=rank,
             world_size=_RANKS,
-            timeout=timedelta(seconds=_MEETING),
+            timeout=timedelta(seconds=patience),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
         if accelerate is not None:  # accelerate caches the first rank that it reads
@@ -132,4 +183,4 @@ def _join(rank: int, meeting: int) -> bool:
     return True
 
 
-EXPERIMENT: Final = probe("two_ranks", 5.0, needed, ask)
+EXPERIMENT: Final = probe("two_ranks", 18.0, needed, ask)

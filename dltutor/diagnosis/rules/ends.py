@@ -9,7 +9,9 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Certainty, Finding
+from dltutor.diagnosis.probes.two_ranks import PATIENCE
 from dltutor.diagnosis.rules.culprits import fate, how_many, raising
+from dltutor.diagnosis.words import duration
 
 
 def corrupt_images(evidence: Evidence) -> Finding | None:
@@ -522,3 +524,24 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 def plot_in_thread(evidence: Evidence) -> Finding | None:
     """A worker that draws a plot waits for matplotlib's lock, and goes on once the lock is free."""
     return _lock_never_released(evidence, in_matplotlib=True)
+
+
+def uneven_ranks(evidence: Evidence) -> Finding | None:
+    """One rank ends its epoch, and the loop of another waits with one more batch, and fails."""
+    ranks = evidence.two_ranks
+    if ranks is None:
+        return None
+    for short, long in ((0, 1), (1, 0)) if ranks.batches else ():
+        if not ranks.errors[long] or ranks.after[long] < 0.9 * PATIENCE:
+            continue
+        # On a slow machine, a call may fail before the other rank gets to it. That rank then hasn't
+        # ended its epochs.
+        fewer, more = sum(ranks.batches[short]), sum(ranks.batches[long])
+        if more > fewer and all(ranks.finished[short]) and not all(ranks.finished[long]):
+            return Finding(
+                f"As rank {short} of 2, your loop got {fewer} batches until it ended. As rank "
+                f"{long}, it got one more, waited {duration(ranks.after[long])}, and raised "
+                f"{ranks.errors[long].rstrip('.')}.",
+                evidence.parts.where,
+            )
+    return None

@@ -71,6 +71,7 @@ def run(
     watch = Watch(subject, seconds, content, copies)
     loop = subject.loop
     state: dict[str, Any] = {"result": None, "enough": False, "epochs_told": 0, "asked": False}
+    state |= {"after": 0.0}
 
     def plainly(loader: Any, epoch: int) -> None:
         if set_epochs:
@@ -94,6 +95,8 @@ def run(
                         state["result"] = loop(loader)
             except Enough:
                 state["enough"] = True
+            finally:
+                state["after"] = watch.since()
 
     began = time.process_time()
     seen = observe(subject.loader, consume=whole, deadline=seconds + patience)
@@ -205,6 +208,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
         ending=watch.ending,
+        after=state["after"],
         state=watch.state,
         waited_for=sum(seconds for seconds, _ in watch.waits),
         idle=idle_shares(watch.waits, watch.subject.inner.num_workers),

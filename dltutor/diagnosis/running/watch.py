@@ -186,6 +186,10 @@ class Watch:
             self.temporary.append(temporary_files())
         self._look(0)
 
+    def since(self) -> float:
+        """Return how many seconds ago the last batch arrived, or an iteration without one began."""
+        return time.monotonic() - max(self._last.values(), default=time.monotonic())
+
     def _idle_workers(self) -> set[int]:
         iterator = next((each() for each, number in self._open if number == 0), None)
         return torch_internals.idle_workers(iterator)
