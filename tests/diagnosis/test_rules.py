@@ -356,6 +356,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("resume_repeats", called(("acbd", "acbd"), ("abcd", "efgh"))),
     ("sampler_with_state", of(fetched=Fetched(begun=(32, 32, 0)))),
     ("sampler_with_state", of(fetched=Fetched(begun=(40, 64, 40)))),
+    ("same_on_all_ranks", of(two_ranks=TwoRanks(seeded=("numpy", "torch")))),
     ("uneven_ranks", of(replace(RAISED, raised=None), two_ranks=WAITED)),
     (
         "uneven_ranks",  # rank 1's second epoch goes with rank 0's first one, up to a point
@@ -600,6 +601,10 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "samples are fast in any order": of(reordered=Reordered(100, seconds=0.03, ascending=0.01)),
         "a call always returns the same": of(recomputed=Recomputed(12, 1, "a.py, line 3", 0.8, MB)),
         "no call repeats": of(recomputed=Recomputed(12)),
+    },
+    "same_on_all_ranks": {
+        "each rank draws its own numbers": of(two_ranks=replace(WAITED, errors=("", ""))),
+        "it's the only rank": of(),
     },
     "uneven_ranks": {
         "the loop makes no collective calls": of(

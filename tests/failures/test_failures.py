@@ -158,6 +158,7 @@ SHOWN_ALONE = (
     "wrong_length",
     "no_batch",
     "ranks",
+    "same_on_all_ranks",
     "uneven_ranks",
     "swallowed_error",
     "batched_fetch",

@@ -10,6 +10,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from hostile import HOSTILE
 from small_datasets import Numbers
 from torch.distributed import is_initialized
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
 from dltutor import diagnose, observe
 from dltutor.diagnosis.report import Diagnosis
@@ -322,6 +323,58 @@ def test_ranks_with_unequal_numbers_of_batches_are_told_only_if_the_loop_waits_f
 ) -> None:
     stream = Shared(by_environment, length)
     diagnosis = diagnose(DataLoader(stream, batch_size=4), consume=loop, deadline=60)
+    assert [each.name for each in diagnosis.findings] == named and failed(diagnosis) == []
+
+
+class Noisy(Dataset[torch.Tensor]):
+    """A dataset of noise from the global generator."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.rand(8) + index
+
+
+def two_epochs(loader: Any, seed: int) -> None:
+    torch.manual_seed(seed)
+    for epoch in range(2):
+        if isinstance(loader.sampler, DistributedSampler):
+            loader.sampler.set_epoch(epoch)
+        for _ in loader:
+            pass
+
+
+def seeded_by_its_rank(loader: Any) -> None:
+    two_epochs(loader, 42 + by_environment()[0])
+
+
+def seeded_by_the_rank_of_main() -> Callable[[Any], None]:
+    rank = 0  # a program reads its rank once, before it calls the doctor
+
+    def loop(loader: Any) -> None:
+        two_epochs(loader, 42 + rank)
+
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("loop", "ranks", "named"),
+    [
+        pytest.param(partial(two_epochs, seed=42), 2, ["same_on_all_ranks"], id="alike"),
+        pytest.param(partial(two_epochs, seed=42), 0, [], id="one rank"),
+        (seeded_by_its_rank, 2, []),
+        pytest.param(seeded_by_the_rank_of_main(), 2, [], marks=pytest.mark.thorough),
+    ],
+)
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_a_loop_that_sets_a_seed_is_told_only_if_ranks_share_the_samples_and_the_seed(
+    loop: Callable[[Any], Any], ranks: int, named: list[str]
+) -> None:
+    noisy = Noisy()
+    sampler = DistributedSampler(noisy, ranks, 0) if ranks else None
+    loader = DataLoader(noisy, batch_size=8, sampler=sampler, shuffle=not ranks)
+    diagnosis = diagnose(loader, consume=loop, deadline=60)
     assert [each.name for each in diagnosis.findings] == named and failed(diagnosis) == []
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.running.random_states import SAID
 
 
 def repeated_randomness(evidence: Evidence) -> Finding | None:
@@ -93,4 +94,22 @@ def poor_shuffle(evidence: Evidence) -> Finding | None:
         f"about {length / 3:.0f}.",
         parts.where,
         certainty="likely",  # if the files are in random order, a small buffer does little harm
+    )
+
+
+def same_on_all_ranks(evidence: Evidence) -> Finding | None:
+    """Ranks that begin with different random numbers draw the same ones after the loop starts."""
+    ranks, parts = evidence.two_ranks, evidence.parts
+    if ranks is None or not ranks.seeded:
+        return None
+    names = " and ".join(SAID[each] for each in ranks.seeded)
+    who = "each worker of rank 1" if parts.workers else "rank 1"
+    return Finding(
+        f"The doctor ran your loop as rank 0 and as rank 1 of 2, each with a seed of its own. But "
+        f"{who} drew the same random numbers as on rank 0, from {names}.",
+        f"your loop, or worker_init_fn={parts.init}" if parts.init else "your loop",
+        "Find the call that seeds (`manual_seed`, `set_seed`, `seed_everything`), and add the rank "
+        "to its seed. If it adds a rank that your program read before it called the doctor, "
+        "nothing is wrong.",
+        certainty="likely",
     )

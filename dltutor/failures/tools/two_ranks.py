@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 RANKS: Final = 2
-#: For each rank, the seconds after which a collective call gives up. Torch's default is 30 minutes.
-#: Rank 1 may have to wait until the workers of rank 0 have started. It has no workers itself.
-_PATIENCE: Final = (3.0, 40.0)
+#: Seconds after which a collective call gives up. Torch's default is 30 minutes. It has to be more
+#: than the other rank's workers take to start.
+_PATIENCE: Final = 40.0
 _INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 _Result = TypeVar("_Result")
 
@@ -26,6 +26,8 @@ def on_two_ranks(
     loader: DataLoader[Any],
     loop: Callable[[DataLoader[Any]], _Result],
     other: Callable[[], DataLoader[Any]],
+    *,
+    patience: float = _PATIENCE,
 ) -> _Result:
     """Run a loop as rank 0 here and as rank 1 in a new process, and return what it returns here.
 
@@ -34,11 +36,11 @@ def on_two_ranks(
     Args:
         loader: The loader of rank 0.
         loop: The loop, which may make collective calls.
-        other: A function that makes the loader of rank 1, after `RANK` has been set to 1. The
-            loader shouldn't have workers.
+        other: A function that makes the loader of rank 1, after `RANK` has been set to 1.
+        patience: Seconds after which a collective call of rank 0 gives up. Rank 1 waits for 40 s.
 
     Raises:
-        RuntimeError: Rank 1 didn't make a collective call within 3 s.
+        RuntimeError: Rank 1 didn't make a collective call in time.
     """
     if dist.is_initialized():
         return loop(loader)
@@ -47,12 +49,12 @@ def on_two_ranks(
     with tempfile.TemporaryDirectory(prefix="dltutor-") as folder, ours:
         meeting = os.path.join(folder, "meeting")
         arguments = (theirs, loop, other, meeting)
-        process = context.Process(target=_be_rank_1, args=arguments, daemon=True)
+        process = context.Process(target=_be_rank_1, args=arguments)
         process.start()
         theirs.close()
         try:
             ours.recv()  # rank 1 has started
-            with _in_group(0, meeting):
+            with _in_group(0, meeting, patience):
                 return loop(loader)
         finally:
             process.kill()
@@ -63,13 +65,13 @@ def on_two_ranks(
 def _be_rank_1(main: Any, loop: Callable[..., Any], other: Callable[[], Any], meeting: str) -> None:
     os.environ["RANK"] = "1"
     main.send(None)
-    with _in_group(1, meeting):
+    with _in_group(1, meeting, _PATIENCE):
         loop(other())
         main.poll(None)  # stay in the group until rank 0 is done, too
 
 
 @contextmanager
-def _in_group(rank: int, meeting: str) -> Iterator[None]:
+def _in_group(rank: int, meeting: str, patience: float) -> Iterator[None]:
     before = os.environ.get(_INTERFACE)
     os.environ[_INTERFACE] = "lo0" if sys.platform == "darwin" else "lo"
     try:
@@ -78,7 +80,7 @@ def _in_group(rank: int, meeting: str) -> Iterator[None]:
             init_method=f"file://{meeting}",
             rank=rank,
             world_size=RANKS,
-            timeout=timedelta(seconds=_PATIENCE[rank]),
+            timeout=timedelta(seconds=patience),
         )
         try:
             yield
