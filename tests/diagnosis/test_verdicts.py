@@ -558,6 +558,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             changed(first=3.0),
             changed(first=0.9),
             ill(replace(RUN, first=3.0), alone=replace(RUN, first=3.0)),
+            ill(replace(RUN, first=3.0), seeded=replace(RUN, first=0.3)),  # late by chance
         ),
         "it reads all that comes before": (
             ill(reordered=Reordered(100, depths=(0.0002, 0.004, 0.008))),
