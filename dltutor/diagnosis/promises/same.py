@@ -290,7 +290,8 @@ def out_of_turn(evidence: Evidence) -> Iterator[Finding]:
     run, alone, in_turn = evidence.run, evidence.alone, evidence.in_turn
     if alone is None or in_turn is None or not close(in_turn.numbers, alone.numbers, EXACT):
         return
-    if not results_differ(run, alone) or (sorted(run.drawn[0]) != sorted(in_turn.drawn[0])):
+    ours, theirs = ([*map(sorted, each.drawn[:1])] for each in (run, in_turn))
+    if not results_differ(run, alone) or ours != theirs:
         return
     yield _finding(
         f"Your loop returns `{run.returned}` with `in_order=False`, and `{in_turn.returned}` with "

@@ -540,7 +540,7 @@ def uneven_ranks(evidence: Evidence) -> Finding | None:
         if more > fewer and all(ranks.finished[short]) and not all(ranks.finished[long]):
             return Finding(
                 f"As rank {short} of 2, your loop got {fewer} batches until it ended. As rank "
-                f"{long}, it got one more, waited {duration(ranks.after[long])}, and raised "
+                f"{long}, it got {more}, waited {duration(ranks.after[long])}, and raised "
                 f"{ranks.errors[long].rstrip('.')}.",
                 evidence.parts.where,
             )
