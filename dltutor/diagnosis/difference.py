@@ -234,11 +234,12 @@ def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDiffer
     """Return how `values` lacks some expected values and repeats others, or None if it doesn't.
 
     At least two have to be missing, and at least two have to repeat. Return None if the expected
-    values aren't all different, if any other value arrives, or if every value that arrives repeats.
-    Also return None if the values that arrive are the first few of the expected ones.
+    values aren't all different, if any other value arrives, or if the values that arrive are the
+    first few of the expected ones. Also return None if every value of a field repeats, because the
+    field may number the samples of each worker.
 
     Args:
-        path: The path of the field that has these values, for the FieldDifference.
+        path: The path of the field that has these values, or "" for whole samples.
         values: The values that arrive with workers.
         whole: The expected values, which arrive without workers.
     """
@@ -247,6 +248,8 @@ def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDiffer
         return None
     twice = sum(count > 1 for count in came.values())
     missing = len(there) - len(came)
-    if min(twice, missing) < 2 or twice == len(came) or came.keys() == {*whole[: len(came)]}:
+    if min(twice, missing) < 2 or came.keys() == {*whole[: len(came)]}:
+        return None
+    if path and twice == len(came):
         return None
     return FieldDifference(path, len(whole), missing, twice)

@@ -166,7 +166,10 @@ QUARTERS = replace(DEALT, shares=(16, 16), totals=((1, 64), (3, 21)))
 STREAMED = replace(PARTS, stream=True)
 SPAWN_STREAM = replace(STREAMED, method="spawn")
 EACH_ONCE = replace(WELL, drawn=(tuple("abcdefgh"),))
+ALL_TWICE = replace(WELL, drawn=(tuple("bbddgghh"),))
 ONE_TWICE = replace(WELL, drawn=(tuple("acceffha"),))
+ONCE_EACH_TIME = replace(WELL, drawn=EACH_ONCE.drawn * 2, finished=(True, True))
+LATER_TWICE = replace(WELL, drawn=(*EACH_ONCE.drawn, *ONE_TWICE.drawn), finished=(True, True))
 NEARLY = Displaced(looked=2048, found=2048, moved=16.1, falling=12, shuffles=True)
 REPLACED = ((17, 18, "OSError", "truncated", "scans.py, line 9"),)
 FETCHED = Fetched(looked=16, differ=16, by="Scans", past="Normalized")
@@ -341,6 +344,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("batched_fetch", of(fetched=replace(FETCHED, past=""))),
     ("sharded_twice", of(shares=QUARTERS)),
     ("own_order_in_worker", of(ONE_TWICE, parts=STREAMED, alone=EACH_ONCE)),
+    ("own_order_in_worker", of(ALL_TWICE, parts=STREAMED, alone=EACH_ONCE)),
+    ("own_order_in_worker", of(LATER_TWICE, parts=STREAMED, alone=ONCE_EACH_TIME)),
     ("poor_shuffle", of(displaced=NEARLY)),
     ("poor_shuffle", of(displaced=replace(NEARLY, looked=192), run=replace(WELL, counted=(2048,)))),
     ("swallowed_error", of(samples=replace(SAMPLES, replaced=REPLACED))),
@@ -440,9 +445,6 @@ NEAR: dict[str, dict[str, Evidence]] = {
         ),
         "a map-style dataset": of(ONE_TWICE, alone=EACH_ONCE),
         "a file is read by all": of(ONE_TWICE, parts=SPAWN_STREAM, alone=EACH_ONCE, handles=FILE),
-        "workers number their own samples": of(
-            replace(WELL, drawn=(tuple("acegaceg"),)), parts=STREAMED, alone=EACH_ONCE
-        ),
         "samples without workers repeat, too": of(
             ONE_TWICE, parts=STREAMED, alone=replace(WELL, drawn=(tuple("abcdefga"),))
         ),

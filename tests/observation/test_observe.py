@@ -347,12 +347,13 @@ def test_a_loop_may_keep_its_iterator(nothing_left_behind: Callable[..., None]) 
 
 def test_a_forked_process_lets_its_parent_keep_its_workers() -> None:
     script = """
-        import os
+        import os, warnings
         from small_datasets import Numbers, load
         from dltutor import observe
 
         loader = load(Numbers(), persistent_workers=True)
         assert sum(1 for _ in loader) == 8
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns about our threads
         if (pid := os.fork()) == 0:
             print(observe(loader).batches, flush=True)
             os._exit(0)

@@ -331,9 +331,11 @@ def own_order_in_worker(evidence: Evidence) -> Finding | None:
         return None
     if not run.finished[:1] == alone.finished[:1] == (True,):
         return None
-    drawn, plain = run.drawn[:1], alone.drawn[:1]
-    found = mixed("", drawn[0], plain[0]) if drawn and plain else None
-    found = found or between_fields(evidence)
+    # By chance, the workers' shares may not overlap in one of the epochs.
+    ended = (one and other for one, other in zip(run.finished, alone.finished, strict=False))
+    epochs = zip(run.drawn, alone.drawn, ended, strict=False)
+    each = (mixed("", drawn, plain) for drawn, plain, whole in epochs if whole)
+    found = next(filter(None, each), None) or between_fields(evidence)
     if found is None:
         return None
     what = f"different values of `batch{found.path}`" if found.path else "samples"
