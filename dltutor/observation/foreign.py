@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import MemberDescriptorType
 from typing import Any, Final
 
 from dltutor.observation import texts
@@ -58,6 +59,18 @@ def has(thing: object, name: str) -> bool:
 def attributes_of(thing: object) -> dict[str, Any]:
     """Return the attributes in the `__dict__` of an object, a class, or a module."""
     return {name: each for name, each in list(_dict_of(thing).items()) if type(name) is str}
+
+
+def slots_of(thing: object) -> dict[str, Any]:
+    """Return the attributes that an object keeps in `__slots__`, without those that aren't set."""
+    found: dict[str, Any] = {}
+    for cls in lineage(type(thing)):
+        defined = _dict_of(cls)
+        for name, slot in defined.items() if "__slots__" in defined else ():
+            if type(slot) is MemberDescriptorType:
+                with suppress(AttributeError):
+                    found.setdefault(name, slot.__get__(thing))
+    return found
 
 
 def module_of(thing: object) -> str:

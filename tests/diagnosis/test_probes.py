@@ -982,6 +982,27 @@ def test_a_field_is_compared_by_itself_if_batches_can_be_taken_apart() -> None:
     assert digests.split_fields(batch, 2) == {}
 
 
+class Slotted:
+    """A sample whose attributes are in `__slots__`, one of them unset."""
+
+    __slots__ = ("name", "rows", "unset")
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        self.name, self.rows = "a", rows
+
+
+@dataclass(slots=True)
+class SlottedData:
+    rows: torch.Tensor
+
+
+@pytest.mark.parametrize("kind", [Slotted, SlottedData])
+def test_objects_with_slots_are_compared_by_content(kind: Any) -> None:
+    one, same, other = (kind(torch.full((4,), value)) for value in (1.0, 1.0, 2.0))
+    assert digests.digest(one) == digests.digest(same) != digests.digest(other)
+    assert [path for path, _ in digests.leaves(one)][-1] == "['rows']"
+
+
 def test_a_sampler_that_shuffles_alike_each_time() -> None:
     for seeded, name in [
         (random.Random, "shuffle"),

@@ -17,7 +17,7 @@ import torch
 
 from dltutor.diagnosis.running.limits import Limited
 from dltutor.observation import foreign
-from dltutor.observation.foreign import attribute, attributes_of, is_a
+from dltutor.observation.foreign import attribute, attributes_of, is_a, slots_of
 from dltutor.tables import MB
 
 _DEEP: Final = 12  # the most levels of nesting to follow
@@ -57,14 +57,13 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
     """Return the first 5,000 parts of a mapping, list, or tuple, each as (key or position, part).
 
-    For a dataclass, or an object with a tensor, array, mapping, or list as an attribute, return
-    everything in its `__dict__`, each as (name, value). For anything else, or if the `__dict__` is
-    empty, return None.
+    For a dataclass, or an object with a tensor, array, mapping, or list as an attribute, return all
+    attributes, each as (name, value). For anything else, or if there are none, return None.
     """
     if is_a(thing, (Mapping, list, tuple)):
         return list(islice(foreign.elements(thing), _MOST))
     if foreign.has(type(thing), "__dataclass_fields__") or _attributes_hold_data(thing):
-        return list(attributes_of(thing).items()) or None
+        return list(_attributes(thing).items()) or None
     return None
 
 
@@ -184,11 +183,15 @@ def _short(*parts: bytes) -> str:
     return hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
 
 
+def _attributes(thing: Any) -> dict[str, Any]:
+    return slots_of(thing) | attributes_of(thing)
+
+
 def _attributes_hold_data(thing: Any) -> bool:
     # A custom batch class, such as torch_geometric's, holds its data in attributes.
     if is_a(thing, (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, type)):
         return False
-    held = attributes_of(thing).values()
+    held = _attributes(thing).values()
     return any(is_a(each, (torch.Tensor, np.ndarray, Mapping, list)) for each in held)
 
 
