@@ -37,7 +37,7 @@ from dltutor.failures.tools.gauge import Gauge
 class Boxes(Dataset[torch.Tensor]):
     """A dataset with the size of each box, and annotations for the report after the epoch."""
 
-    def __init__(self, count: int = 100_000) -> None:
+    def __init__(self, count: int = 150_000) -> None:
         self.annotations = [
             {"image": n, "corner": [n % 640, n % 480], "size": [1 + n % 99, 1 + n % 77]}
             for n in range(count)
