@@ -72,7 +72,7 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
             f"`{parts.collate}` changes samples that the dataset keeps. After a batch was made of "
             f"them, {stained} of {tried} samples came out differently when they were drawn again "
             "with the same random numbers. Before that, drawing them again changed none of them.",
-            parts.collate,
+            f"collate_fn={parts.collate}",
             f"In `{parts.collate}`, compute new values (`x = x + 1` instead of `x += 1`), or have "
             f"{parts.dataset} return a copy of what it keeps.",
         )
