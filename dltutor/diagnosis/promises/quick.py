@@ -245,8 +245,9 @@ def starts(evidence: Evidence) -> Iterator[Finding]:
     if first - _TIMES * max(alone.first, run.pace) < _LATE_START:
         return
     yield _finding(
-        f"The first batch arrived {duration(first)} after the loop started. Without workers, "
-        f"it arrives after {duration(alone.first)}. Each epoch starts new workers and waits again.",
+        f"The first batch arrived {duration(first)} after the loop asked for it. Without "
+        f"workers, it arrives after {duration(alone.first)}. Each epoch starts new workers and "
+        "waits again.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
         "Do this preparation only once. If its result can be shared, do it in main before the "
         "workers are forked. If not, use `persistent_workers=True`.",

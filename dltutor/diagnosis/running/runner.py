@@ -70,8 +70,13 @@ def run(
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content, copies)
     loop = subject.loop
-    state: dict[str, Any] = {"result": None, "enough": False, "epochs_told": 0, "asked": False}
-    state |= {"after": 0.0}
+    state: dict[str, Any] = {
+        "result": None,
+        "enough": False,
+        "epochs_told": 0,
+        "asked": False,
+        "after": 0.0,
+    }
 
     def plainly(loader: Any, epoch: int) -> None:
         if set_epochs:
