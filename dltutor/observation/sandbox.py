@@ -145,7 +145,7 @@ def _fork() -> int:
         # thread. Ignore the warnings, because the time limit ends such a wait.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
-        return os.fork()
+        return processes.fork()
 
 
 def _pipe() -> tuple[int, int]:
@@ -222,7 +222,7 @@ class _Run:
         send(messages, {"shared": own_files.open_again()})
         own_mappings.make_private()
         me = os.getpid()
-        pid = os.fork()
+        pid = processes.fork()
         if pid == 0:
             try:
                 os.close(status_to)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import sys
 import time
@@ -59,6 +60,19 @@ def adopt_orphans(on: bool = True) -> bool:
     _prctl(_GET_SUBREAPER, ctypes.byref(before))
     _prctl(_SET_SUBREAPER, ctypes.c_ulong(on))
     return bool(before.value)
+
+
+def fork() -> int:
+    """Fork this process, and return 0 in the child, or the child's pid in this process.
+
+    The child keeps the state of the module `random`, so two forks draw the same random numbers.
+    After a plain `os.fork`, Python seeds `random` again in the child (`random.py`, last lines).
+    """
+    state = random.getstate()
+    pid = os.fork()
+    if pid == 0:
+        random.setstate(state)
+    return pid
 
 
 def die_with_parent(parent: int) -> None:

@@ -263,6 +263,14 @@ class Waits(Rows):
         return super().__getitem__(index)
 
 
+class Drawn(Sampler[int]):
+    """A sampler without a length or an end, which draws each index when it's asked for it."""
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            yield random.randrange(64)
+
+
 HERE = "test_promises.py"
 Loader = tuple[Callable[[Path], Any], Callable[[Any], Any] | None]
 """A function that takes a temporary folder and makes a loader, or a function that makes the loader.
@@ -321,6 +329,10 @@ HEALTHY: dict[str, tuple[Loader, set[str]]] = {
     "two loaders, each in its own order": ((lambda _: Side(), None), {"ends", "same"}),
     "epochs that are left early and differ": (
         (lambda _: Counting(late=False), leave_early),
+        {"same"},
+    ),
+    "an order that is drawn on the way": (
+        (lambda _: load(Rows(), sampler=Drawn()), leave_early),
         {"same"},
     ),
 }

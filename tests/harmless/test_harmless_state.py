@@ -32,6 +32,7 @@ from dltutor.diagnosis import fork_doubts
 from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.random_states import global_states
 from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
 from dltutor.observation.own_mappings import keep_private
@@ -201,6 +202,13 @@ def test_each_experiment_and_each_attempt_in_it_begin_where_the_first_began(
     for _ in range(2):
         assert sandbox.run(lambda begin: some(readers), at_most=20).result == expected
     assert sandbox.run(attempts, at_most=30).result == [expected] * 2
+
+
+def test_global_generators_go_on_in_each_experiment_where_main_has_them() -> None:
+    # Python seeds the module `random` anew in each fork.
+    before = global_states()
+    assert sandbox.run(lambda begin: global_states(), at_most=20).result == before
+    assert forks.in_fork(global_states, 10) == before
 
 
 def test_each_file_is_opened_again(readers: list[Reader]) -> None:

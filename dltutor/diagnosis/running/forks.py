@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import own_files
 from dltutor.observation.foreign import said
-from dltutor.system.processes import end, known
+from dltutor.system.processes import end, fork, known
 
 _Answer = TypeVar("_Answer")
 
@@ -75,7 +75,7 @@ def in_forks(works: Sequence[Callable[[], _Answer]], seconds: float) -> list[_An
 def _begin(work: Callable[[], Any]) -> tuple[int, Connection]:
     # Return the fork's pid, and the connection that its answer comes from.
     receiver, sender = Pipe(duplex=False)
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         try:
             sender.send_bytes(pickle.dumps(_call(work)))
