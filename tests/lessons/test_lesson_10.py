@@ -65,7 +65,7 @@ def test_what_was_read_too_rarely_is_not_called_flat_or_stopped() -> None:
 
 
 def test_a_job_that_did_not_grow_cannot_stop() -> None:
-    flat = {"D": grows_to(4, length=40)}
+    flat = {"A": grows_to(4, length=40)}
     assert "didn't grow before" in str(lesson_10.what_stopped(flat, flat, ""))
 
 
