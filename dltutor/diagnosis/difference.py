@@ -234,9 +234,10 @@ def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDiffer
     """Return how `values` lacks some expected values and repeats others, or None if it doesn't.
 
     At least two have to be missing, and at least two have to repeat. Return None if the expected
-    values aren't all different, if any other value arrives, or if the values that arrive are the
-    first few of the expected ones. Also return None if every value of a field repeats, because the
-    field may number the samples of each worker.
+    values aren't all different, or if any other value arrives. Also return None if a field may
+    number the samples of each worker: if its values are the first few of the expected ones, or if
+    all of them repeat. Whole samples may be the first few by chance, or all repeat, but not both,
+    because then the workers draw the same ones.
 
     Args:
         path: The path of the field that has these values, or "" for whole samples.
@@ -248,8 +249,7 @@ def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDiffer
         return None
     twice = sum(count > 1 for count in came.values())
     missing = len(there) - len(came)
-    if min(twice, missing) < 2 or came.keys() == {*whole[: len(came)]}:
-        return None
-    if path and twice == len(came):
+    first_few, all_twice = came.keys() == {*whole[: len(came)]}, twice == len(came)
+    if min(twice, missing) < 2 or [bool(path), first_few, all_twice].count(True) > 1:
         return None
     return FieldDifference(path, len(whole), missing, twice)

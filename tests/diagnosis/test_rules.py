@@ -168,6 +168,7 @@ SPAWN_STREAM = replace(STREAMED, method="spawn")
 EACH_ONCE = replace(WELL, drawn=(tuple("abcdefgh"),))
 ALL_TWICE = replace(WELL, drawn=(tuple("bbddgghh"),))
 ONE_TWICE = replace(WELL, drawn=(tuple("acceffha"),))
+FIRST_TWICE = replace(WELL, drawn=(tuple("adbbecce"),))
 ONCE_EACH_TIME = replace(WELL, drawn=EACH_ONCE.drawn * 2, finished=(True, True))
 LATER_TWICE = replace(WELL, drawn=(*EACH_ONCE.drawn, *ONE_TWICE.drawn), finished=(True, True))
 NEARLY = Displaced(looked=2048, found=2048, moved=16.1, falling=12, shuffles=True)
@@ -345,6 +346,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("sharded_twice", of(shares=QUARTERS)),
     ("own_order_in_worker", of(ONE_TWICE, parts=STREAMED, alone=EACH_ONCE)),
     ("own_order_in_worker", of(ALL_TWICE, parts=STREAMED, alone=EACH_ONCE)),
+    ("own_order_in_worker", of(FIRST_TWICE, parts=STREAMED, alone=EACH_ONCE)),
     ("own_order_in_worker", of(LATER_TWICE, parts=STREAMED, alone=ONCE_EACH_TIME)),
     ("poor_shuffle", of(displaced=NEARLY)),
     ("poor_shuffle", of(displaced=replace(NEARLY, looked=192), run=replace(WELL, counted=(2048,)))),
@@ -447,6 +449,9 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a file is read by all": of(ONE_TWICE, parts=SPAWN_STREAM, alone=EACH_ONCE, handles=FILE),
         "samples without workers repeat, too": of(
             ONE_TWICE, parts=STREAMED, alone=replace(WELL, drawn=(tuple("abcdefga"),))
+        ),
+        "both workers draw the first half": of(
+            replace(WELL, drawn=(tuple("aabbccdd"),)), parts=STREAMED, alone=EACH_ONCE
         ),
         "workers draw other samples": of(
             replace(WELL, drawn=(tuple("accexxhy"),)), parts=STREAMED, alone=EACH_ONCE
