@@ -26,6 +26,7 @@ class Difference:
         came: How many samples the first run has.
         expected: How many samples the second run has.
         more: How many of the first run's samples, repeats included, the second run doesn't have.
+        other: How many different samples the first run has that the second doesn't have at all.
         missing: How many of the second run's samples, repeats included, the first run doesn't have.
         twice: How many samples the first run repeats, and has more often than the second.
         replayed: Whether both runs have the same distinct samples and the same total, and the
@@ -38,6 +39,7 @@ class Difference:
     came: int
     expected: int
     more: int
+    other: int
     missing: int
     twice: int
     replayed: bool
@@ -185,6 +187,7 @@ def between(
         came=len(one),
         expected=len(two),
         more=(ours - theirs).total(),
+        other=len(ours.keys() - theirs.keys()),
         missing=(theirs - ours).total(),
         twice=sum(count > max(theirs[each], 1) for each, count in ours.items()),
         replayed=ours.keys() == theirs.keys() and len(one) == len(two) and max(theirs.values()) > 1,

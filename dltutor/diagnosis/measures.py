@@ -63,6 +63,8 @@ class Measures:
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
+        opened: How many descriptors a worker gained from the end of the first finished iteration to
+            the end of the second. If there are several such workers, the most.
         ending: The most seconds that an iteration took to end after the loop asked for one batch
             more than there were.
         after: Seconds that the loop went on after its last batch, or after it began an iteration
@@ -113,6 +115,7 @@ class Measures:
     others: int = 0
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
+    opened: int = 0
     ending: float = 0.0
     after: float = 0.0
     state: str = ""

@@ -50,7 +50,7 @@ class Match:
 
     Args:
         failure: The catalog's facts about the failure mode.
-        words: The matching pieces of the log, the longest first.
+        words: The matching pieces of the log, the most telling first.
         source: Where the most telling of these words come from.
         tell: How to tell this failure mode from others with the same message, or "".
         certain: Whether this failure mode is the likeliest cause of a message that isn't a hint.
@@ -98,7 +98,7 @@ def explain(log: str) -> tuple[Match, ...]:
         reasons.sort(key=lambda reason: (reason[0], reason[1].end), reverse=True)
         counts = [count for count, _ in reasons]
         best = reasons[0][1]
-        words = sorted({each.words for _, each in reasons}, key=len, reverse=True)
+        words = dict.fromkeys(each.words for _, each in reasons)
         of = best.message
         match = Match(facts[cause], tuple(words), of.source, of.tell, counts[0] == 1)
         matches.append((counts[0] + _FURTHER * sum(counts[1:]), best.end, match))

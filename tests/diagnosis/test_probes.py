@@ -39,6 +39,7 @@ from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
     copies,
     displaced,
+    epochs,
     fetched,
     leftovers,
     new_interpreter,
@@ -46,6 +47,7 @@ from dltutor.diagnosis.probes import (
     pinned,
     recomputed,
     reordered,
+    repeats,
     samples,
     shares,
     state,
@@ -64,6 +66,7 @@ from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.diagnosis.running.watch import idle_shares
+from dltutor.failures import stale_epoch
 from dltutor.observation import torch_internals
 from dltutor.observation.record import Frame, Worker
 from dltutor.observation.sandbox import Ended
@@ -857,6 +860,67 @@ def test_the_first_batch_is_timed_from_when_the_loop_asks_for_it() -> None:
 
     first, waited = in_fork(asked, PATIENCE)
     assert 0 < first <= waited
+
+
+@pytest.mark.parametrize("make", [stale_epoch.broken, stale_epoch.fixed])
+def test_what_main_sets_in_shared_memory_reaches_workers_that_are_not_forked(make: Any) -> None:
+    case = make(start_method="spawn")
+    found = in_fork(lambda: epochs.ask(Subject(case.loader, case.consume, 1, 30)), 30)
+    assert found.first and found.looked == found.moved == 48
+    assert found.stale == (48 if make is stale_epoch.broken else 0)
+
+
+class Opens(Rows):
+    """A dataset that keeps a file open, either for each draw or for each index."""
+
+    def __init__(self, by_draw: bool) -> None:
+        self.by_draw = by_draw
+        self.files: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        key = len(self.files) if self.by_draw else index
+        if key not in self.files:
+            self.files[key] = open(__file__)  # noqa: SIM115 - to be left open
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize(
+    ("by_draw", "stays", "gained"), [(True, True, 16), (False, True, 0), (True, False, 0)]
+)
+def test_descriptors_that_a_worker_gains_in_the_second_epoch(
+    by_draw: bool, stays: bool, gained: int
+) -> None:
+    def asked() -> int:
+        loader = DataLoader(Opens(by_draw), num_workers=2, persistent_workers=stays, **FORK)
+        return runner.run(Subject(loader, None, 1, PATIENCE), seconds=PATIENCE, epochs=2).opened
+
+    assert in_fork(asked, PATIENCE) == gained
+
+
+class Jittered(Rows):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index) + torch.rand(8)
+
+
+class Masks:
+    """A collate function that draws a mask, from a generator of its own or from torch's."""
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        self.generator = generator
+
+    def __call__(self, drawn: list[Any]) -> Any:
+        return torch.stack(drawn), torch.rand(8, generator=self.generator)
+
+
+def test_a_collate_function_that_repeats_its_numbers_while_samples_do_not() -> None:
+    def repeated(collate: Any) -> tuple[bool, ...]:
+        found = ask(repeats, Jittered(), num_workers=2, collate_fn=collate)
+        (_, _, same, compared, again, later) = found.sources[-1]
+        assert [each[0] for each in found.sources[::5]] == ["all", repeats.COLLATE]
+        return same == compared > 2, again == later > 2
+
+    assert repeated(Masks(torch.Generator().manual_seed(0))) == (True, True)
+    assert repeated(Masks(None)) == repeated(None) == (False, False)
 
 
 class Tallies(Rows):

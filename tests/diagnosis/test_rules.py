@@ -153,6 +153,7 @@ NO_FILES = Measures(
 FILE = Handles(kind="file", paths=("dataset.scans",), looked=24, wrong=20)
 LAZY = replace(FILE, lazy="dataset.scans")
 SHARED = replace(FILE, kind="socket")
+MASKED = Repeats((("all", 12, 0, 24, 0, 24), ("collate_fn", 12, 24, 24, 24, 24)))
 RANDOM = Repeats(sources=(("own", 12, 24, 24, 24, 24),), own=("dataset.rng",))
 TWICE = Twice(looked=4, own=4, paths=("dataset.scans",), index="3")
 EPOCHS = Epochs(looked=60, stale=60, arrived=60, moved=60, first=True, paths=("dataset.epoch",))
@@ -325,6 +326,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("lazy_but_touched", of(handles=LAZY)),
     ("shared_connection", of(handles=SHARED)),
     ("repeated_randomness", of(repeats=RANDOM)),
+    ("repeated_randomness", of(repeats=MASKED, parts=replace(PARTS, collate="mask"))),
     ("mutated_in_place", of(twice=TWICE)),
     ("mutated_in_place", of(parts=replace(PARTS, collate="shift"), fetched=STAINED)),
     ("mutated_in_place", of(twice=TWICE, copies=REFILLED)),
@@ -420,6 +422,9 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a file is used by all, and a lock keeps them apart": of(handles=replace(FILE, wrong=0)),
         "a connection is used by one at a time": of(handles=replace(SHARED, wrong=0)),
         "each worker has numbers of its own": of(repeats=Repeats((("own", 12, 0, 24, 0, 24),))),
+        "each worker masks with numbers of its own": of(
+            repeats=Repeats((("all", 12, 0, 24, 0, 24), ("collate_fn", 12, 0, 24, 0, 24)))
+        ),
         "one or two samples vary: too few": of(repeats=Repeats((("own", 2, 4, 4, 4, 4),))),
         "all workers must shuffle a stream alike to deal it out": of(
             repeats=Repeats((("all", 48, 48, 48, 0, 48),), order=True), shares=DEALT

@@ -82,6 +82,13 @@ def changed(**changes: Any) -> Evidence:
     return ill(replace(RUN, **changes))
 
 
+def in_two_epochs(**changes: Any) -> Evidence:
+    """Make evidence from a run with two epochs of 80 samples each."""
+    passes = (("a", "b"), ("a", "b"))
+    two = {"passes": passes, "drawn": passes, "counted": (80, 80), "finished": (True, True)}
+    return changed(**two | changes)
+
+
 def returned(*numbers: float) -> Evidence:
     """Make evidence from what the loop returns in four runs.
 
@@ -510,7 +517,16 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         ),
     },
     "bounded": {
-        "main keeps descriptors": (changed(batches=100, files=99), changed(batches=1000, files=99)),
+        "main keeps descriptors": (
+            changed(batches=100, files=99),
+            changed(batches=1000, files=99),
+            changed(batches=100, files=99, tensors=50.0),  # batches wait for their turn
+        ),
+        "a worker keeps descriptors": (
+            in_two_epochs(opened=40),
+            in_two_epochs(opened=30),
+            in_two_epochs(opened=40, finished=(True, False)),
+        ),
         "main grows on the GPU": (
             changed(gpu=tuple(range(0, 400 * MB, 20 * MB))),
             changed(gpu=tuple(range(0, 200 * MB, 20 * MB))),  # too few batches

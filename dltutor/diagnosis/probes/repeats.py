@@ -3,7 +3,8 @@
 Two workers (or the only one) draw the same indices, each index twice in a row, in two epochs.
 Samples that vary within a worker are random. If these samples are the same in the other worker,
 both workers drew the same random numbers. To find the generator that the numbers come from, let one
-generator at a time run freely, and start all others in the same state for each sample.
+generator at a time run freely, and start all others in the same state for each sample. To find out
+about the collate function, start all of them in the same state, and collate.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _INDICES: Final = 12
 _EPOCH: Final = 3.5  # the most seconds for each epoch
 _FEW: Final = 5  # with this many indices or fewer, there's no time to try each source
 
+COLLATE: Final = "collate_fn"
+"""The name in `Repeats.sources` of the collate function, which gets the same samples each time."""
+
 Drawn = list[list[str]]  # the digests that each worker delivered, in order
 
 
@@ -35,7 +39,7 @@ class Repeats:
         sources: For each source of random numbers, (name, samples that vary within a worker, draws
             that are the same in the other worker, draws compared with the other worker, draws that
             are the same in the next epoch, draws compared with the next epoch). The name is "all",
-            or the one source that wasn't reset before each draw.
+            the one source that wasn't reset before each draw, or COLLATE.
         own: The paths of the dataset's own generators that samples draw from.
         order: Whether the dataset is a stream that may always have the same samples, so that only
             their order varies.
@@ -65,7 +69,7 @@ def ask(subject: Subject) -> Repeats:
     indices = subject.keys()[:_INDICES]
     samples = subject.known.samples if subject.known else None
     seconds = samples.typical if samples else 0.0
-    modes: tuple[str, ...] = ("", *SOURCES)
+    modes: tuple[str, ...] = ("", *SOURCES, COLLATE)
     while seconds * 2 * len(indices) * len(modes) > _EPOCH / 2 and len(indices) > 3:
         indices = indices[:-1]
         if len(indices) <= _FEW:
@@ -86,13 +90,14 @@ def ask(subject: Subject) -> Repeats:
 def _drawn(
     subject: Subject, indices: list[Any], modes: tuple[str, ...], workers: int
 ) -> list[Drawn]:
-    mode = [""]  # the one source that runs freely for this sample, or "" if all do
+    # The one source that runs freely for this sample, "" if all do, or COLLATE if none does.
+    mode = [""]
 
     def joined(samples: Any) -> tuple[int, str]:
-        # If sources are reset, skip your collate function, because it may draw random numbers, too,
-        # but sources are reset only while the dataset draws.
+        # To look at one source, skip your collate function, because it may draw random numbers,
+        # too, but sources are reset only while the dataset draws.
         with suppress(Exception):
-            if not mode[0]:
+            if mode[0] in ("", COLLATE):
                 return tagged(subject.inner.collate_fn(samples))
         return tagged(samples)
 

@@ -55,8 +55,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if not explained:  # a failure mode may also change what the loop returns
         found = found or [*same.out_of_turn(evidence), *same.results(evidence)]
     if "bounded" not in explained:
-        found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
-        found += _each(evidence, bounded.grows_on_gpu)
+        found += [*bounded.opened(evidence)] or [*bounded.opened_in_workers(evidence)]
+        found += _each(evidence, bounded.held, bounded.grows, bounded.grows_on_gpu)
     if "clean" not in explained:
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)

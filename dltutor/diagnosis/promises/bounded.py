@@ -15,7 +15,7 @@ from dltutor.tables import MB, size
 _finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
-_KEPT: Final = 64  # descriptors that main gained; batches on their way account for fewer
+_KEPT: Final = 64  # descriptors that main gained; fewer are no trouble
 _STEPS: Final = 16  # batches; fewer show no growth, because an optimizer's state comes first
 _ON_GPU: Final = 16 * MB  # bytes; the numbers that a loop collects take up far less
 # The fewest samples from a worker. The first samples take memory that later ones reuse.
@@ -25,7 +25,9 @@ _ENOUGH: Final = 24
 def held(evidence: Evidence) -> Iterator[Finding]:
     """Find descriptors that main keeps open."""
     run, parts = evidence.run, evidence.parts
-    if run.files < max(_KEPT, run.batches / 2):
+    # Batches that arrive before their turn wait in main, and each of their tensors is a descriptor.
+    waiting = run.tensors * parts.prefetch * parts.workers
+    if run.files < max(_KEPT, run.batches / 2, waiting):
         return
     yield _finding(
         f"After {run.batches} batches, main had {run.files} more open descriptors than at the "
@@ -70,6 +72,27 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
         "Close it: `with open(...) as file:`. Or open it once per process and keep it.",
         cause="What a sample opens stays open, and a process may have only about 1000 open at "
         "once.",
+    )
+
+
+def opened_in_workers(evidence: Evidence) -> Iterator[Finding]:
+    """Find descriptors that samples leave open only in workers."""
+    run, parts = evidence.run, evidence.parts
+    finished = [count for count, done in zip(run.counted, run.finished, strict=False) if done]
+    if not parts.workers or len(finished) < 2:
+        return
+    # A worker that opens each file once and keeps it gains fewer, because some of its samples are
+    # of files that it has opened in the first epoch.
+    if run.opened < max(_OPENED, 0.9 * finished[1] / parts.workers):
+        return
+    yield _finding(
+        f"In the second epoch, with {finished[1]} samples for {parts.workers} "
+        f"worker{'s' * (parts.workers > 1)}, a worker gained {run.opened} open descriptors.",
+        f"worker_init_fn={parts.init}" if parts.init else parts.where,
+        "Close what a sample opens: `with open(...) as file:`. If it's part of a reference cycle, "
+        "only a garbage collection closes it, so don't turn the collector off.",
+        cause="What a sample opens stays open in a worker that goes on to the next epoch, and a "
+        "process may have only about 1000 descriptors open at once.",
     )
 
 

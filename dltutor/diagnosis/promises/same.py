@@ -112,7 +112,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     if evidence.shares is not None and evidence.shares.alike:
         return  # the workers draw the same samples, but they're batched or padded differently
     workers = f"{count} worker{'' if count == 1 else 's'}"
-    promise: Promise = "same" if difference.more and difference.missing else "complete"
+    promise: Promise = "same" if difference.other and difference.missing else "complete"
     if promise == "same":
         missing, more = difference.missing, difference.more
         first = "" if difference.whole or difference.epoch else "the first "
@@ -129,7 +129,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
         )
         if difference.missing:
             said += f" {difference.missing} never arrive{'s' * (difference.missing == 1)}."
-        elif difference.twice:
+        if difference.twice:
             said += f" {difference.twice} arrive{'s' * (difference.twice == 1)} more than once."
     said += " They aren't random, because they're the same when drawn again without workers."
     where, cause, fix = _narrowed(evidence, difference)
@@ -167,6 +167,14 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "then other samples are expected.",
             "If datasets wrap each other, let exactly one of them call `get_worker_info()`. Have "
             "it take every `num_workers`-th sample, starting at `id`.",
+        )
+    if not difference.other:
+        return (
+            parts.where,
+            "Every sample that arrives is one of main's, but in a worker, the same index leads to "
+            "another one. Each worker may have shuffled or split the data for itself.",
+            f"Make what turns an index into a sample in the main process, once, and give it to "
+            f"`{parts.dataset}`, so that all workers have the same. Or make it from a fixed seed.",
         )
     return (
         parts.where,

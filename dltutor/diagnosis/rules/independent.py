@@ -7,6 +7,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.probes.repeats import COLLATE
 from dltutor.diagnosis.running.random_states import SAID
 
 
@@ -28,10 +29,12 @@ def repeated_randomness(evidence: Evidence) -> Finding | None:
             path = ", ".join(repeats.own[:2])
             own = source == "own" or (source == "all" and bool(path))
             generator = f"`{path}`" if own and path else source if source != "all" else ""
+            if source == COLLATE:
+                generator = f"`{evidence.parts.collate}`, not from the dataset"
             return Finding(
                 f"{'. '.join(said)}, though samples vary within a worker."
                 + (f" The numbers come from {generator}." if generator not in ("", "own") else ""),
-                path if own and path else _seeded(evidence),
+                path if own and path else _seeded(evidence, source),
                 _fix(evidence, path if own else "", source),
                 _cause(evidence, source, across=across),
                 certainty="shown" if across or not evidence.parts.stream else "likely",
@@ -39,15 +42,16 @@ def repeated_randomness(evidence: Evidence) -> Finding | None:
     return None
 
 
-def _seeded(evidence: Evidence) -> str:
+def _seeded(evidence: Evidence, source: str) -> str:
     parts, samples = evidence.parts, evidence.samples
-    if samples is not None and samples.joined and not samples.random:
+    only = samples is not None and samples.joined and not samples.random
+    if only or source == COLLATE:
         return f"collate_fn={parts.collate}"
     return f"worker_init_fn ({parts.init})" if parts.init else parts.where
 
 
 def _cause(evidence: Evidence, source: str, *, across: bool) -> str:
-    if not evidence.parts.init or source in ("all", "own"):
+    if not evidence.parts.init or source in ("all", "own", COLLATE):
         return ""
     where = "in each worker" if across else "in every epoch"
     return f"`{evidence.parts.init}` seeds {source} with the same number {where}."
@@ -58,6 +62,12 @@ def _fix(evidence: Evidence, path: str, source: str) -> str:
         return (
             f"In `worker_init_fn`, seed `{path}` from `torch.initial_seed()`. Or have the dataset "
             "make the generator from the seed, the epoch, and the index."
+        )
+    if source == COLLATE:
+        return (
+            f"Have `{evidence.parts.collate}` draw from torch's global generator, which torch "
+            "seeds in each worker. Or seed its own generator in `worker_init_fn`, from "
+            "`torch.initial_seed()`."
         )
     if evidence.parts.init and source not in ("all", "own"):
         return (

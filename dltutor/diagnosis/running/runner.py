@@ -212,6 +212,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         others=seen.others,
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
+        opened=_gained(*watch.opened) if len(watch.opened) > 1 else 0,
         ending=watch.ending,
         after=state["after"],
         state=watch.state,
@@ -219,6 +220,10 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         idle=idle_shares(watch.waits, watch.subject.inner.num_workers),
         cores=(len(watch.cores), len(cores_of(0))),
     )
+
+
+def _gained(before: dict[int, int], after: dict[int, int]) -> int:
+    return max((count - before.get(pid, count) for pid, count in after.items()), default=0)
 
 
 def _where_stuck(seen: Observation) -> str:

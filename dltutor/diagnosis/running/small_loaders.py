@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.foreign import is_a
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
@@ -53,9 +56,34 @@ def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
 def _as_if_pickled(dataset: Any, worker: int) -> None:
     # A worker that isn't forked gets a pickled copy of the dataset, so make such a copy here.
     with suppress(Exception):
-        copy = pickle.loads(pickle.dumps(dataset))
+        pickled, shared = io.BytesIO(), list[torch.Tensor]()
+        _Pickler(pickled, shared).dump(dataset)
+        pickled.seek(0)
+        copy = _Unpickler(pickled, shared).load()
         dataset.__dict__.clear()
         dataset.__dict__.update(copy.__dict__)
+
+
+class _Pickler(pickle.Pickler):
+    # Leave out tensors in shared memory, because torch sends a worker the memory itself.
+    def __init__(self, file: io.BytesIO, shared: list[torch.Tensor]) -> None:
+        super().__init__(file)
+        self.shared = shared
+
+    def persistent_id(self, thing: Any) -> int | None:
+        if not is_a(thing, torch.Tensor) or not thing.is_shared():
+            return None
+        self.shared.append(thing)
+        return len(self.shared) - 1
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: list[torch.Tensor]) -> None:
+        super().__init__(file)
+        self.shared = shared
+
+    def persistent_load(self, number: int) -> torch.Tensor:
+        return self.shared[number]
 
 
 def tagged(samples: Any) -> tuple[int, str]:

@@ -95,6 +95,8 @@ class Watch:
         # How many temporary files and folders there were when each of the first two finished
         # iterations ended.
         self.temporary: list[int] = []
+        # How many descriptors each worker that went on had then, by pid.
+        self.opened: list[dict[int, int]] = []
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
         self._looked = 0.0
@@ -184,6 +186,7 @@ class Watch:
         self.ending = max(self.ending, time.monotonic() - self._asked[number])
         if len(self.temporary) < 2:  # two epochs are enough to compare
             self.temporary.append(temporary_files())
+            self.opened.append(self._descriptors())
         self._look(0)
 
     def since(self) -> float:
@@ -237,6 +240,13 @@ class Watch:
                 reference = weakref.ref(array)
                 kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
                 self._memory.setdefault(array.ctypes.data, kept)
+
+    def _descriptors(self) -> dict[int, int]:
+        found = {}
+        for process in set(multiprocessing.active_children()) - self.others:
+            with suppress(OSError):
+                found[process.pid or 0] = len(os.listdir(f"/proc/{process.pid}/fd"))
+        return found
 
     def _look(self, now: float) -> None:
         # Don't look after every batch, because a look takes a millisecond or two for each worker.
