@@ -56,7 +56,7 @@ class Normalized(Dataset[torch.Tensor]):
         self.scans = scans
 
     def __getattr__(self, name: str) -> Any:
-        if name == "scans":  # pickle looks up attributes before this one is back
+        if name == "scans":  # pickle looks up other attributes before it restores this one
             raise AttributeError(name)
         return getattr(self.scans, name)
 

@@ -120,7 +120,7 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
 def _quietly(function: Callable[..., object], *args: object) -> None:
     faulthandler.disable()  # Jupyter and pytest turn faulthandler on, but this crash is expected
     function(*args)
-    os._exit(0)  # Python's exit handlers would fail if a thread pool's thread forked us
+    os._exit(0)  # Python's exit handlers would fail if a thread pool's thread forked this process
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:

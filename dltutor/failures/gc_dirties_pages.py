@@ -54,7 +54,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Keep workers that main forks in this block from collecting objects that already exist."""
+    """Keep collections in workers that main forks in this block from touching existing objects."""
     gc.freeze()
     try:
         yield

@@ -127,7 +127,7 @@ def reuses_memory() -> str | None:
 
 
 def c_library() -> str:
-    """Return the C library, such as "glibc 2.36", or "of an unknown kind" or "of another kind"."""
+    """Return "glibc" and its version, or else "of another kind" or "of an unknown kind"."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
     except (AttributeError, OSError, ValueError):  # confstr fails with musl and on macOS
@@ -139,6 +139,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(3),
-    isolated=True,  # a forked worker first uses up the free memory that it copied from a busy main
+    isolated=True,  # a worker forked from a busy main uses up main's free memory before it grows
     absent=reuses_memory,
 )

@@ -42,7 +42,7 @@ from dltutor.failures.tools import (
 from dltutor.failures.tools.gauge import no_proc
 
 WINDOWS, WIDTH = 16, 64
-TOKENS: Final = 40 * 2**20  # 80 MB
+TOKENS: Final = 40 * 2**20  # which take up 80 MB
 FILE: Final = "tokens.bin"
 
 

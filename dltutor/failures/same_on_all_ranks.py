@@ -105,7 +105,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(masked: type[Masked], workers: int, start_method: str) -> Case:
-    # Fork rank 1's workers, because that's fast. They get the same seeds under any start method.
+    # Forking rank 1's workers is fast, and workers get the same seeds under any start method.
     other = partial(_load, masked, 1, workers, "fork")
     loader = _load(masked, 0, workers, start_method)
     return Case(loader, partial(on_two_ranks, loop=train, other=other))

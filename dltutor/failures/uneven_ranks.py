@@ -99,7 +99,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(dataset: Readings, workers: int, start_method: str) -> Case:
-    # Rank 1 has no workers, so it's never late. Its number of batches is the same with workers.
+    # Rank 1 has no workers, so it's never late. With workers, it would have as many batches.
     other = partial(load, dataset, 0, start_method)
     consume = partial(on_two_ranks, loop=train, other=other, patience=PATIENCE)
     return Case(load(dataset, workers, start_method), consume)

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, default_collate
 
 @dataclass(frozen=True)
 class Missing:
-    """A sample that couldn't be loaded.
+    """A stand-in for a sample that couldn't be loaded, with the reason.
 
     Args:
         reason: The sample's index, and the error's type and message.

@@ -93,7 +93,10 @@ class Counts(_Measured):
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """A cost as a sign, such as memory or time. The broken run costs at least `times` as much."""
+    """A cost as a sign, such as memory or time.
+
+    The broken run costs at least `times` times as much as the fixed run.
+    """
 
     times: float
 

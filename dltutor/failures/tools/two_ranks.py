@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 RANKS: Final = 2
-#: Seconds after which a collective call gives up. Torch's default is 30 minutes. It has to be more
-#: than the other rank's workers take to start.
+#: Time limit in seconds for a collective call, longer than the other rank's workers take to start.
+#: torch's default is 30 minutes.
 _PATIENCE: Final = 40.0
 _INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 _Result = TypeVar("_Result")
@@ -29,14 +29,15 @@ def on_two_ranks(
     *,
     patience: float = _PATIENCE,
 ) -> _Result:
-    """Run a loop as rank 0 here and as rank 1 in a new process, and return what it returns here.
+    """Run a loop as rank 0 here and as rank 1 in a new process, and return rank 0's result.
 
-    If this process is in a process group already, it's one of the ranks, so only run its loop.
+    If this process is already a rank of a process group, only run the loop, and return its result.
 
     Args:
         loader: The loader of rank 0.
         loop: The loop, which may make collective calls.
-        other: A function that makes the loader of rank 1, after `RANK` has been set to 1.
+        other: A function that makes the loader of rank 1. Before the call, rank 1 sets the
+            environment variable `RANK` to 1.
         patience: Seconds after which a collective call of rank 0 gives up. Rank 1 waits for 40 s.
 
     Raises:

@@ -117,7 +117,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return the answer as an `int`, or None if Python can't index with it, as with a string."""
+    """Return the answer as an `int`, or None if it can't index a list, as a string can't."""
     try:
         return index(answer)
     except TypeError:

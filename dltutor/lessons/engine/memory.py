@@ -30,7 +30,7 @@ def trim_heap() -> None:
 
     Otherwise, an answer could reuse that memory without looking any larger in a measurement.
     """
-    with suppress(OSError, AttributeError):  # few other C libraries than glibc have `malloc_trim`
+    with suppress(OSError, AttributeError):  # few C libraries except glibc have malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 

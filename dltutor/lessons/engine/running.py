@@ -129,7 +129,7 @@ def still_running() -> str:
 def contents(folder: Path) -> dict[str, tuple[int, str]]:
     """Return the mode and a digest of each file and subfolder, by its path in the folder.
 
-    The digest of a subfolder, or of a file that this process can't read, is that of no bytes.
+    A subfolder, or a file that this process can't read, gets the digest of an empty file.
     """
     found = {}
     for path in folder.rglob("*"):
@@ -184,7 +184,7 @@ def imported(folder: Path, *names: str) -> list[ModuleType]:
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
-    # Otherwise, Python could use the old bytecode for a file that changed within the same second.
+    # Remove bytecode, because Python could use it for a file that changed within the same second.
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     importlib.invalidate_caches()
     return [importlib.import_module(name) for name in names]

@@ -14,8 +14,8 @@ from typing import Any, Final
 # Ignore opcodes that can differ although the source is the same. For example, Python compiles
 # `os.open()` differently if the file imports `os`, and a longer jump needs an EXTENDED_ARG.
 _CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
-# Ignore flags that don't belong to the parameters. For example, our modules import annotations from
-# `__future__`, and a notebook's cells don't.
+# Compare only the flags for `*args` and `**kwargs`. Other flags can differ for the same source,
+# because our modules import annotations from `__future__`, and a notebook's cells don't.
 _FLAGS: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 

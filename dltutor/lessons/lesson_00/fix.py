@@ -27,8 +27,8 @@ Pair = tuple[int, ...]
 #: A river's level in cm for each hour, as in the notebook.
 LEVELS: Final = (52, 55, 61, 68, 72, 81, 90, 88, 79, 67, 60, 58, 56, 53, 50, 49, 47)
 
-# Some levels repeat, one is 0, and one is negative. Some don't fit into 8 bits, and one doesn't fit
-# into 16 bits.
+# Levels unlike the notebook's, to catch an answer that's right only for ordinary ones. Some repeat,
+# one is 0, one is negative, and some are too large for 8 or for 16 bits.
 _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(61, 33, -1))
 # For each run, the levels, the number of workers, and the number of epochs. With two levels, an
 # epoch is short, so there's time for many.
@@ -95,7 +95,8 @@ def _pair(sample: Any) -> Pair | str:
 def judge(run: Run) -> None:
     """Raise `Rejected` unless the run finished with the right pairs in order in each epoch.
 
-    The list of levels must be unchanged, too, and `__len__` must not promise more.
+    The answer must also leave the list of levels unchanged, and `__len__` must not promise more
+    pairs than arrived.
     """
     expected: tuple[Pair | str, ...] = (*pairwise(run.levels),)
     wrong = (n for n, pairs in enumerate(run.epochs) if pairs != expected)

@@ -48,7 +48,7 @@ class Evidence:
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder's path. If
             the dataset has no such dict, this field is empty.
         samples: What `Folder.identify` returned for each `dataset[i]`. If `dataset[i]` raised an
-            exception, the entry is a string such as "OSError raised", and None.
+            exception, the entry is a tuple of a string such as "OSError raised", and None.
         error: The first exception from `dataset[i]` and where it was raised, or "".
         runs: By number of workers, how the run ended, and whether each epoch delivered `samples`.
         changed: The files that the answer removed, changed, or created at a listed path.
@@ -85,7 +85,8 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 def run(answer: type, fresh: Callable[[Path, int], Folder]) -> Iterator[Evidence]:
     """Make a dataset for each of two folders, and yield the evidence of how it delivers samples.
 
-    The dataset runs in loaders, is read sample by sample, and is read again after files go bad.
+    The check runs each dataset in loaders and reads its samples in main. Then the check spoils some
+    files, and reads the samples of these files again.
     """
     for seed, workers in ((52, 2), (53, 4)):
         yield _delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers)

@@ -36,7 +36,7 @@ Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading 
 
 
 class Kind(NamedTuple):
-    """A kind of file that `fill` writes to a folder: a healthy one, or one with something odd."""
+    """A kind of file that `fill` writes to a folder: healthy, odd but usable, or unusable."""
 
     write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
     odd: str = HEALTHY  # what's odd about the file, for a message
@@ -47,7 +47,11 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that `fill` filled: each path's class and kind, and each usable file's values."""
+    """A record of the files that `fill` wrote, to find out which file a sample comes from.
+
+    Each path has a class in `listed` and a kind in `kinds`. If the file is usable, its path also
+    has the right values in `contents`.
+    """
 
     root: Path
     listed: dict[str, str] = field(default_factory=dict)
@@ -99,14 +103,14 @@ def _kind(thing: Any) -> str:
 def fill(
     root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
-    """Fill a folder with files, under neutral names, and with `labels.csv`. Return the Folder.
+    """Write files with neutral names, and a `labels.csv` that lists them, and return the Folder.
 
     Args:
         root: The empty folder to fill.
         seed: The seed for the files' random order, and for `draw`.
         kinds: The kinds of files, each as often as it should appear.
         classes: The names of three classes.
-        draw: A function that draws an image or a reading.
+        draw: A function that draws an image or a reading for a class, with a random generator.
         load: A function that takes a path and returns the values of a usable file.
     """
     rng = np.random.default_rng(seed)
@@ -190,7 +194,7 @@ def side_by_side(*kinds: type) -> Table:
     listed = sorted(Counter(label for _, label in Images(lesson_images()).listed).items())
     rows = []
     for kind in kinds:
-        # Make the dataset in a worker, from a copy of the folder, so that no class can do any harm.
+        # Make the dataset in a worker, from a copy, because a class may crash or change the files.
         with TemporaryDirectory() as copy:
             shutil.copytree(lesson_images(), copy, dirs_exist_ok=True)
             only: Any = [(kind, Path(copy))]

@@ -136,7 +136,7 @@ class Readings(Dataset[Sample]):
 
 
 def sample_of(index: int) -> Sample:
-    """Return the healthy sample at an index. One healthy sample is None."""
+    """Return the healthy sample at an index, which is None at index 4000."""
     return None if index == 4000 else ([index, 3 * index], index % 7)
 
 

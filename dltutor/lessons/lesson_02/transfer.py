@@ -57,7 +57,7 @@ class Run:
 
 
 def run(answer: type) -> Iterator[Run]:
-    """Read the first and the last sample in main, and then all samples in loaders.
+    """Read the first and the last sample in main, then yield a record of each loader's run.
 
     Raises:
         Rejected: The dataset can't be made, has the wrong length, or has a wrong sample in main.

@@ -82,9 +82,9 @@ class Positions:
         sys.setprofile(self._look)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Make a batch. If one file is open more than `_MOST` times, record how many times it is.
+        """Make a batch, as a `collate_fn` does.
 
-        This is a `collate_fn`.
+        If this process has more than `_MOST` descriptors open for one file, record how many.
         """
         if (count := self._opened()) > _MOST:
             self._shared[1] = min(count, 255)
@@ -134,7 +134,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Run the class with 2, 0, and 4 workers, and read samples in main before each run."""
+    """Read samples in main, run the class, and yield a record, for 2, 0, and 4 workers in turn."""
     written, datasets = _write(), list[Any]()
     when = "in main, before any worker started"
     for path, windows in written.items():

@@ -142,7 +142,7 @@ class Database(Dataset[torch.Tensor]):
         batches = iter(loader)
         next(batches)
         self.renew()
-        for _ in range(2 * loader.num_workers):  # the workers may have prefetched these batches
+        for _ in range(2 * loader.num_workers):
             next(batches, None)
         return Finding(sum(int((batch == 0).sum()) for batch in batches), "of 400 rows are old")
 

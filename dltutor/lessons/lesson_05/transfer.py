@@ -45,7 +45,7 @@ class Epochs:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Run the class with 2, 0, and 4 workers, and read samples in main before each run."""
+    """Read samples in main, run the class, and yield a record, for 2, 0, and 4 workers in turn."""
     server, other = Server(seed=5), Server(seed=50)
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)

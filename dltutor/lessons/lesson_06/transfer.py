@@ -26,7 +26,7 @@ _SEED: Final = 11
 _READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # the indices that each loader reads
 
 
-#: The loudest value of each sample that's wrong in main, and an epoch with or without workers.
+#: The largest absolute value in each sample that's wrong in main, and the record of one epoch.
 Seen = tuple[list[float], travel.Epoch]
 
 
@@ -46,7 +46,8 @@ def run(path: Path) -> Iterator[Seen]:
     answer = travel.class_in(path, MyClips)
     file = Path(tempfile.mkdtemp()) / "clips.pt"
     tone = torch.sin(torch.arange(1000) / 5) + 0.5
-    # The first clip is silent, the next clips get louder, and the loudest value is below zero.
+    # The first clip is silent, and the loudest value of each other clip is negative, to catch an
+    # answer that scales before it adds noise, or that scales by the maximum without `abs`.
     clips = torch.linspace(0, -5, CLIPS)[:, None] * tone
     torch.save(clips, file)
     expected = [_sample(clip, index) for index, clip in enumerate(clips)]

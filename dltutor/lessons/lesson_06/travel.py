@@ -74,7 +74,7 @@ def class_in(path: Path, starter: type) -> Any:
 
 
 def problem_with(thing: Any) -> str:
-    """Return the type and message of the exception that pickling something raises, or ""."""
+    """Return the type and message of the exception that pickling an object raises, or ""."""
     try:
         pickle.dumps(thing)
     except Exception as error:  # a __getstate__ may raise anything

@@ -62,7 +62,7 @@ _Tensors = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """A record of one sample that arrived."""
+    """A record of how large a sample was when it arrived, and of whether it unpacked right."""
 
     numbers: int  # numbers in the excerpt
     carried: int  # bytes that arrived with the sample
@@ -197,7 +197,7 @@ def judge(run: Epochs) -> None:
         for number, each in enumerate(samples):
             if each.wrong:
                 reject(each.wrong, where=run.where, recording=number)
-            if each.carried < each.numbers:  # too few, because the file has 2 bytes for each number
+            if each.carried < each.numbers:  # less than half of the excerpt's bytes in the file
                 how = {"recording": number, "numbers": each.numbers, "carried": each.carried}
                 not_yet("not-in-the-sample", where=run.where, **how)
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]

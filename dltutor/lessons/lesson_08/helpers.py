@@ -108,7 +108,7 @@ class Moment:
 
 
 def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
-    """Run a loader until its queues are full, measure it, and end it.
+    """Run a loader until its queues are full, measure the memory in use, and end the workers.
 
     Args:
         loader: A loader with more batches than its queues hold.

@@ -61,7 +61,7 @@ class Run:
         end: How the run ended.
         first: The private MB of each worker, W0 first, after the worker had read a few samples
             repeatedly.
-        last: The same after the worker had read all samples.
+        last: The private MB of each worker after the worker had read all samples.
         different: How many samples were wrong.
         example: The first wrong sample, for a message: `index`, `found`, and `right`.
     """

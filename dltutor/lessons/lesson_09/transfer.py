@@ -36,7 +36,10 @@ class Boxes(Dataset[Array]):
 
 @dataclass(frozen=True)
 class Kept:
-    """All images' boxes in one array. The rows for image i end where the rows for i + 1 begin."""
+    """The right boxes of all images in one array, so that comparing with them copies no pages.
+
+    The rows for image i end where the rows for image i + 1 begin.
+    """
 
     starts: Array
     rows: Array

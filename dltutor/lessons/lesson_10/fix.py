@@ -153,13 +153,13 @@ class _Growth:
 
     def __init__(self) -> None:
         gc.collect()
-        # Otherwise workers would grow by reusing memory that main has freed.
+        # A worker that reuses memory freed by main copies main's pages, so it would seem to grow.
         heap_growth.return_freed_memory(0)
         trim_heap()
         gc.freeze()  # a later collection would copy pages that main shares with the notebook
         # MB that each worker holds before its first sample, or 0 until it has called `note_start`
         self.starts = torch.zeros(4).share_memory_()
-        self.workers: list[Any] = []  # their pids
+        self.workers: list[Any] = []  # the workers' pids
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 

@@ -1,7 +1,7 @@
 """Provide the notebook's four leaking jobs, A to D, and run experiments on them.
 
 Each job is a failure mode from the catalog. A fork server forks D's workers, because workers forked
-from main would first use up the memory that main has freed.
+from main would first use up the memory that main has freed, and so begin to grow later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LENGTH: Final = 200_000  # numbers in each recording
 _READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-# Job D's workers soon stop growing, so the first reading must be in this fraction of the run.
+# Job D's workers soon stop growing, so the first reading must be this early, as a part of the run.
 _EARLY: Final = 0.25
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),

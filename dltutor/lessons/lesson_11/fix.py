@@ -130,8 +130,8 @@ def _compared(result: Any, right: Sentences) -> Fault | None:
 def judge(call: Called) -> None:
     """Raise `Rejected` unless the call returned all pairs, and kept to the exercise's rules.
 
-    It must read all samples with the workers that the check asked for, leave no descriptor open,
-    and not set another sharing strategy.
+    The call must read all samples with the workers that the check asked for, leave no descriptor
+    open, and not set another sharing strategy.
     """
     where = call.where
     if call.strategy:

@@ -103,7 +103,7 @@ class Noted(Sentences):
         return super().__getitem__(index)
 
     def reads(self) -> dict[int, int]:
-        """Return a loader's number of workers -> how many samples its workers read.
+        """Return how many samples the workers read, by their loader's number of workers.
 
         The key 0 is for processes that aren't a loader's workers. Counts of 0 are left out.
         """
@@ -167,7 +167,7 @@ class Blocks:
 
 
 def _mapped() -> Counter[str]:
-    # Return file name -> bytes that this process maps as shared and writable.
+    # Return how many bytes this process maps as shared and writable, by file name.
     found: Counter[str] = Counter()
     for each in psutil.Process().memory_maps(grouped=False):
         if each.perms[1] == "w" and each.perms.endswith("s"):

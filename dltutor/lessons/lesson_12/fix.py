@@ -51,8 +51,8 @@ class Run:
         epochs: Each epoch's number, and what arrived in it.
         moved: The global generators that moved in main during the run.
         changed: Whether the signals changed, in main or in a worker.
-        hashed: Whether the answer called `hash` in main on a string or bytes, or on a tuple with
-            one.
+        hashed: Whether the answer called `hash` in main on a string, on bytes, or on a tuple that
+            holds a string or bytes.
     """
 
     workers: int
@@ -135,9 +135,10 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 
 
 class _Hash:
-    """A `hash` that records whether a learner's line in main hashes text, or a tuple with text.
+    """A `hash` that records whether a learner's line in main hashes a string or bytes.
 
-    A string's hash differs between runs of Python, but a single run can't show the difference.
+    A tuple that holds a string or bytes counts, too. The hash of a string differs between runs of
+    Python, but a single run can't show the difference.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ _TIMES: Final = {1: "once", 2: "twice"}
 
 
 class ByWorker(IterableDataset[int]):
-    """A stream whose records the workers of each rank share."""
+    """A stream that divides its records among a rank's workers. Each rank reads all records."""
 
     def __init__(self, read: Callable[[], Iterable[int]], rank: int, ranks: int) -> None:
         self.read = read

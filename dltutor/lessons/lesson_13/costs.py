@@ -62,7 +62,7 @@ def messages() -> Iterator[list[int]]:
 
 @dataclass
 class Record:
-    """A record of one run of a rehearsed loader, to compare the answer's measurement with."""
+    """A record of one run of a loader of known speed, to compare the answer's measurement with."""
 
     workers: int
     taken: int = 0  # batches that the answer has taken
@@ -126,7 +126,7 @@ class _Rehearsed(DataLoader[Any]):
 
 
 class _Batches:
-    """The iterator of a rehearsed loader. Each batch moves the clock."""
+    """An iterator over a loader of known speed. Each batch moves the rehearsal's clock."""
 
     def __init__(self, rehearsal: Rehearsal, record: Record, slower: float) -> None:
         self._rehearsal, self._record, self._slower = rehearsal, record, slower
@@ -148,7 +148,7 @@ class _Batches:
 
 
 class _FromWorkers(_Batches):
-    """The iterator of a rehearsed loader with workers. Ending the workers also moves the clock."""
+    """An iterator that pretends to have workers. Ending the workers also moves the clock."""
 
     def _shutdown_workers(self) -> None:  # torch's iterators with workers have this method
         if not self.ended:

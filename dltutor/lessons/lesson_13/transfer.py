@@ -60,8 +60,9 @@ def gather(answer: Callable[..., Any]) -> None:
 def judge(rehearsal: Rehearsal, counts: Sequence[int], returned: Any) -> None:
     """Raise `Rejected` unless the function measured correctly, and ran the loaders as it should.
 
-    It should run each number of workers once before it runs any of them again, `RUNS` times in all,
-    take as many batches as the exercise says, and end a run's workers before the next run.
+    The function should run each number of workers once before it runs any of them again, `RUNS`
+    times in all, take as many batches as the exercise says, and end a run's workers before the next
+    run.
     """
     numbers, size, order = {*counts}, len(counts), [run.workers for run in rehearsal.runs]
     wrong = partial(not_yet, counts=[*counts])

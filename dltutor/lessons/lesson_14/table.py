@@ -30,7 +30,7 @@ _JOB: Final = 40  # time limit in seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Write a row of 8 numbers for each of 64 customers. No two have the same first number."""
+    """Write a row of 8 numbers for each of 64 customers. No two rows begin with the same number."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(_CUSTOMERS, _COLUMNS)) * 10.0 ** np.arange(-3, _COLUMNS - 3)
     rows[:, 0] = random.permutation(_CUSTOMERS) + 100 * seed

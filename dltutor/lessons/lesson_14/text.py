@@ -98,7 +98,7 @@ def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., 
 
 
 def _blocks(folder: Path) -> dict[bytes, str]:
-    # Return the source of each block. All blocks are different.
+    # Return each block's source, by the block's bytes. No two blocks are the same.
     found = {}
     for shard in (folder / "shards").glob("*.bin"):
         tokens = np.fromfile(shard, np.uint16).astype(np.int64)

@@ -49,7 +49,7 @@ def _model() -> nn.Module:
 def run(folder: Path, data: Any, train: Any) -> Result:
     """Check that a validation is right and keeps nothing, with and without workers.
 
-    It must also start each worker once, and leave the model as it was.
+    The validation must also start each worker once, and leave the model as it was.
     """
     for workers in _WORKERS:
         model = _model().train(workers > 0)

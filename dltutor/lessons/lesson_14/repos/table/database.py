@@ -42,7 +42,7 @@ _servers = {}
 
 
 def serve(folder):
-    """Return where a folder's server listens. The server ends with the process that started it."""
+    """Return the address of a folder's server, which ends with the process that started it."""
     folder = os.path.abspath(folder)
     if folder not in _servers:
         command = [sys.executable, "-I", os.path.abspath(__file__), folder]

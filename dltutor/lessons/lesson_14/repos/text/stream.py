@@ -7,12 +7,12 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 
 def shuffled(things):
-    """Return the same things in a different order."""
+    """Return the items of a list in random order."""
     return random.sample(things, len(things))
 
 
 def share(things):
-    """Return this worker's share of the things, where each of n workers gets every n-th."""
+    """Return this worker's share of a list, where each of n workers gets every n-th item."""
     info = get_worker_info()
     return things[info.id :: info.num_workers] if info else things
 
