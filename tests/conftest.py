@@ -41,7 +41,7 @@ NAMES_GRACE = 15
 may need that long on a busy machine."""
 
 MARK = secrets.token_hex(2)
-"""Random text that this process puts into the names that multiprocessing makes in /dev/shm."""
+"""A random string that this process puts into the names that multiprocessing makes in /dev/shm."""
 
 
 def pytest_configure() -> None:

@@ -68,7 +68,7 @@ def locked(base: Any) -> Any:
 
 
 def at_fork(base: Any, do: Callable[[Any], object]) -> Any:
-    """Make a subclass whose objects get `do(self)` in each process that's forked later."""
+    """Make a subclass whose objects run `do(self)` in each process that's forked later."""
     return after_init(base, lambda self: os.register_at_fork(after_in_child=partial(do, self)))
 
 

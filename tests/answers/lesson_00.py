@@ -11,7 +11,7 @@ from dltutor.lessons.lesson_00.fix import Pairs
 
 
 class Fixed(Pairs):
-    """A right answer to "00.fix", and the base class of others."""
+    """A right answer to "00.fix", and the base class of other answers."""
 
     def __len__(self) -> int:
         return len(self.levels) - 1

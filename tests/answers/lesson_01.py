@@ -73,7 +73,7 @@ class Verified(SetsAside, Images):
 
 
 class Converting(Verified):
-    """A base class of wrong answers. It sets no file aside, so a bad one raises in the epoch."""
+    """A base class of wrong answers. It sets no file aside, so a bad file raises in an epoch."""
 
     catches = ()
 

@@ -26,7 +26,10 @@ def arrives(kind: Any) -> bool:
 
 
 def passes(kind: Any) -> bool:
-    """Return whether a type gets through the three gates that section 6 of the lesson names."""
+    """Return whether an error of this type keeps its type on the way from a worker to the loop.
+
+    Section 6 of the lesson names the three conditions, which it calls gates.
+    """
     stops = issubclass(kind, StopIteration)
     return arrives(kind) and not getattr(kind, "message", None) and not stops
 
@@ -68,7 +71,8 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(say(self, index, error)) from error
 
 
-# Parts of the other right answers, and `interrupted_never`, which is part of a wrong answer
+# Parts of right answers other than `raise_right`, and `interrupted_never`, which is part of a wrong
+# answer
 
 
 class SampleError(RuntimeError):
@@ -124,9 +128,9 @@ def raise_local(self: Any, index: int, error: Exception) -> None:
 
 
 def by_a_test(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
-    """Return a `raises` for `answer`, which keeps an error's type if `good` accepts the type.
+    """Return a function for `answer` that raises the error's own type if `good` accepts the type.
 
-    Otherwise, it raises a RuntimeError.
+    If `good` rejects the type, the function raises a RuntimeError.
     """
 
     def raises(self: Any, index: int, error: Exception) -> None:

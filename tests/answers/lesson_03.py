@@ -68,7 +68,10 @@ class TriesInTheWorker(Frames):
 
 
 class Tried(Frames):
-    """A right answer to "03.fix", which tries each frame in a separate process."""
+    """A right answer to "03.fix", which tries each frame in a separate process.
+
+    A frame that ends its process is called deadly, and goes into `quarantined`.
+    """
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
@@ -86,7 +89,7 @@ class Tried(Frames):
 
 
 def saying(reason: Callable[[int], Any]) -> Any:
-    """Make a subclass of `Tried` that writes `reason(exit code)` for each deadly frame."""
+    """Make a subclass of `Tried` that quarantines each deadly frame with `reason(exit code)`."""
     return like(Tried, reason=lambda self, code: reason(code))
 
 
@@ -101,7 +104,7 @@ def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Any:
 
 
 def put_in(instead: Callable[[Any, int], Any]) -> Any:
-    """Make a subclass of `Tried` that returns `instead(self, index)` for each deadly frame."""
+    """Make a subclass of `Tried` that returns `instead(self, index)` for deadly frames."""
 
     def get(self: Any, index: int) -> Any:
         if self.paths[index].name in self.quarantined:

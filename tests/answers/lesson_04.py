@@ -160,7 +160,7 @@ class EmptiedByMain(SharedEpoch):
 class Numbered(Headlines):
     """A right answer to "04.transfer", which numbers every word before any worker starts.
 
-    In a subclass, the numbers may have gaps.
+    A subclass with another `step` leaves gaps between the numbers.
     """
 
     step = 1

@@ -140,12 +140,12 @@ def view(images: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 
 def validating(loss: Callable[[Any], Any], keep: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Make a validation that returns a mean loss and a list with something from each batch.
+    """Make a validation that returns a mean loss and a list with one entry for each batch.
 
     Args:
         loss: A function that takes a batch's losses, and returns what to average over the batches.
         keep: A function that takes a batch's images and the position of the hardest one, and
-            returns what to put into the list.
+            returns the batch's entry.
     """
 
     def my_validate(model: Any, loader: Any) -> Any:

@@ -131,7 +131,7 @@ def here() -> tuple[int, int]:
 class Rounds(IterableDataset[int]):
     """A right answer to "12.transfer", and the base class of other answers.
 
-    Each rank gets one of every `ranks` records. If fewer are left at the end, no rank gets any.
+    Each rank gets one of every `ranks` records. If fewer remain at the end, no rank gets them.
     """
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:

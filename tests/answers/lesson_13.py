@@ -210,10 +210,10 @@ def timing(
 
     Args:
         run: A function that times one run of a loader, and returns the seconds per batch.
-        give: A function that makes the result from a dict: number of workers -> seconds per batch
-            in each run.
+        give: A function that makes the result from a dict. Its keys are the numbers of workers, and
+            its values are lists of each run's seconds per batch.
         order: A function that takes the given numbers of workers, and returns the number for each
-            run. By default, each number has three runs, in turn with the others.
+            run. By default, each number has three runs, alternating with the others.
     """
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:

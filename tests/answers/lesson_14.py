@@ -23,8 +23,8 @@ def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> part
         incident: The incident.
         cause: The cause or causes that the learner reports.
         where: The place or places that the learner reports.
-        changes: Pairs of an old text and its replacement. The old text has to be in at least one of
-            the files that a learner may change.
+        changes: Pairs of a string and its replacement. The string has to be in at least one of the
+            files that a learner may change.
     """
 
     def make() -> Report:
@@ -353,7 +353,8 @@ WRONG_FIXES: WrongFixes = {
     },
     "14.validation": {
         "shuffled": (of_validation("validate", LOOP, CLONE), "other-scans"),
-        # Not first, because it starts so many workers that it's slow.
+        # The default tier runs only the first wrong fix. This one isn't first, because it starts so
+        # many workers that it's slow.
         "nothing fixed": (unfixed(validation.INCIDENT), "many-processes"),
         "views": (of_validation("validate", LOOP, IN_ORDER, VIEW), "keeps-batches"),
         "gradients zeroed": (

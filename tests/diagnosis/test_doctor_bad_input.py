@@ -77,7 +77,7 @@ AS_IT_IS = "How does the loader run as it is?"
 @pytest.mark.parametrize(
     ("thing", "said"),
     [
-        ([1, 2], r"takes a torch DataLoader, got list: \[1, 2\]"),  # test_observe.py has the rest
+        ([1, 2], r"takes a torch DataLoader, got list: \[1, 2\]"),  # test_observe.py has more
         (Lists(), "Lists has none in its attributes"),
     ],
 )

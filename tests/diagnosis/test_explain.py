@@ -103,8 +103,8 @@ NONE_OF_THESE = [
 ]
 
 
-# `explain` takes three dots in a log for a few left-out words of a message. It must still name
-# nothing for these logs, because the dots don't match arbitrary text.
+# In a log, three dots may stand for some words of a message, but `explain` needs enough of the
+# message's other words. So it must name nothing for these logs.
 DOTS_FOR_ANYTHING = [
     "FileNotFoundError: ... No such file or directory: 'x.jpg'",
     "Loading 3 images... failed to read the first\nEpoch 1 ... IndexError: ... size",

@@ -138,7 +138,7 @@ def _padded(letters: Any) -> torch.Tensor:
 
 
 class Optional(Rows):
-    """A dataset of dicts, every third without a text. If `listed`, of lists of 2 or 3 rows."""
+    """A dataset of dicts, some without a text, or of lists of 2 or 3 rows if `listed` is True."""
 
     def __init__(self, listed: bool = False) -> None:
         self.listed = listed
@@ -419,7 +419,10 @@ def test_a_sampler_that_uses_itself_up_is_counted_from_its_first_epoch() -> None
 
 
 class Blocks(Rows):
-    """A dataset in blocks of 8 rows. On its clock, a row takes 0.1 ms, a new block 10 ms more."""
+    """A dataset in blocks of 8 rows, with a clock of its own.
+
+    On that clock, a row takes 0.1 ms, and a row in a new block takes 10 ms more.
+    """
 
     clock = 0.0
     block = -1
@@ -708,7 +711,7 @@ def shuffled(seed: int) -> list[int]:
     ("order", "begun"),
     [
         (lambda epoch: range(epoch % 2 * 16, epoch % 2 * 16 + 16), (16, 16, 0)),
-        (lambda epoch: shuffled(0)[12 * epoch : 12 * epoch + 12], (12, 12, 0)),  # used up after 3
+        (lambda epoch: shuffled(0)[12 * epoch : 12 * epoch + 12], (12, 12, 0)),  # lasts 3 epochs
         (lambda epoch: range(0 if epoch else 12, 32), (20, 32, 20)),
         (shuffled, (0, 0, 0)),
         (lambda epoch: shuffled(epoch)[:16], (0, 0, 0)),
@@ -1135,7 +1138,7 @@ def test_a_collate_function_that_changes_what_the_dataset_keeps() -> None:
 
 @dataclass
 class Clips:
-    """A batch with tensors that torch doesn't find."""
+    """A batch whose tensors torch doesn't pin, because torch doesn't look into a dataclass."""
 
     rows: torch.Tensor
     names: list[str]
@@ -1165,7 +1168,7 @@ def test_tensors_in_a_batch_that_are_not_pinned(
 
 
 class ByEpoch(Sampler[list[int]]):
-    """A sampler of whole batches, with a `set_epoch`."""
+    """A batch sampler whose only batch depends on the epoch that `set_epoch` sets."""
 
     epoch = 0
 
@@ -1553,7 +1556,7 @@ def test_the_smallest_part_that_cannot_be_unpickled_is_named() -> None:
     [
         ({listener: [(listener, track) for track in range(40)] for listener in range(100)}, 4000),
         ({listener: [(listener, track) for track in range(10)] for listener in range(100)}, None),
-        ([[[0]] * 5000, [[1]] * 10], None),  # only the list inside is found
+        ([[[0]] * 5000, [[1]] * 10], None),  # only the inner list of 5000 is found
     ],
     ids=["many together", "few", "many in one of them"],
 )

@@ -52,7 +52,7 @@ class ByWorker(Rows):
         return super().__getitem__(index) * (2.0 if info and info.id else 1.0)
 
 
-# A sampler and a dataset for the promise `complete`
+# A sampler that skips batches, and a stream that workers share. Both keep the promise `complete`.
 
 
 class Resumed(Sampler[list[int]]):
@@ -77,7 +77,7 @@ class Shares(IterableDataset[torch.Tensor]):
         return (torch.full((8,), float(each)) for each in range(first, 48, step))
 
 
-# Datasets for the promises `bounded` and `quick`, and a healthy stream
+# A dataset that leaves files open, one that closes its file, and a stream of tokens
 
 
 class Opens(Rows):
@@ -120,7 +120,7 @@ class Packs(IterableDataset[Any]):
                 del rest[:128]
 
 
-# Datasets with random samples
+# Two loaders in random order, and a dataset with random samples
 
 
 class Side:
@@ -159,7 +159,7 @@ def seeded(dataset: Any) -> DataLoader[Any]:
     return load(dataset, shuffle=True, generator=torch.Generator().manual_seed(1))
 
 
-# A loader that prefetches across epochs, and a loop that sets the epoch
+# Loaders, samplers, and loops whose order depends on the epoch, and parts of the other cases
 
 
 class Endless(DataLoader[Any]):
@@ -273,8 +273,8 @@ class Drawn(Sampler[int]):
 
 HERE = "test_promises.py"
 Loader = tuple[Callable[[Path], Any], Callable[[Any], Any] | None]
-"""A function that takes a temporary folder and makes a loader, or a function that makes the loader.
-Then comes the training loop to diagnose the loader with, or None."""
+"""What to diagnose: a function that takes a temporary folder, and the training loop or None. The
+function returns a loader, or a function that makes one."""
 
 # Loaders that break one promise each, with the promise and with what the finding's `where` contains
 BROKEN: dict[str, tuple[Loader, str, str]] = {
@@ -303,7 +303,7 @@ BROKEN: dict[str, tuple[Loader, str, str]] = {
     ),
     "files stay open": ((lambda _: load(Opens()), None), "bounded", HERE),
 }
-# Loaders that break none, with the promises that the doctor must have tested
+# Loaders that break no promise, with the promises that the doctor must have tested
 HEALTHY: dict[str, tuple[Loader, set[str]]] = {
     "batches without the first ones": (
         (lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed()), None),

@@ -62,9 +62,9 @@ SAMPLES = Samples(60)
 
 
 def of(run: Measures = WELL, **found: Any) -> Evidence:
-    """Make evidence about a loader that runs well without workers, and as `run` says with them.
+    """Make evidence about a loader that runs well without workers. Its run with workers is `run`.
 
-    `found` has more fields of the evidence, or other values for these fields.
+    `found` has more fields of the evidence, or replaces the values of `parts`, `samples`, `alone`.
     """
     return Evidence(**{"parts": PARTS, "run": run, "samples": SAMPLES, "alone": WELL} | found)
 
@@ -100,7 +100,7 @@ NO_GUARD = replace(LOST, said="An attempt has been made to start a new process b
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
-    """Make the record of a W0 that waits in `__getitem__`, for something of this kind.
+    """Make the record of a W0 that waits in `__getitem__` for a lock or for another kind of object.
 
     `by` is the file of the code that waits there. `freed` says whether W0 went on once it got what
     it was waiting for.
@@ -182,7 +182,7 @@ FEWER = replace(WELL, counted=(48,))
 READS = replace(PARTS, stream=True)
 EMPTY = Measures("finished", passes=((),), counted=(0,), finished=(True,))
 
-# Parts of evidence: slow loaders
+# Parts of evidence: slow loaders, two ranks, and loops that resume
 
 SOUNDS = replace(
     PARTS, batch_size=16, length=9000, batches=563, persistent=True, collate="keep", init="start"
@@ -357,7 +357,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(crossed=(("[1]", "[0]"),)))),
     ("resume_repeats", resumed("24- 8", "24- 40")),
-    ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop counts steps
+    ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop has a number of steps
     ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
     ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
     ("resume_repeats", resumed("24- 24-", "24- 24- 16")),  # the loop has no third iteration
@@ -368,7 +368,9 @@ FITS: list[tuple[str, Evidence]] = [
     ("same_on_all_ranks", of(two_ranks=TwoRanks(seeded=("numpy", "torch")))),
     ("uneven_ranks", of(replace(RAISED, raised=None), two_ranks=WAITED)),
     (
-        "uneven_ranks",  # rank 1's second epoch goes with rank 0's first one, up to a point
+        # Rank 1's ninth batch goes with the first batch of rank 0's second epoch, so both ranks go
+        # on, and time out only later.
+        "uneven_ranks",
         of(
             two_ranks=replace(
                 WAITED,
@@ -764,7 +766,8 @@ def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
     assert not elsewhere(of(two_ranks=TwoRanks(32, 32, 1)))
 
 
-# Whether rules and experiments match the failure modes and the fields of the evidence
+# Whether rules and experiments match the failure modes and the fields of the evidence, and one more
+# problem on other machines
 
 
 def test_every_failure_mode_has_a_rule_and_breaks_a_promise() -> None:

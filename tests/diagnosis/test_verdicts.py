@@ -100,7 +100,7 @@ def returned(*numbers: float) -> Evidence:
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
-    """Return evidence whose runs `run`, `alone`, and `reseeded` are cut off, with these orders."""
+    """Return the evidence, but with `run`, `alone`, and `reseeded` unfinished, in these orders."""
     runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
     unfinished = {"finished": (False,), "passes": ((),)}
     changed = {
@@ -122,7 +122,7 @@ def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
 
 
 def out_of_turn(as_it_is: float, alone: float, in_turn: float) -> Evidence:
-    """Make evidence from what the loop returns with and without workers, and in the right order."""
+    """Make evidence from a loop's results with workers, without them, and with them in order."""
     first, second, third = (
         replace(run(samples), numbers=(number,), returned=f"{number}")
         for samples, number in (("cab", as_it_is), ("abc", alone), ("abc", in_turn))
@@ -337,8 +337,8 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "ids come twice, and others never": (
             identified("affbdd"),
             identified("fbadce"),
-            identified("abcabc"),  # all repeat, as if each worker counted its own
-            identified("acacac"),  # the same, in steps of two
+            identified("abcabc"),  # every id repeats, as if each worker counted its own samples
+            identified("acacac"),  # the same, but each worker counts in steps of two
             identified("affbxd"),  # "x" never arrives without workers
             identified("affbdd", plain="abcdee"),
             identified("affbdd", again="abcdeg"),
@@ -446,7 +446,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "left early, and begun alike": (
             ill(order=LEFT, parts=OF_1000),
             ill(order=replace(LEFT, repeated=0), parts=OF_1000),
-            ill(order=replace(LEFT, told=0), parts=OF_1000),  # the loop's caller may count
+            ill(order=replace(LEFT, told=0), parts=OF_1000),  # the loop's caller may count epochs
             ill(order=replace(LEFT, follows=False), parts=OF_1000),  # set_epoch changes nothing
         ),
         "seeded alike": (ill(samples=drawn(seeded=("numpy",))), ill()),

@@ -1,7 +1,7 @@
 """Check the doctor on loaders that other libraries make.
 
-`make test-wrappers` installs the libraries and runs these tests. Without `datasets`, the last
-library to have been added, all of them are skipped.
+`make test-wrappers` installs the libraries and runs these tests. Without `datasets` or
+`webdataset`, all of them are skipped.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def page(tab: Page) -> Page:
 
 @pytest.fixture
 def own_page(browser: Browser, asked: list[str]) -> Iterator[Page]:
-    """Open a page for a notebook, or for a fake clock, which stays with its page."""
+    """Open a page for one test, which loads a notebook or installs a fake clock that stays."""
     with opened(browser, asked) as page:
         yield page
 
@@ -153,7 +153,14 @@ class LoneChart:
 
 
 def row(t: float, *, gone: tuple[str, ...] = (), settled: Any = (), **sizes: float) -> Any:
-    """Make a row like those that the chart receives. `sizes` are in MB, by role."""
+    """Make a row like those that the chart receives.
+
+    Args:
+        t: Seconds since the run began.
+        gone: The roles of processes that have ended.
+        settled: Pairs of an earlier row's `t` and its corrected sizes in MB, by role.
+        sizes: The processes' memory in MB, by role.
+    """
     layers = {role: [round(size * MB), 60] for role, size in sizes.items()}
     made = {"t": t, "p": layers, "shm": 2 * MB, "kind": "PSS", "n": int(4 * t)}
     made |= {

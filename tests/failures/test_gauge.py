@@ -68,7 +68,7 @@ def test_workers_that_were_there_before_are_not_counted() -> None:
 def test_without_workers_main_is_read() -> None:
     gauge = Gauge()
     before = gauge.private()
-    kept = mmap.mmap(-1, 10_000_000)  # the heap may have free memory, so it may not grow
+    kept = mmap.mmap(-1, 10_000_000)  # not from the heap, which may have free memory
     for page in range(0, len(kept), mmap.PAGESIZE):
         kept[page] = 1
     assert gauge.private() - before == pytest.approx(len(kept) / MB, abs=2)

@@ -55,7 +55,7 @@ def test_the_workers_live_until_a_collection_waits_for_each_in_vain(
     assert set(terminated) == {worker.pid for worker in left}
     assert len(left) == 2
     for worker in left:
-        worker.join(10)  # because older versions of torch don't
+        worker.join(10)  # because older versions of torch don't join workers that they terminate
 
 
 def test_without_its_traceback_the_error_holds_nothing(terminated: list[int | None]) -> None:

@@ -114,7 +114,7 @@ def images(*wanted: str) -> DataLoader[Any]:
 
 
 def unwrapped(make: Callable[[], Case]) -> DataLoader[Any]:
-    """Load the dataset that a fixed case's dataset wraps, so that the inner exception arrives."""
+    """Make a loader of the dataset inside a fixed case's dataset, to see the inner exception."""
     dataset: Any = make().loader.dataset
     return load(dataset.dataset)
 

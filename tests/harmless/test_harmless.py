@@ -203,7 +203,7 @@ if __name__ == "__main__":
     how, method, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     given.interrupted(how, method, folder)
 """
-GONE = 10  # the most seconds until everything must be gone
+GONE = 10  # seconds after which everything must be gone
 
 
 class Holds(Dataset[torch.Tensor]):
@@ -272,7 +272,7 @@ def test_nothing_is_left_of_a_run_whose_process_is_killed(
         try:
             wait_for(Path(name) / "busy")
             started = {pid for pid in marks.carriers(mark) if is_alive(pid)}
-            assert len(started) > 4  # itself, a helper, two workers, and an orphan
+            assert len(started) > 4  # the run's process, a helper, two workers, and an orphan
             run.send_signal(number)
             run.wait()
             end_of_wait = time.monotonic() + GONE

@@ -61,12 +61,13 @@ def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
     del data
 
 
-# Memory that sending or starting takes on some machines must not count against an answer.
+# Memory that sending or starting takes on some machines must not count against an answer, and
+# objects that were frozen before a check must not count in its favor.
 
 _KB, _MB = 1 << 10, 1 << 20
 
 
-@pytest.mark.thorough  # the test below has another exercise
+@pytest.mark.thorough  # the test below also makes sending take memory
 @pytest.mark.parametrize(
     ("exercise", "answer", "taken", "kept"),
     [

@@ -180,7 +180,7 @@ def test_without_batching_each_index_of_a_list_is_a_sample(workers: int) -> None
     ("options", "samples"),
     [
         ({"collate_fn": None}, 5),  # default_collate makes a tensor of this length
-        ({"collate_fn": ragged}, None),  # the last batch may have fewer
+        ({"collate_fn": ragged}, None),  # the last batch may have fewer samples
         ({"collate_fn": ragged, "drop_last": True}, 4),
         ({"collate_fn": ragged, "batch_size": 1}, 5),
         ({"batch_size": None}, None),  # an item may be a sample or a batch

@@ -1,6 +1,6 @@
 """Test that objects that raise when used neither break an instrument nor hide other objects.
 
-Other tests here check what the doctor says about a stream on two ranks.
+Other tests here check what the doctor says about a stream or a loop on two ranks.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def test_a_healthy_loader_that_holds_every_hostile_object_is_healthy(
     assert diagnosis.findings == () and diagnosis.untried == ()
 
 
-@pytest.mark.thorough  # a second diagnosis with all of them
+@pytest.mark.thorough  # a second diagnosis with all hostile objects
 def test_a_broken_one_gets_the_finding_that_it_gets_without_them(
     source: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -208,7 +208,7 @@ def test_ten_million_objects_stay_within_the_visit(
     assert diagnosis.findings == ()
 
 
-# What the doctor says about a stream on two ranks
+# What the doctor says about a stream or a loop on two ranks
 
 
 def by_environment() -> tuple[int, int]:
@@ -310,8 +310,8 @@ def agreeing(loader: Any) -> None:
 @pytest.mark.parametrize(
     ("loop", "length", "named"),
     [
-        (training, 41, ["uneven_ranks"]),  # 6 and 5 batches
-        # 5 batches each, though one share is shorter
+        (training, 41, ["uneven_ranks"]),  # rank 0 gets 6 batches, and rank 1 gets 5
+        # Each rank gets 5 batches, although rank 1 gets one sample less.
         pytest.param(training, 39, [], marks=pytest.mark.thorough),
         (evaluating, 41, []),
         pytest.param(agreeing, 41, [], marks=pytest.mark.thorough),

@@ -205,7 +205,7 @@ def test_each_experiment_and_each_attempt_in_it_begin_where_the_first_began(
 
 
 def test_global_generators_go_on_in_each_experiment_where_main_has_them() -> None:
-    # Python seeds the module `random` anew in each fork.
+    # Python seeds the module `random` again in each fork, so forks have to restore main's state.
     before = global_states()
     assert sandbox.run(lambda begin: global_states(), at_most=20).result == before
     assert forks.in_fork(global_states, 10) == before

@@ -93,7 +93,7 @@ def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
     assert files(folder) == files(tmp_path / "from the clone")
 
 
-# ---- what is laid out
+# ---- which files are laid out
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_link_to_the_code_leads_to_the_public_address(course: Path) -> None:
         assert f"]({address})" in (course / name).read_text(), name
 
 
-# ---- a folder over time, with a course of three small files
+# ---- a folder that several versions lay out, with a course of three small files
 
 
 OLD = {"00.ipynb": b"old", "figures/a.svg": b"old", "solutions/00.ipynb": b"old"}
@@ -164,7 +164,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hand_out(monkeypatch: pytest.MonkeyPatch, folder: Path) -> HandOut:
-    """Return a function that lays out these pages in `folder`, as a given version would."""
+    """Return a function that lays out pages in `folder`, as a given version of dltutor would."""
 
     def laid_out(version: str, pages: dict[str, bytes]) -> LaidOut:
         monkeypatch.setattr(course_folder, "_pages", lambda: iter(pages.items()))

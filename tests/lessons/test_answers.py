@@ -174,8 +174,8 @@ def test_a_right_answer_is_correct(
     assert result.outcome.value == "Correct", result.text
 
 
-# All but the first wrong answer of each exercise are in the thorough tier, because there are about
-# 400 of them.
+# All but the first wrong answer of each exercise are in the thorough tier, because these are more
+# than 300 answers.
 @every(WRONG_FIXES, lambda _, number: number >= 1)
 def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) -> None:
     answer, code = WRONG_FIXES[exercise][name]

@@ -30,7 +30,7 @@ def rejection(call: Callable[[], object]) -> Result:
     return rejected.value.result
 
 
-# Letters and numbers
+# Letters and numbers, several runs, and an answer whose `repr` raises
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_the_table_at_the_end_says_what_arrives_and_an_answer_in_it_does_no_harm
     assert contents(lesson_images()) == before and not ImageFile.LOAD_TRUNCATED_IMAGES
 
 
-# The helpers
+# The images and readings that the helpers make
 
 
 def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:

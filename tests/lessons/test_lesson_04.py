@@ -43,7 +43,7 @@ def test_the_code_for_on_call_shows_persistent_workers_the_epoch(
     [code] = to_copy("on-call", read(TWIN))
     imports = "import torch\nfrom torch.utils.data import DataLoader, Dataset\n"
     (tmp_path / "on_call_04.py").write_text(f"{imports}{source('clips', read(TWIN))}\n\n{code}")
-    monkeypatch.syspath_prepend(tmp_path)  # so that workers of the fork server can import it
+    monkeypatch.syspath_prepend(tmp_path)  # for workers of the fork server, which import the file
     dataset = import_module("on_call_04").MyClips()
     for method in ("fork", "forkserver"):
         loader: DataLoader[Any] = DataLoader(

@@ -63,7 +63,7 @@ def test_what_a_race_decides_is_judged_by_what_was_seen(
 
 
 def taken_home() -> dict[str, Any]:
-    """Run the notebook's code for `digest`, `differs`, and `moved`, and return it all by name."""
+    """Run the notebook's code for `digest`, `differs`, and `moved`, and return its globals."""
     known: dict[str, Any] = {"os": os, "torch": torch, "DataLoader": DataLoader}
     for name in ("digest", "differs", "moved"):
         exec(source(name, NOTEBOOK).partition("\nprint(")[0], known)

@@ -37,7 +37,7 @@ DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
     ("epochs", "code"),
     [
         (Epochs(2, HUNG, 0), "waits"),
-        (Epochs(2, HUNG, 14), "waits"),  # 14 samples are only the first of two epochs
+        (Epochs(2, HUNG, 14), "waits"),  # 14 samples are one of two epochs
         (Epochs(2, HUNG, 8, apart=2), "waits"),
         (Epochs(4, HUNG, 0, main_started=True), "waits-main-started"),
         (Epochs(4, HUNG, 14), "never-ends"),

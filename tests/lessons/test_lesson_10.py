@@ -72,7 +72,7 @@ def test_a_job_that_did_not_grow_cannot_stop() -> None:
 def test_growth_before_the_first_reading_is_not_taken_for_none() -> None:
     runs, late = {"A": grows_to(120, length=40)}, {"A": grows_to(120, length=40)}
     for life in late["A"].timeline.processes:
-        life.values["uss"][: 3 * 40 // 4] = np.nan  # so at most a quarter of the growth is left
+        life.values["uss"][: 3 * 40 // 4] = np.nan  # so at most a quarter of the growth shows
     assert "keeps growing" in str(lesson_10.what_stopped(runs, runs, ""))
     assert "too few readings" in str(lesson_10.what_stopped(runs, late, ""))
 

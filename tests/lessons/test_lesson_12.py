@@ -80,7 +80,7 @@ def test_a_job_that_takes_too_long_is_ended(
     assert "Stopped after 0.3 s." in capsys.readouterr().out
 
 
-# The fixes under On call
+# The function `reseed`, which learners copy from `On call`
 
 
 def reseeding() -> dict[str, Any]:

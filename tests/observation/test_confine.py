@@ -40,7 +40,7 @@ def processes(home: Path, name: str = "") -> list[psutil.Process]:
 
     Args:
         home: The test's DLTUTOR_HOME, which all these processes inherit.
-        name: Text that must appear in a process's name or command line (default: any).
+        name: A string that must appear in a process's name or command line (default: any).
     """
     found = []
     for process in psutil.process_iter():
@@ -326,7 +326,7 @@ def test_a_function_that_raises_is_an_observation_and_one_without_a_loader_a_mis
         child.observe_made(str(tmp_path), "confined_cases:only_a_dataset", {}, 5, 0)
 
 
-# --- bad input
+# --- limits and targets that are given as arguments
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Check that a deadline interrupts main, and restores SIGALRM's handler and timer.
 
-test_observe.py has what is stuck, and a loop that swallows every exception.
+test_observe.py tests the deadline of runs that are stuck, and of a loop that swallows every
+exception.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def line(row: int) -> dict[str, Any]:
     shares = 240 / len(living)
 
     def copied(pid: int) -> float:
-        # The copying is uneven, so an estimate that follows the clock, not the faults, is wrong.
+        # The copying is uneven, so an estimate that follows the clock instead of faults is wrong.
         return 0 if pid == 10 else (row**2 / (4 if pid == 11 else 9))
 
     return {

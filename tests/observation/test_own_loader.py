@@ -81,7 +81,7 @@ def test_the_settings_are_the_loader_s_own_and_can_be_changed() -> None:
 
 
 def test_a_large_main_process_and_a_large_worker_count() -> None:
-    held = torch.ones(64 * MB, dtype=torch.uint8).share_memory_()  # a batch, which counts elsewhere
+    held = torch.ones(64 * MB, dtype=torch.uint8).share_memory_()  # a batch, not part of main
     small = Footprint("fork", main=1, once=2, worker=3)
     own = own_footprint(small, Batch(1, 1, worker=40 * MB))
     assert (own.once, own.worker) == (2, 40 * MB)

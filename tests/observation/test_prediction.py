@@ -80,7 +80,7 @@ def test_text_and_html_tell_the_numbers() -> None:
     assert "64 MB" not in str(prediction(machine=replace(BINDER, shm=None)))
 
 
-# --- what may be run
+# --- which loaders may be run, and how much room there is
 
 
 def test_three_quarters_of_a_shared_memory_of_64_mb_are_safe_and_no_byte_more() -> None:

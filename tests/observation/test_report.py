@@ -108,7 +108,8 @@ STORIES: dict[str, tuple[Observation, str]] = {
         "  workers  W0 still running\n"
         "           W1 still running",
     ),
-    # This story has no batches and no line, because what arrived and where main was are luck.
+    # This story has no batches and no line, because luck decides which batches arrive, and where
+    # main is.
     "a worker died": (
         observation(
             end="worker died",
@@ -209,7 +210,7 @@ def test_an_exception_is_told_as_the_end_of_its_traceback_has_it(
     assert said(kind, message) == words
 
 
-# Texts without what differs between machines and runs.
+# Leaving out parts of a string that differ between machines and runs.
 
 
 @pytest.mark.parametrize(

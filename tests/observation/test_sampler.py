@@ -245,7 +245,7 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
 
 @pytest.fixture
 def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Start a child that waits for a line, and return it and its own child's pid."""
+    """Start a child that waits for a line, and yield this child and the pid of its own child."""
     script = "sleep 60 & echo $!; read line"
     child = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin is not None and child.stdout is not None

@@ -65,7 +65,7 @@ def test_of_what_is_no_stack_nothing_is_told(dump: str) -> None:
     assert stacks.main_thread(dump) == ()
 
 
-# Asking a process.
+# Asking a process for its stack.
 
 
 def stand_in_a_lock(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Check that the fixtures in conftest.py catch leftovers."""
+"""Check that conftest.py catches leftovers, and sets up the fork server and each test's home."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_dead_child_that_nobody_waited_for_is_named(
 ) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     assert child.stdout is not None
-    child.stdout.read()  # until it has ended
+    child.stdout.read()  # until the child has ended
     child.stdout.close()
     with pytest.raises(LEFT, match="zombie"):
         nothing_left_behind(grace=0.5)

@@ -199,7 +199,8 @@ print(*(child.pid for child in children))
 
 def test_who_is_spared_is_not_ended_and_its_children_are() -> None:
     process, (child, grandchild) = start(GRANDCHILD)
-    until(lambda: has_name(grandchild, b"sleep\0"))  # until then it has its parent's name
+    # Before the grandchild runs `sleep`, it has its parent's name.
+    until(lambda: has_name(grandchild, b"sleep\0"))
     ended = {each.pid for each in end(known(process.pid), spare=[b"sh\0-c\0sleep"])}
     assert ended == {process.pid, grandchild}
     end(known(child))  # a shell that has nothing left to wait for ends by itself
