@@ -39,7 +39,7 @@ class Tape:
         self._recorder.stop()
 
     def of(self, role: str) -> tuple[list[float], list[Reading]]:
-        """Return when the Tape sampled a process, in `time.monotonic` seconds, and the readings."""
+        """Return a process's sample times, in `time.monotonic` seconds, and its Readings."""
         found = [each for each in self.samples if role in each.processes]
         return [self._began + each.seconds for each in found], [
             each.processes[role] for each in found
@@ -156,7 +156,7 @@ def totals(rounds: int, megabytes: int) -> Table:
 def curves(megabytes: int) -> Table:
     """Compare the live chart's estimate of private memory with frequent readings of USS.
 
-    `megabytes` is the size of the list that two workers copy meanwhile, in MB.
+    `megabytes` is the size of the list that two workers copy as we read, in MB.
     """
     live, often = Tape(), dense()
     try:

@@ -28,7 +28,7 @@ _AT_ONCE = 2  # rows of the table to measure at once, because each measurement m
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Run forked processes that share all of this process's memory and do nothing."""
+    """Run `count` forks of this process in the block, which share its memory and only sleep."""
     fork = multiprocessing.get_context("fork")
     asleep = [fork.Process(target=time.sleep, args=(600,)) for _ in range(count)]
     for process in asleep:

@@ -1,4 +1,4 @@
-"""Provide what the benchmarks share, such as alternating runs, medians, ratios, and tables."""
+"""Run a benchmark's variants in turn, summarize the numbers, and write the tables."""
 
 from __future__ import annotations
 

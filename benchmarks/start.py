@@ -49,7 +49,7 @@ def imports(rounds: int) -> Table:
 
 
 def memory(how: str, seconds: float) -> list[float]:
-    """Run a loop, and return this process's USS in MB before its workers end and afterward.
+    """Run a loop, and return this process's USS in MB before the workers end and afterward.
 
     `how` is "plain", "observe", or "live".
     """

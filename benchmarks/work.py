@@ -147,7 +147,7 @@ def psutil_thread() -> Iterator[None]:
 
 
 def watched(how: str, loader: DataLoader[Any], loop: Callable[[Any], None]) -> None:
-    """Run a loop: "plain", in "observe", with a "live" chart, or next to the "psutil" thread."""
+    """Run a loop "plain", in "observe", with the "live" chart, or next to the "psutil" thread."""
     if how == "plain":
         loop(loader)
     elif how == "psutil":

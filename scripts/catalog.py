@@ -2,10 +2,10 @@
 
     python scripts/catalog.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 
-With `--load`, one busy process per core runs at the same time. A run fails if the broken case
-doesn't show its sign, compared with the fixed case, under a start method that the failure mode
-claims, or if it does under any other start method. If this machine can't show the failure mode, no
-run fails. The exit code is 1 if any run failed.
+With `--load`, one busy process per core runs at the same time. A run fails if the broken case,
+compared with the fixed case, doesn't show its sign under a start method that the failure mode
+claims, or shows the sign under any other start method. If this machine can't show the failure mode,
+no run fails. The exit code is 1 if any run failed.
 """
 
 from __future__ import annotations

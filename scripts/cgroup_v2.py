@@ -2,7 +2,7 @@
 
 `python scripts/cgroup_v2.py` downloads Debian's Linux, boots it in QEMU, and runs
 `test_cgroup_v2.py` and `test_cgroups.py` from `tests/system` in the guest. The guest can read this
-machine's files, including this interpreter's environment, but can't write them. The script needs
+machine's files, including the Python that runs this script, but can't write them. The script needs
 Debian (for `apt-get download`), the package qemu-system-x86, and a few minutes, but neither root
 nor KVM. `make test` doesn't run the script.
 """

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """The chart and the figure of one run, in the running cell's output.
+    """A display for one run: a live chart and then a figure, in the running cell's output.
 
-    Outside a notebook, a Screen does nothing and imports nothing. The options go to Chart.
+    Outside a notebook, a Screen does nothing and imports nothing. `options` are for Chart.
     """
 
     def __init__(self, title: str, **options: Any) -> None:

@@ -34,8 +34,8 @@ from dltutor.system.processes import (
 )
 
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # the most seconds to wait for the processes that workers started to end
-_NAMED: Final = ("sem.", "psm_")  # the first part of names that a resource tracker unlinks
+_LEAVING: Final = 1.0  # the most seconds to wait until the workers' descendants have ended
+_NAMED: Final = ("sem.", "psm_")  # prefixes of the names that a resource tracker unlinks
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Started:
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
-        iterators: Weak references to iterators of loaders that aren't observed, but that the
-            training loop iterates itself, such as one for validation, each with its loader.
+        iterators: Iterators of loaders that aren't observed, but that the training loop iterates
+            itself, such as one for validation, each with its loader, all as weak references.
         mark: The mark that the workers and everything they start carry (see
             `dltutor.system.marks`).
     """
@@ -55,7 +55,7 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Wait up to 1 s for the processes that workers started to end, and count the rest.
+        """Count the processes that workers started and that still run after a wait of up to 1 s.
 
         Helper processes of multiprocessing and torch don't count.
         """
@@ -108,9 +108,9 @@ def nothing_left() -> Iterator[Started]:
     try:
         yield started
     finally:
-        # Python frees queues and semaphores together with the iterators that hold them. A garbage
-        # collection is slow in a process with many objects, so run it only if an iterator is still
-        # alive.
+        # Python frees queues and semaphores together with the iterators that hold them. So collect
+        # garbage if an iterator is still alive, but only then, because a collection is slow in a
+        # process with many objects.
         if any(iterator() is not None for iterator, _ in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(SHM_MANAGER,))

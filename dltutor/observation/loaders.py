@@ -34,10 +34,10 @@ def check_loader(thing: Any) -> None:
 
 
 def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
-    """Return the DataLoaders whose workers serve a loader, which may be a wrapper, by name.
+    """Return the DataLoaders that start the workers for a loader or a wrapper, by name.
 
-    A wrapper has them in its attributes, lists, or dicts. If there is only one loader, its name is
-    "". Otherwise it's the loader's key in a dict, or a name such as "loader 2".
+    A wrapper has these DataLoaders in its attributes, lists, or dicts. If there is only one, its
+    name is "". Otherwise it's the loader's key in a dict, or a name such as "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -74,7 +74,7 @@ def sampler_of(loader: DataLoader[Any]) -> Any:
     if is_a(batches, BatchSampler):
         found = attribute(batches, "sampler", found)
     elif batches is not None:
-        return batches  # then torch makes a sampler that nothing asks
+        return batches  # torch makes a sampler, too, but never uses it
     while is_a(found, BatchSampler):  # with `batch_size=None`, the sampler may be a BatchSampler
         found = attribute(found, "sampler", None)
     return found

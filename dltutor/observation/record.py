@@ -102,7 +102,7 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows of an Observation's table, without the sizes of killed processes."""
+        """Return the table rows about the limits, without the sizes of killed processes."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))

@@ -105,7 +105,7 @@ class Run:
         return self._iterators.get(id(raised), ("", None))[0]
 
     def wait_for_dead_worker(self) -> bool:
-        """Return whether a worker has ended, or ends within 5 s."""
+        """Wait up to 5 s until any worker has ended, and return whether one has."""
         processes = [process for _, _, process in self._last_workers()]
         if not processes:
             return False

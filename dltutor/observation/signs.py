@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LATE: Final = 24.0
 # A curve still grows if more than this fraction of its growth is in the last third.
 _STILL: Final = 0.15
-_ENOUGH: Final = 4  # a curve needs at least this many samples
+_ENOUGH: Final = 4  # a curve with fewer samples doesn't count as growing
 _FILES: Final = 64  # the most new descriptors to ignore, because batches in transit use some
 _MOST: Final = 0.5  # the largest fraction of its time that a loop may wait for batches
 _LONG: Final = 4.0  # seconds that any loop may wait, because a short run may be slow by chance

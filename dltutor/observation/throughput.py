@@ -31,7 +31,7 @@ from dltutor.system.this_machine import machine
 RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # the fewest batches to time from each worker, unless the loader is slow
-# The fraction of the deadline for timing batches in a round, which has a run for each number.
+# The fraction of the deadline for timing batches in a round, which tries each number once.
 _FIRST_ROUND: Final = 0.4
 _MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
@@ -270,7 +270,8 @@ def _run(
             if taken < each:
                 start = time.perf_counter() - began - worked
             worked += work(batch)
-        rounds: list[_Measured] = []  # after equally many batches from each worker
+        # Keep the totals whenever all workers have delivered equally many batches.
+        rounds: list[_Measured] = []
         samples: int | None = 0
         warm = time.perf_counter()
         for came, batch in enumerate(iterator, start=1):

@@ -1,4 +1,4 @@
-"""Limit how long the main thread may take."""
+"""Interrupt the main thread at a deadline, and check that a deadline is possible."""
 
 from __future__ import annotations
 

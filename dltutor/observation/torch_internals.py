@@ -42,8 +42,8 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
     `make` takes the loader and a function that makes its iterator, and returns the iterator.
     """
     main = os.getpid()
-    # Both a subclass's method and the base class's method, which it may call, are replaced. So keep
-    # the loaders for which `make` is running, and call `make` only once.
+    # We replace a subclass's method and the base class's, and the first may call the second. So
+    # keep the loaders for which `make` is running, and call `make` only once.
     making: list[DataLoader[Any]] = []
 
     def by_way_of_make(own: Callable[[DataLoader[Any]], Any]) -> Callable[[DataLoader[Any]], Any]:
@@ -65,8 +65,8 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
 class _Dealt:
     """A record of how many samples the sampler dealt out for each of an iterator's batches.
 
-    `ahead` has torch's number for each batch that torch has requested and that hasn't arrived.
-    `last` is about the last batch to arrive. A number of samples is None if it's unknown.
+    `ahead` maps torch's number for each batch that hasn't arrived to the batch's number of samples.
+    `last` is the number of samples in the last batch to arrive. None means unknown.
     """
 
     def __init__(self) -> None:
@@ -89,8 +89,8 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
     The sampler is ahead of the batches that arrive, and batches may overtake each other. So count
     the indices when torch deals them out, and look the count up when the batch arrives.
 
-    `arrived` takes any iterator in this process, but not in its forks, that got a batch. `samples`
-    then returns the batch's size.
+    Forks of this process don't call `arrived`. The function takes the iterator that got the batch,
+    and `samples` then returns the batch's size.
     """
     main = os.getpid()
 

@@ -23,7 +23,7 @@ from dltutor.system import marks
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """A function that prepares the worker, for `WorkerInit` to call.
+    """A function that prepares a worker, for `WorkerInit` to call in the worker.
 
     The folder gets the worker's stacks, the file `stderr`, and a link to the worker's temporary
     folder. The worker and everything that it starts get the mark (see `dltutor.system.marks`),

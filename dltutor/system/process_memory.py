@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Figures = dict[str, int | None]
 
-# The result of `memory` if the system doesn't let us read a process's memory.
+# The result of `Proc.memory` if the system doesn't let us read a process's memory.
 DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
@@ -44,7 +44,7 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return the start time and quickly read figures, or None if the process has ended.
+        """Return a process's start time and its quickly read figures, or None if it has ended.
 
         The start time, in clock ticks since boot, tells the process from a later one with the same
         pid. The figures are rss (in bytes), faults (minor page faults since the process started),
@@ -136,7 +136,7 @@ class Proc:
             return []
 
     def _read(self, path: str) -> bytes | None:
-        # A process may end between any two calls, even between opening its file and reading it.
+        # A process may end at any time, even between the open and the read. So return None then.
         try:
             return self._read_or_raise(path)
         except OSError:

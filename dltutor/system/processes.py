@@ -103,7 +103,7 @@ def has_name(pid: int, *names: bytes) -> bool:
 
 
 def known(pid: int) -> Process:
-    """Return the process with this pid. If there is none, the result equals no real process."""
+    """Return the process with this pid, or if it's gone, a Process that equals no real one."""
     birth = _figures().birth(pid)
     return Process(pid, birth[0] if birth else _NEVER)
 
@@ -118,7 +118,7 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
     Give up if none of these processes has ended for 10 s.
 
-    Stop each process before killing it, so that the process can't start another one in between.
+    Stop each process before killing it, so that it can't start another process in between.
     Resource trackers and torch's shared-memory managers clean up after other processes, so they get
     4 s to end by themselves once those other processes are gone. Of all these processes, reap this
     process's own children, except the children that multiprocessing started, because
@@ -185,9 +185,9 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
 
 
 def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
-    # Return the descendants, and the processes that carry the mark. Between two reads, a pid can
-    # pass to another process, so read parent and start time together, and read both again after the
-    # mark.
+    # Return the descendants of `members` and `heads` (pids), and the processes that carry the mark.
+    # Between two reads, a pid can pass to another process, so read parent and start time together,
+    # and read both again after the mark.
     figures = _figures()
     parents = {each.pid for each in members if is_running(each)} - {os.getpid()} | heads
     pids = figures.descendants([*parents])

@@ -54,7 +54,7 @@ def _of_case(case: Case) -> Any:
 
 @contextmanager
 def _server(ready: Callable[[], bool], *command: str, user: str | None = None) -> Iterator[None]:
-    """Run a local server in this block, as this or another user, once it's ready.
+    """Start a local server, as this or another user, run the block once it's ready, and stop it.
 
     Raises:
         CannotMeasure: The server isn't installed, or it ends before it's ready.

@@ -162,7 +162,7 @@ def without_fork() -> Facts:
         for each in (unpicklable_batch, unpicklable_exception)
     ]
     # When a worker can't pickle something, its sending thread prints a traceback that says so.
-    # Without that traceback, the worker hadn't gotten so far.
+    # Without that traceback, the worker hadn't gotten that far.
     if not all("pickle" in run.stderr for run in seen):
         raise CannotMeasure("A worker hadn't started after 20 s.")
     return {"hung": sum(run.end == "hung" for run in seen)}

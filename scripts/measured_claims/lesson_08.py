@@ -214,8 +214,8 @@ def swap() -> Facts:
 
 def _kept(limit: int) -> tuple[str, int]:
     # Run a loader without workers in a cgroup of `limit` MB, with a dataset that keeps all samples.
-    # Return how the process ends, and how many batches the loop took. For each batch, the loop
-    # writes one byte to the file.
+    # Return how the process ends, and how many batches the loop took. The loop writes a byte to a
+    # file for each batch, so the count survives the process.
     with tempfile.NamedTemporaryFile() as taken:
         end, _ = _limited(_KEEPS.format(taken.name), limit)
         return end, os.path.getsize(taken.name)

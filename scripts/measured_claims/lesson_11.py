@@ -48,13 +48,13 @@ def sentences() -> Any:
 
 
 def files_by_name(start_method: str = "fork") -> Case:
-    """Return the case of `too_many_open_files`, after main has set `file_system`."""
+    """Set the sharing strategy `file_system`, and return the case of `too_many_open_files`."""
     torch.multiprocessing.set_sharing_strategy("file_system")
     return too_many_open_files.broken(start_method=start_method)
 
 
 def scan_by_name() -> Case:
-    """Return the case of `shm_exhausted`, after main has set `file_system`."""
+    """Set the sharing strategy `file_system`, and return the case of `shm_exhausted`."""
     torch.multiprocessing.set_sharing_strategy("file_system")
     return shm_exhausted.broken()
 

@@ -96,7 +96,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return a copy of `synthetic`, with more memory if main or the learner's worker uses more."""
+    """Return `synthetic`, raised to main's current memory and to the worker's memory in `batch`."""
     main = max(synthetic.main, Lookout().look(set()).processes)
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 

@@ -12,7 +12,7 @@ from dltutor.observation.confinement.supervisor import argv_of
 
 
 def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[str]:
-    """Write the file that tells a child which function to call, and return its command line.
+    """Write the file that tells a child what to call, and return the child's command line.
 
     A new interpreter must be able to import the function by its name, and to unpickle `args`.
     """

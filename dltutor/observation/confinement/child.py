@@ -28,7 +28,7 @@ from dltutor.observation.worker_init import WorkerInit
 
 @dataclass(frozen=True)
 class KilledFirst:
-    """A function, for `WorkerInit`, that steers the OOM killer to a worker and records the pid.
+    """A `WorkerInit` function that steers the OOM killer to a worker and records the worker's pid.
 
     Otherwise the OOM killer often chooses main, because torch's pages count for every process that
     has touched them, and main has touched more. With two workers that grew alike, the OOM killer

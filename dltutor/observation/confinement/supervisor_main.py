@@ -33,7 +33,7 @@ _ANSWER: Final = 2.0  # the most seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Run the Task with these fields, and report on stdout, in lines of JSON.
+    """Run the Task whose fields are in `options`, and report on stdout, in lines of JSON.
 
     Write the child's pid as soon as the child starts, and the Report as the last line.
     """
@@ -72,7 +72,7 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        # When the caller ends, our input closes a moment before our parent changes. Check both.
+        # When the caller ends, our input closes a moment before our parent changes, so check both.
         if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))

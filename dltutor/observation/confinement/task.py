@@ -18,13 +18,16 @@ FIRST_CHOICE: Final = 1000
 class Task:
     """A child to run, with its limits, as a task for the supervisor.
 
+    A child that observes a loader makes the file `observing` in the folder as it starts the loader.
+    A script doesn't.
+
     Args:
         argv: The child's command line.
         folder: The folder for everything that the child and its workers write.
-        seconds: How many seconds the child may run before it makes the file `observing`, or in
-            total if it doesn't make that file.
+        seconds: How many seconds the child may run before it makes `observing`, or in total if it's
+            a script.
         seconds_observing: How many seconds the child may run after it has made `observing`, or None
-            if it doesn't make that file.
+            if it's a script.
         memory: The memory limit in bytes, or None for no limit.
         shm: The size in bytes of a `/dev/shm` for the child alone, or None to keep the shared one.
         open_files: How many descriptors a process may have open, or None to keep the limit.

@@ -22,8 +22,8 @@ class Watchdog:
     the watchdog kills the largest process. A cgroup also counts the page cache and files in
     `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every allocation.
 
-    The file `workers` in the folder has the workers' pids, and `killed` has the pids of the
-    processes that the watchdog has killed.
+    The file `workers` in the folder has the workers' pids. The attribute `killed` lists the pids of
+    the processes that the watchdog has killed.
     """
 
     def __init__(self, limit: int, folder: str) -> None:
@@ -34,7 +34,7 @@ class Watchdog:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Check the memory of this process's descendants, and kill one if the sum passes the limit.
+        """Add up the memory of this process's descendants, and kill one if they pass the limit.
 
         Do nothing for a while after reading PSS or killing a process.
         """

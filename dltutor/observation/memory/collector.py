@@ -33,7 +33,7 @@ class _Process:
 
 
 class Collector:
-    """A collector that turns each line from the helper into a Moment, and all into a Timeline.
+    """A collector that turns each line from the helper into a Moment, and all into one Timeline.
 
     Args:
         main: The pid of the observed process.

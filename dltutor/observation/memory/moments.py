@@ -53,7 +53,8 @@ class Moment:
         available: How much memory the machine can still give, or None if unknown.
         cgroup: How much memory is charged to the cgroup, with page cache, or None without a cgroup.
         gone: The roles of processes that ended since the last moment.
-        kind: What `memory` holds: "PSS", "USS" if there is no PSS, or "" before the first reading.
+        kind: The kind of each Reading's `memory`: "PSS", "USS" if there is no PSS, or "" before the
+            first reading.
         settled: The earlier moments whose estimates this moment corrects, each as its seconds and
             the new `memory` by role.
     """

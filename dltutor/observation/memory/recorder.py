@@ -127,9 +127,9 @@ class Recorder:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Show no process without a role while the block runs, which starts workers.
+        """Leave processes without a role out of the Moments while the block starts workers.
 
-        The timeline has such a process all the same.
+        The timeline still has these processes.
         """
         self._collector.starting += 1
         try:
@@ -213,7 +213,7 @@ class Recorder:
             self._close_from_helper()
 
     def _take(self, line: dict[str, Any]) -> bool:
-        """Handle a line from the helper, and return whether it was the last one."""
+        """Handle a line from the helper, and return whether it was the last line."""
         if "limits" in line:
             self._collector.source = line["source"]
             self._collector.limits = Bounds(**line["limits"])

@@ -41,8 +41,8 @@ class Sampler:
     """A sampler of the memory and other figures of one process and all its descendants.
 
     A full sample also has each process's USS and PSS. Cheap samples count against `memory_budget`,
-    a fraction of a core, but the sampler never skips one. At least half of the budget is for full
-    samples.
+    a fraction of a core, but the sampler never skips a cheap sample. At least half of the budget is
+    for full samples.
 
     If `often`, the first sample is full, and the budget is larger for the first 10 s. Otherwise the
     sampler takes the first full sample when there are workers, or after `memory_period`, and the
@@ -146,7 +146,7 @@ class Parent:
         return os.getppid() == self._pid
 
     def was_killed(self) -> bool:
-        """Return whether the parent is gone, so it was killed if it hasn't told us to end.
+        """Return whether the parent is gone. If so, and it hasn't told us to end, it was killed.
 
         Wait up to 5 s for the parent to go, because a killed parent's pipes close a moment before
         the parent is gone. If the parent has told us to end, don't wait.

@@ -32,7 +32,9 @@ _COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The record that a Recorder makes. Sizes are in bytes, times in seconds since the start.
+    """A Recorder's record of memory and descriptors over time, for charts and measurements.
+
+    Sizes are in bytes, and times are in seconds since the start.
 
     The arrays `seconds` to `cgroup` have one entry for each sample, usually four per second. NaN
     means that the sample doesn't have the value (most samples have no USS and PSS), or that the
