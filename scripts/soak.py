@@ -72,7 +72,10 @@ def run(i: int) -> str:
 
 
 def belongings() -> dict[str, Any]:
-    """Record everything that a run may leave in this process or on this machine, by kind."""
+    """Count what a run may leave behind in this process or on this machine, by kind.
+
+    The signal handlers aren't counted, but listed.
+    """
     groups = [path for path in Path("/sys/fs/cgroup").glob("**/dltutor*") if path.is_dir()]
     return {
         "processes": len(psutil.Process().children(recursive=True)),

@@ -147,7 +147,8 @@ def _shm_ran_out(evidence: Evidence) -> bool:
 
 
 def _files_run_out(evidence: Evidence) -> bool:
-    # Return whether a process ran out of file descriptors, or main nearly would by the epoch's end.
+    # Return whether a process ran out of file descriptors. Or, if the run went well, whether main
+    # kept batches and would use more than 90 percent of its limit by the end of the epoch.
     run, parts = evidence.run, evidence.parts
     if not parts.workers or "shm_exhausted" in run.named:
         return False

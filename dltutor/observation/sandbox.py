@@ -279,7 +279,7 @@ class _Run:
     def close(self) -> None:
         """End all processes in the run, and read the rest of their output.
 
-        Also restore the positions in the files whose positions the fork shared.
+        If an open file shared its position with the fork, move it back to where it was before.
         """
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})

@@ -95,7 +95,7 @@ def changed(name: str, source: str, changes: tuple[tuple[str, str], ...]) -> par
     Args:
         name: The name of the file, in a new folder.
         source: The source to change.
-        changes: Pairs of an old text, which has to be in the source, and its replacement.
+        changes: Pairs of (old, new) strings. Each old string has to be in the source.
     """
 
     def write() -> Path:

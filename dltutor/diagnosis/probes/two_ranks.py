@@ -207,7 +207,8 @@ def _note_states(dataset: Any) -> int:
             left[0] = 0
             worker = get_worker_info()
             note = worker.id if worker else -1, used
-            os.write(file, json.dumps(note).encode() + b"\n")  # all processes share its position
+            # All processes share the file's position, so no note overwrites another one.
+            os.write(file, json.dumps(note).encode() + b"\n")
         return sample
 
     wrap_draws(dataset, around)

@@ -116,7 +116,8 @@ def _causes(answer: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-#: A report, and the result to show if it's also right, or None if the code is unchanged.
+#: A report, and the result of running its fix, which the learner sees if the report is right, too.
+#: If the code is unchanged, there's None instead of a result.
 Evidence: TypeAlias = tuple[HandedIn, Result | None]
 
 

@@ -23,8 +23,8 @@ from dltutor.system.processes import end
 
 _PATIENCE: Final = 20.0  # seconds to wait for the supervisor to end everything that it supervises
 
-# The supervisor runs without site-packages, and replaces two of our packages with empty modules,
-# because importing `dltutor.observation` would import torch.
+# Importing `dltutor.observation` would import torch, which the supervisor doesn't need. So replace
+# two of our packages with empty modules that have only a path.
 _SUPERVISOR: Final = """
 import json, sys, types
 task, folders, path = map(json.loads, sys.argv[1:])

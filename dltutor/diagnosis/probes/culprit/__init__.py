@@ -155,14 +155,17 @@ class _Search:
         self.source: Iterator[Any] | None = None
 
     def look(self, number: int, indices: list[Any]) -> Culprit | None:
-        """Draw and collate one batch. Pickle it, or unpickle it, if that may be what failed.
+        """Draw and collate one batch.
+
+        If the run suggests that a batch couldn't be pickled or unpickled, try that, too.
 
         Args:
             number: The batch's position in the epoch.
             indices: The batch's indices.
 
         Returns:
-            What fails, or None if nothing does or the stream has ended.
+            A Culprit for the first step that fails, or None if every step works or the stream has
+            ended.
         """
         samples = []
         for index in indices:

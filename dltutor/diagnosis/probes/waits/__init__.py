@@ -21,7 +21,7 @@ from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.notes import Notes
 from dltutor.diagnosis.running.subject import Subject
 
-#: Arguments to `runner.run` for a loader that hangs.
+#: Arguments to `runner.run` for a short run of a loader that may hang or fail.
 SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
 _PATIENCE: Final = 9.0  # `patience` for a run with witnesses, which usually end the run earlier
 
