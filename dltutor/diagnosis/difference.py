@@ -162,7 +162,7 @@ def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
 def between(
     run: Measures, other: Measures, epoch: int = 0, *, in_order: bool = False
 ) -> Difference | None:
-    """Return how two runs differ in an epoch (by default, epoch 0), or None if that's unknown.
+    """Return the Difference of two runs in an epoch (by default, epoch 0), or None if unknown.
 
     Compare the beginnings of unfinished epochs only if `in_order` says that both runs have the same
     order.
@@ -213,7 +213,7 @@ class FieldDifference:
 
 
 def between_fields(evidence: Evidence) -> FieldDifference | None:
-    """Compare the first field in which some values are missing and others repeat, or return None.
+    """Return the difference in the first field that lacks values and repeats others, or None.
 
     A field counts if it has a different value in each sample, and the same values in two runs
     without workers, so the rest of a sample may be random. A field whose values all repeat doesn't
@@ -234,7 +234,7 @@ def between_fields(evidence: Evidence) -> FieldDifference | None:
 
 
 def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDifference | None:
-    """Return how `values` lacks some expected values and repeats others, or None if it doesn't.
+    """Return a FieldDifference if `values` lacks expected values and repeats others, or None.
 
     At least two have to be missing, and at least two have to repeat. Return None if the expected
     values aren't all different, or if any other value arrives. Also return None if a field may

@@ -145,7 +145,7 @@ class Evidence:
         return self.by_seed > 0
 
     def disturbed_by(self, kind: str) -> Handles | None:
-        """Return how a shared "file" or "socket" disturbs workers, or None if it doesn't."""
+        """Return the Handles of a shared "file" or "socket" that disturbs workers, or None."""
         handles = self.handles
         if handles is None or handles.kind != kind or not handles.disturbed:
             return None
@@ -171,7 +171,7 @@ class Evidence:
 
     @property
     def _times_workers(self) -> bool:
-        # Return whether each sample arrived as many times as there are workers. Compare no
+        # Return whether each sample arrived as many times as there are workers. Don't compare
         # positions, because the workers may read the samples in different orders.
         drawn, alone = self.run.drawn[:1], self.alone.drawn[:1] if self.alone else ()
         if not (drawn and alone and drawn[0] and alone[0]):

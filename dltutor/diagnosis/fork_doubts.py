@@ -18,7 +18,7 @@ _COMPLAINT: Final = re.compile(
     r"\b(?:forked (?:sub|child )?process|after (?:a )?fork|fork[- ]safe|was forked)\b",
     re.IGNORECASE,
 )
-_BETWEEN: Final = re.compile(r"[.\n\"]")  # matches what's between two sentences
+_BETWEEN: Final = re.compile(r"[.\n\"]")  # matches a character between two sentences
 
 
 def _grpc_threads(module: Any) -> bool:
@@ -47,7 +47,7 @@ _RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
 
 
 def in_use() -> dict[str, str]:
-    """Return the patterns for the errors of libraries in use that don't survive a fork, by name."""
+    """Return each library in use that doesn't survive a fork, with a pattern for its errors."""
     found = {}
     for name, (title, asked, pattern) in _RUNTIMES.items():
         module = sys.modules.get(name)

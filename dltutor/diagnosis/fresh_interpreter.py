@@ -26,9 +26,10 @@ from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
 from dltutor.observation.texts import end_of_file, fate
 
-#: If this file exists, the new interpreter unpickles only in its experiments.
+#: A file in the examination's folder. If it exists, the new interpreter's experiments unpickle the
+#: function that makes the loader, and the new interpreter itself doesn't.
 LATE: Final = "late"
-_MAIN: Final = "dltutor.diagnosis.fresh_main"  # what the new interpreter runs
+_MAIN: Final = "dltutor.diagnosis.fresh_main"  # the module that the new interpreter runs
 _ENDING: Final = 5.0  # seconds for the new interpreter to end processes that hang
 
 
@@ -51,7 +52,8 @@ def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> byt
         "argv": sys.argv,
         "file": getattr(main, "__file__", None),
         "name": spec.name if spec else None,
-        "key": bytes(current_process().authkey),  # lets the new one talk to this process's Managers
+        # With this key, the new interpreter can talk to this process's Managers.
+        "key": bytes(current_process().authkey),
         "typed": typed,  # the source of notebook cells, so that reports can show their lines
     }
     try:

@@ -1,4 +1,4 @@
-"""Be the new interpreter in which `fresh_interpreter` runs an examination."""
+"""Run an examination in the new interpreter that `fresh_interpreter` starts with this module."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main(folder: str) -> None:
 
     Unpickling may start CUDA, by importing your module or making a model. In that case, forks of
     this interpreter would prove nothing, so write the file `late` instead of an outcome and exit.
-    `fresh_interpreter.examined` then starts another one, which unpickles in each experiment.
+    `fresh_interpreter.examined` then starts another interpreter, whose experiments each unpickle.
     """
     import __main__
 

@@ -22,7 +22,7 @@ class Measures:
         raised: The type of the exception that a worker raised, or None if no worker did.
         at: Your own lines in the traceback, innermost first.
         said: The messages from all exceptions, what was written to stderr, and the exceptions'
-            notes, or only the last 4,000 characters of this text.
+            notes, joined and cut to the last 4,000 characters.
         named: The failure modes that `explain` finds in all these messages, the likeliest first.
         codes: The exit code of each worker, or None for a worker that was still running.
         batches: How many batches reached the loop.
@@ -172,7 +172,7 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run's first pass finished and has all samples of the other run's."""
+        """Return whether this run finished its first pass, with all samples of the other run's."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:

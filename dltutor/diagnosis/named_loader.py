@@ -31,8 +31,8 @@ def find(target: str) -> Any:
     Raises:
         NoLoader: The target names no loader, or importing it failed.
     """
-    # Import this module here, because it imports torch, which is slow and which most commands don't
-    # need.
+    # Import `check_loader` only here, because its module imports torch, which is slow to import and
+    # which most commands don't need.
     from dltutor.observation.loaders import check_loader
 
     found = attribute(target)

@@ -1,7 +1,7 @@
 """Compare the fields of a batch with the fields of the samples that it was made from.
 
-A collate function may leave out a field on purpose, or say in another field which samples a row
-belongs to. These functions don't report that.
+A collate function may leave out a field on purpose, or say in another field which samples the rows
+belong to. These functions report neither.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
 def dropped(samples: list[Any], batch: Any, collate: Collate) -> Iterator[tuple[str, int, int]]:
     """Yield fields that a batch lacks, though some samples have them, as (field, have, samples).
 
-    Leave out a field if the collate function drops it on purpose, which means even if the first
-    sample has it or, for lists and tuples, even if all samples do.
+    Leave out a field if the collate function drops it on purpose, which means that it drops the
+    field even if the first sample has it or, for lists and tuples, even if all samples have it.
 
     Args:
         samples: The samples, in the order in which the collate function got them.

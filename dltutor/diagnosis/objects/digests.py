@@ -43,7 +43,7 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 
     Args:
         thing: The collection. Anything that isn't one is its own innermost part.
-        path: The text that every path begins with.
+        path: The string that every path begins with.
         depth: The most levels of nesting to follow.
     """
     parts = None if depth == 0 else parts_of(thing)

@@ -113,10 +113,10 @@ def walk(
 ) -> Iterator[Found]:
     """Yield a dataset and what it holds, then the globals of its code and what these hold.
 
-    The globals are those of each module that defines one of these functions or the class of one of
-    these objects, except for torch, numpy, and the doctor's own modules. The walk yields no module
-    and no DataLoader, goes six levels deep in the dataset and three in the globals, and yields at
-    most 3,000 objects.
+    The globals are those of each module that defines a function, or the class of an object, that
+    the dataset holds, except for torch, numpy, and the doctor's own modules. The walk yields no
+    module and no DataLoader, goes six levels deep in the dataset and three in the globals, and
+    yields at most 3,000 objects.
 
     Args:
         dataset: Any object.

@@ -222,8 +222,8 @@ def _reseeded(subject: Subject) -> tuple[bool, str]:
 
 
 def _after_an_epoch(subject: Subject, first: list[list[Any]]) -> bool:
-    # Return whether the sampler deals out the same batches after an epoch, because some samplers
-    # shuffle again only then. A loader with its own `__iter__` may tell its sampler, too.
+    # Return whether the sampler still deals out the same batches after an epoch. Some samplers
+    # shuffle again only then, and a loader with its own `__iter__` may tell its sampler the epoch.
     batches = _batches(subject)
     if type(subject.loader).__iter__ is not DataLoader.__iter__:
         subject.change(num_workers=0)
@@ -231,12 +231,12 @@ def _after_an_epoch(subject: Subject, first: list[list[Any]]) -> bool:
     until = time.monotonic() + _FOR
     for _ in islice(batches, _MOST):
         if time.monotonic() > until:
-            return False  # not known
+            return False  # the epoch takes too long to tell
     return first == _dealt(subject, seed=3)[0]
 
 
 def _stained(subject: Subject, pins: Pins, keys: list[Any]) -> int:
-    # Return how many samples the collate function changes in a place that the dataset keeps.
+    # Return how many samples the collate function changes in memory that the dataset keeps.
     def drawn() -> list[Any]:
         with pins.held():
             return [subject.dataset[key] for key in keys]

@@ -42,10 +42,10 @@ from dltutor.tables import MB
 
 _DRAWN: Final = 16
 _FOR: Final = 0.5  # the most seconds to draw samples in each process
-_MADE: Final = 1.0  # seconds; don't call a slower function again
+_MADE: Final = 1.0  # seconds; if making a loader takes longer, don't make it again
 _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
-#: The indices to draw, or for a stream, the number of workers, of which we act as the first one.
+#: The indices to draw, or for a stream, how many workers there are. The process acts as the first.
 _Keys = list[Any] | int
 _Drawn = list[tuple[str, str]]  # digests of a sample and of a batch of this sample, for each sample
 
@@ -105,8 +105,8 @@ def ask(subject: Subject) -> NewInterpreter:
     made, make = _made_here(subject.make, keys)
     first = _there(sent, keys, make, _SALTS[0])
     unlike = _unlike(here, first.sent)
-    # A worker would run the script first, so it may have values that this new interpreter lacks.
-    # Then an error or a difference in the copy's samples doesn't show what a worker would do.
+    # If main is a script, a worker would run it first, and may have values that the new interpreter
+    # lacks. So an error or a difference in the copy's samples wouldn't show what a worker does.
     if _main_is_a_script():
         unlike, first = 0, replace(first, raised="")
     if first.raised or not (unlike or _unlike(made, first.made)):
@@ -151,7 +151,7 @@ def _main_is_a_script() -> bool:
 
 
 def _unlike(ours: _Drawn, theirs: _Drawn) -> int:
-    # Compare only as many as both have, because a slow machine has time for fewer.
+    # Compare only as many samples as both have, because a slow machine has time for fewer.
     return sum(one != other for one, other in zip(ours, theirs, strict=False))
 
 
@@ -183,7 +183,7 @@ def _drawn_from_copy(sent: bytes, keys: _Keys) -> _Drawn:
 
 
 def _alone(collate: Any, sample: Any) -> Any:
-    with suppress(Exception):  # the function may need more samples than one, or none in a list
+    with suppress(Exception):  # the function may need several samples, or one outside a list
         return collate([deepcopy(sample)])
     return None
 

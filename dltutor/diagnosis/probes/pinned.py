@@ -22,12 +22,12 @@ from dltutor.observation.foreign import is_a
 
 @dataclass(frozen=True)
 class Pinned:
-    """Which tensors of a batch aren't pinned.
+    """A count of the tensors in a batch that torch wouldn't pin.
 
     Args:
         tensors: How many tensors the batch has.
         missed: How many of them torch wouldn't pin.
-        bytes: How many bytes these have.
+        bytes: How many bytes the missed tensors have.
         inside: The class that torch doesn't look into for tensors, or "" if there's none.
     """
 

@@ -45,7 +45,7 @@ _TRACED: Final = 8  # the most groups of equal samples to look at, and the most 
 _TRACED_FOR: Final = 2.0  # the most seconds to look at equal samples
 
 
-#: What the subject's Mark holds while the sampler deals out the indices.
+#: The number in the subject's Mark while the sampler deals out the indices.
 DEALING: Final = -2
 
 
@@ -74,8 +74,9 @@ class Samples:
         read: How many bytes this process read while samples were drawn, from files or elsewhere.
         of_files: Total size in bytes of all files that were open at that time, even briefly.
         opened: How many file descriptors the samples left open.
-        left: What drawing some samples again left behind, each as (what, how many, after how many
-            draws), or None if no sample was drawn again.
+        left: The threads, child processes, or temporary files that drawing some samples again left
+            behind, each as (kind, how many, after how many draws), or None if no sample was drawn
+            again.
         seeded: The names of global generators that each sample sets to the same state.
         seeded_each: The names of global generators that each sample seeds from its index alone.
         busiest: The line of your code where more than half of the time goes, or "" if there's none.
@@ -232,7 +233,7 @@ class _Record:
         self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""
-        self._last: tuple[Any, str] | None = None  # the last sample, with its digest at that time
+        self._last: tuple[Any, str] | None = None  # the last sample, with its digest when drawn
 
     def draw(self, make: Callable[[], Any], index: int, key: Any) -> Any:
         began, sample, failed = time.perf_counter(), _NOTHING, True

@@ -94,7 +94,7 @@ def _hold(subject: Subject, notes: Notes) -> NoReturn:
 
 def _kill(family: set[int]) -> None:
     # Kill the shared memory managers first, because a manager that outlives the other processes
-    # removes their segments. The operating system can kill all at the same time, but we can't.
+    # removes their segments. Linux can kill all processes at the same time, but the doctor can't.
     for pid in sorted(family, key=lambda pid: not processes.has_name(pid, processes.SHM_MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

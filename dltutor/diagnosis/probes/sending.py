@@ -23,7 +23,7 @@ _BATCHES: Final = 6  # the fewest batches in an epoch that's long enough to time
 
 
 class InOneMessage:
-    """A collate function that returns a pickled batch.
+    """A collate function that pickles its batch, so that a worker sends the batch as one message.
 
     Args:
         collate: The loader's own collate function, which makes the batch.

@@ -108,7 +108,8 @@ def ask(subject: Subject) -> Shares:
 
 
 def _totals(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # Return () if, with one of these numbers of workers, the workers don't reach the end in time.
+    # Count the samples with one worker, and with one more than the loader has. Return () if the
+    # workers don't reach the stream's end in time, with either number.
     totals = []
     for workers in (1, subject.inner.num_workers + 1):
         counted = forks.attempt(partial(_delivered, subject, held=False, workers=workers), PASS + 3)

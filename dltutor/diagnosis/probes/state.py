@@ -29,8 +29,8 @@ from dltutor.observation.foreign import attributes_of, is_a
 
 _RUN: Final = 2.5  # the most seconds for each run
 
-#: What a loop returned and printed, the digests of its samples in each epoch, and the values in the
-#: dataset afterward (path -> digest and repr).
+#: What a loop returned and printed, the digests of its samples in each epoch, and by path, the
+#: digest and the repr of each value in the dataset afterward.
 Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
 
 
@@ -66,7 +66,7 @@ class State:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a loop may end, return, or print something else without workers."""
+    """Return whether a loop may end, return, or print differently without workers."""
     if not evidence.parts.loop or evidence.parts.workers == 0:
         return False
     run, alone = evidence.run, evidence.alone

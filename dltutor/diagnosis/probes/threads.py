@@ -27,7 +27,7 @@ from dltutor.system.this_machine import machine
 COSTLY: Final = 0.001  # seconds per sample; torch rarely splits shorter work among threads
 _LOOKED: Final = 1.2  # the fewest seconds to watch the workers, unless the epoch ends
 _BUSY: Final = 0.15  # ignore a worker whose busiest thread computes for fewer seconds
-_SHARE: Final = 0.2  # a thread counts if it computes for this share of the busiest one's time
+_SHARE: Final = 0.2  # a thread counts if it computes for this share of the busiest thread's time
 _TURNS: Final = 2
 
 

@@ -42,7 +42,7 @@ _LONGEST: Final = 1.5  # the most seconds to draw the samples
 _MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
 _LOOP: Final = 3.0  # the most seconds for the loop, if no collective call makes it wait
 PATIENCE: Final = 3.0  # seconds after which a collective call of the loop fails
-_NOTED: Final = 16  # in this many of its draws, a process may begin to use random numbers
+_NOTED: Final = 16  # in how many of its first draws a process looks for random numbers
 _SEED: Final = 24301  # a seed that your code is unlikely to use
 #: Matches the path of a rank or a world size: an attribute, a global, a key, or a closure variable.
 _KNOWN: Final = re.compile(r"(?:rank|world_size)(?:'?\]| of .*)?$")
@@ -137,7 +137,8 @@ def ask(subject: Subject) -> TwoRanks:
 
 
 def _made_for(thing: Any, *others: Any) -> tuple[str, ...]:
-    # Return the paths of ranks and world sizes, which main has, so both forks have the same.
+    # Return the paths of ranks and world sizes that these objects hold in main, and so also in both
+    # forks.
     numbers = [each.path.lower() for each in walk(thing, *others) if is_a(each.thing, int)]
     return tuple(filter(_KNOWN.search, numbers))
 
@@ -182,12 +183,13 @@ def _loop(subject: Subject) -> tuple[tuple[int, ...], tuple[bool, ...], str, flo
     rank, sampler = distributed.get_rank(), subject.sampler
     if int(attribute(sampler, "num_replicas", 0) or 0) > 1 and has(sampler, "rank"):
         sampler.rank = rank
-    subject.change(method="fork")  # the fastest way to start workers, and they can write notes
+    subject.change(method="fork")  # forked workers start fastest, and inherit the file of notes
     file = _note_states(subject.dataset)
     ran = runner.run(subject, seconds=_LOOP, patience=2 * PATIENCE, seed=_SEED + rank)
     error = "" if ran.raised else ran.error  # a worker's error isn't about the other rank
     noted = [json.loads(each) for each in os.pread(file, 1 << 20, 0).splitlines()]
-    first = dict(reversed(noted))  # of each worker, if new ones start for each epoch
+    # Keep the first note with each worker's number, because each epoch may start new workers.
+    first = dict(reversed(noted))
     return tuple(map(len, ran.passes)), ran.finished, error, ran.after, first
 
 

@@ -16,7 +16,7 @@ _finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; fewer are no trouble
-_STEPS: Final = 16  # batches; fewer show no growth, because an optimizer's state comes first
+_STEPS: Final = 16  # the fewest batches that show growth, because an optimizer's state comes first
 _ON_GPU: Final = 16 * MB  # bytes; the numbers that a loop collects take up far less
 # The fewest samples from a worker. The first samples take memory that later ones reuse.
 _ENOUGH: Final = 24
@@ -97,7 +97,7 @@ def opened_in_workers(evidence: Evidence) -> Iterator[Finding]:
 
 
 def grows(evidence: Evidence) -> Iterator[Finding]:
-    """Find workers that grow even if garbage is collected, and even if free blocks are returned."""
+    """Find workers that grow even if they collect garbage or return freed memory to Linux."""
     memory = evidence.memory
     if memory is None or memory.samples < _ENOUGH:
         return

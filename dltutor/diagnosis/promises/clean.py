@@ -1,4 +1,4 @@
-"""Find what a run leaves behind."""
+"""Find processes, workers, threads, and temporary files that a run leaves behind."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def temporary_files(evidence: Evidence) -> Iterator[Finding]:
 
 
 def by_samples(evidence: Evidence) -> Iterator[Finding]:
-    """Find what samples start or make, and leave behind, in the main process."""
+    """Find threads, processes, and temporary files that samples leave behind in main."""
     samples, parts = evidence.samples, evidence.parts
     for what, count, draws in (samples.left or ()) if samples is not None else ():
         yield _finding(

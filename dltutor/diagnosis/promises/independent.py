@@ -15,7 +15,7 @@ from dltutor.diagnosis.running.random_states import SAID
 _finding: Final = partial(Finding, promise="independent")
 
 _FEW: Final = 10  # if fewer than one in this many samples repeats, it may be chance
-_ENOUGH: Final = 4  # different samples in an epoch; fewer show nothing
+_ENOUGH: Final = 4  # the fewest different samples in an epoch to base a finding on
 
 
 def seeded(evidence: Evidence) -> Iterator[Finding]:

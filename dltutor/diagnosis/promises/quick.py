@@ -15,11 +15,11 @@ from dltutor.tables import size
 _finding: Final = partial(Finding, promise="quick")
 
 _AS_MUCH: Final = 16  # a sampler that works this many times as long as a sample takes is slow
-_ENOUGH: Final = 24  # samples; fewer show nothing
+_ENOUGH: Final = 24  # the fewest samples to base a finding on
 _BLOCKED: Final = 0.3  # waiting inside samples for a larger share of the time is too much
 _COSTLY: Final = 0.001  # seconds; a sample or a batch of indices that takes less time is cheap
 _MOSTLY: Final = 0.35  # a line counts if a worker spends a larger share of its time there
-_FIRST: Final = 4  # batches; a shorter run shows nothing
+_FIRST: Final = 4  # the fewest batches in a run to base a finding on
 _TIMES: Final = 2  # the first batch may take this many times as long as without workers
 _SHARE: Final = 0.4  # a sampler is slow if it takes a larger share of the time between two batches
 _REPEATED: Final = 1.6  # this many times the CPU seconds without workers is too much
@@ -58,7 +58,7 @@ def recomputed(evidence: Evidence) -> Iterator[Finding]:
 
 
 def unpinned(evidence: Evidence) -> Iterator[Finding]:
-    """Find batches that `pin_memory=True` passes through as they are."""
+    """Find batches with tensors that `pin_memory=True` doesn't pin."""
     found, parts = evidence.pinned, evidence.parts
     if found is None or not found.inside or found.bytes < _PINNED:
         return
@@ -126,7 +126,7 @@ def dealing(evidence: Evidence) -> Iterator[Finding]:
 
 
 def climbing(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that take longer the later they are in the dataset, though all are as large."""
+    """Find samples that take longer the later they are in the dataset, at about the same size."""
     found, samples = evidence.reordered, evidence.samples
     if found is None or samples is None or not found.depths:
         return

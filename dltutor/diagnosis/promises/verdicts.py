@@ -65,8 +65,8 @@ def verdicts(
     return tuple(verdicts)
 
 
-#: Whether the loader keeps a promise, and how we know, or why we don't. If that's "", the verdict
-#: gives the reason of the first unanswered question instead.
+#: Whether the loader keeps a promise, and a reason: how we know, or why we don't. If the reason is
+#: "", the verdict says instead why the first unanswered question has no answer.
 Answer = tuple[bool, str]
 
 

@@ -96,7 +96,7 @@ def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     copied, frozen = memory.copied, memory.copied_frozen
     if memory.copied_in_loop >= 0:  # your loop may call gc.freeze() itself
         copied = min(copied, memory.copied_in_loop)
-    # Require more copied MB after a single collection, because one may happen by chance.
+    # Require more copied MB after a single collection, because that may happen by chance.
     least = 10 if memory.collections > 1 else 32
     if not memory.collections or copied - frozen < least or frozen > copied / 2:
         return None
@@ -238,7 +238,8 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off; less does no harm
 # A heap has leveled off if later epochs add less than this share of the growth in the first epoch.
 _LEVELED: Final = 0.5
-_LEVEL: Final = 128  # samples, at one tensor each, before a heap levels off (see heap_growth.py)
+# Samples, at one tensor each, before a heap levels off (see dltutor/failures/heap_growth.py).
+_LEVEL: Final = 128
 
 
 def heap_growth(evidence: Evidence) -> Finding | None:

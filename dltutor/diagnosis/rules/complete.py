@@ -178,7 +178,8 @@ def ranks(evidence: Evidence) -> Finding | None:
     order = evidence.order
     if order is None:
         return None
-    # If the doctor called the loop twice, the loop's caller may call `set_epoch`.
+    # If `early` isn't 0, the doctor called the loop twice, because the loop left its only epoch
+    # early. In your program, the loop's caller may call `set_epoch`.
     if order.moves and order.epochs > 1 and order.repeated and not (order.told or order.early):
         return Finding(
             f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
@@ -228,7 +229,7 @@ def _resumed_in_loop(evidence: Evidence) -> Finding | None:
     if not at or _until_the_end(alone, at) != _until_the_end(theirs, at):
         return None
     before, count, without = ours.counted[at - 1], _count(ours, at), _count(theirs, at)
-    if run.end == "finished":  # it may have run out of time instead
+    if run.end == "finished":  # otherwise, the run may have run out of time
         again = resumes_elsewhere(run, alone)
         if not again or (_count(run, again) < _count(alone, again)) != (count < without):
             return None
@@ -331,7 +332,7 @@ def own_order_in_worker(evidence: Evidence) -> Finding | None:
         return None
     if not run.finished[:1] == alone.finished[:1] == (True,):
         return None
-    # By chance, the workers' shares may not overlap in one of the epochs.
+    # Look at every epoch, because by chance, the workers' shares may not overlap in one of them.
     ended = (one and other for one, other in zip(run.finished, alone.finished, strict=False))
     epochs = zip(run.drawn, alone.drawn, ended, strict=False)
     each = (mixed("", drawn, plain) for drawn, plain, whole in epochs if whole)

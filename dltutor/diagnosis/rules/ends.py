@@ -527,7 +527,7 @@ def plot_in_thread(evidence: Evidence) -> Finding | None:
 
 
 def uneven_ranks(evidence: Evidence) -> Finding | None:
-    """One rank ends its epoch, and the loop of another waits with one more batch, and fails."""
+    """One rank ends its epochs, and the other's loop, which has more batches, waits and fails."""
     ranks = evidence.two_ranks
     if ranks is None:
         return None

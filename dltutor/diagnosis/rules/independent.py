@@ -79,8 +79,8 @@ def _fix(evidence: Evidence, path: str, source: str) -> str:
 
 _FEW: Final = 100  # in an epoch of fewer samples, a small buffer is enough
 _SAME: Final = 0.9  # if fewer of the samples are in both epochs, their positions say little
-# By which part of the epoch a sample should move. In a random order, it moves by a third. With a
-# buffer, it moves by about as many positions as the buffer has room for.
+# The part of an epoch by which a sample should move, at least. In a random order, a sample moves by
+# a third. With a buffer, it moves by about as many positions as the buffer has room for.
 _NEAR: Final = 0.05
 # `falling` was at least 2.53 times the square root of `moved` for buffers with room for 8 to 128 of
 # 200 to 4,096 samples, but at most 2.21 times as much for 2 to 16 sources that are read in order,

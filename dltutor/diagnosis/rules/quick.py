@@ -120,7 +120,7 @@ def idle_workers(evidence: Evidence) -> Finding | None:
     )
 
 
-_ENOUGH: Final = 24  # samples; fewer show nothing
+_ENOUGH: Final = 24  # the fewest samples to base a finding on
 _EACH: Final = 4  # samples for each worker; with fewer, there may be none left for a worker
 
 

@@ -17,9 +17,10 @@ _LEAST: Final = 20  # looks; with fewer, there's no result
 
 
 class Busiest:
-    """A watcher that finds the line of your code where the thread that made it is most often.
+    """A watcher that finds the line of your code where a thread is most often.
 
-    The watcher looks until `stop` is called or the process ends.
+    The thread is the one that makes the watcher, which looks until `stop` is called or the process
+    ends.
 
     Args:
         notes: Where to write a list every 20 looks, in case the process is killed: the process's

@@ -23,7 +23,7 @@ Counts = tuple[tuple[int, int], ...]
 
 
 def count_epochs(subject: Subject) -> tuple[Counts, tuple[int, ...]]:
-    """Count what the sampler deals out in two epochs.
+    """Count the batches that the sampler deals out in two epochs, and the indices it leaves out.
 
     Count in a fork, because a sampler that uses itself up would have nothing left for a run.
 

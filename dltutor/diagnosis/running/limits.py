@@ -12,7 +12,7 @@ _Each = TypeVar("_Each")
 
 
 def in_time(things: Iterable[_Each], seconds: float) -> Iterator[_Each]:
-    """Yield what an iterable yields until `seconds` have passed, but always its first element."""
+    """Yield the elements of an iterable until `seconds` have passed, but always the first one."""
     until = time.monotonic() + seconds
     for each in things:
         yield each

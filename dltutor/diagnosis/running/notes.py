@@ -19,7 +19,7 @@ class Notes:
         self._file = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
 
     def write(self, note: Any) -> None:
-        """Add a note, which can be anything that JSON knows. Tuples arrive as lists."""
+        """Add a note, which JSON has to be able to represent. Tuples arrive as lists."""
         self._file.write(json.dumps(note).encode() + b"\n")
 
     def read(self) -> list[Any]:

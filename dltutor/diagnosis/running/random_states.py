@@ -29,7 +29,7 @@ _GLOBAL: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable
 SOURCES: Final = (*_GLOBAL, "own")
 Around = Callable[[Callable[[], Any], Any], Any]
 
-#: What findings call the global generators.
+#: How findings name each global generator.
 SAID: Final = {
     "torch": "torch's global generator",
     "numpy": "numpy's global generator",

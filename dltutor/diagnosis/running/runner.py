@@ -26,7 +26,7 @@ from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds that a run may take past its time before it counts as hung
-STARTING: Final = 14.0  # the same, for workers that import torch first
+STARTING: Final = 14.0  # the same limit for workers that import torch first
 _NUMBERS: Final = 64  # how many numbers from a loop's result to keep
 
 
@@ -42,7 +42,7 @@ def run(
     seed: int | None = None,
     set_epochs: bool = False,
 ) -> Measures:
-    """Run a subject's loader, and return what was measured.
+    """Run a subject's loader, and return the measurements.
 
     Args:
         subject: The loader, with its training loop.

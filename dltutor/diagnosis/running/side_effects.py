@@ -68,7 +68,7 @@ class Reading:
 
 
 def _read() -> int:
-    with suppress(Exception):  # some systems don't count that
+    with suppress(Exception):  # some systems don't count what a process reads
         return int(psutil.Process().io_counters().read_chars)
     return 0
 

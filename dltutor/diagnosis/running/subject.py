@@ -40,7 +40,7 @@ class Mark:
     """A number that outlives the process that writes it, to say what a dead process was doing."""
 
     def __init__(self) -> None:
-        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the last number, and the count
+        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the last number, and their count
         self._numbers[0] = -1
 
     def set(self, number: int) -> None:
@@ -176,7 +176,7 @@ class Subject:
 
     @property
     def samplers(self) -> tuple[Any, ...]:
-        """The objects that may deal out indices, the one that surely does first."""
+        """The objects that may deal out indices, starting with the one that surely does."""
         batches = self.inner.batch_sampler
         return self.sampler, batches, attribute(batches, "sampler"), self.inner.sampler
 
@@ -210,11 +210,15 @@ class Subject:
                 set_epoch(epoch)
 
     def keys(self) -> list[Any]:
-        """Return what `indices` returns, without duplicates, which some samplers deal out."""
+        """Return the indices of an epoch, as `indices` does, but without duplicates."""
         return list({digest(each): each for each in self.indices()}.values())
 
     def indices_in(self, dealt: Any) -> list[Any]:
-        """Return the indices in what the `dealer` deals out, a batch of them or a single one."""
+        """Return a list of the indices that the `dealer` dealt out at once, a batch or only one.
+
+        Args:
+            dealt: What the `dealer` yielded.
+        """
         # Don't require a list, because a batch may also be an array or a generator.
         batch = self.inner.batch_sampler is not None or is_a(dealt, (list, tuple))
         return [*dealt] if batch else [dealt]

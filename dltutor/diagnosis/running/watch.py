@@ -72,7 +72,7 @@ class Watch:
         self.counted: list[int] = []
         self.finished: list[bool] = []
         self._prepared: float | None = None  # when the loop first called `iter(loader)`
-        self.first = 0.0  # seconds from then to the first batch
+        self.first = 0.0  # seconds from that first call to the first batch
         self.pauses: list[float] = []  # seconds between two batches of one iteration
         # When each iteration began, or when its last batch had been recorded.
         self._last: dict[int, float] = {}

@@ -43,8 +43,8 @@ class Culprit:
         unsent: Why the exception's class or the batch can't be pickled, or "" if it can.
         part: The path of the part that can't be pickled, and its class.
         code: The exit code of the process, if it died.
-        decoder: The library that couldn't decode an image, or for cv2, text such as "cv2.imread
-            returned None", or "" for any other failure.
+        decoder: The library that couldn't decode an image, a string such as "cv2.imread returned
+            None" for cv2, or "" for any other failure.
         image: The image that can't be read, and why, or "" if every image can be read.
         mode: The modes of this sample's image and of the others, such as "L, the others RGB", if
             converting the image helps, or "".
@@ -206,7 +206,7 @@ class _Search:
         )
 
     def draw(self, index: Any) -> tuple[Any, Culprit | None]:
-        """Return a sample (or _END at a stream's end) and None, or None and what fails."""
+        """Return a sample (or _END at a stream's end) and None, or None and the Culprit."""
         self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         try:
             with self.opened.listed() as paths:

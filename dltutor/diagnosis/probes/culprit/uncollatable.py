@@ -28,8 +28,8 @@ def blame(
         whole: A sample without None from another batch, or None if there isn't one.
 
     Returns:
-        The reason ("none", "ragged", or "" for another one), and text about the samples to blame,
-        such as "dataset[3][label] is None", or "" for another reason.
+        The reason ("none", "ragged", or "" for another one), and a clause about the samples to
+        blame, such as "dataset[3][label] is None", or "" for another reason.
     """
 
     def makes(first: Any, others: Any) -> bool:
@@ -92,7 +92,7 @@ def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | N
     Args:
         one: The first sample.
         other: The second sample.
-        path: What the path begins with.
+        path: The string that the path begins with.
     """
     first, second = _shape(one), _shape(other)
     if first is not None or second is not None:

@@ -44,7 +44,8 @@ def why_not(thing: Any) -> str:
 def unread(thing: Any) -> tuple[str, str, str]:
     """Return the type, message, and line of the exception that unpickling raises, or empty strings.
 
-    Unpickling may also raise because it gets the number 0 in place of each tensor.
+    If pickling fails, return the same about its exception. Unpickling may also raise because it
+    gets the number 0 in place of each tensor.
     """
     file = io.BytesIO()
     try:

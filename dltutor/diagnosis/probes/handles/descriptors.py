@@ -100,7 +100,7 @@ def drain(of: dict[int, str]) -> None:
 
 
 class Listener:
-    """A profiler that notices when C functions, like `read`, use a descriptor, and may slow them.
+    """A profiler that notices the C functions that use a descriptor, and may slow them down.
 
     Pass its method `heard` to `profiled`.
 

@@ -28,7 +28,7 @@ Content = dict[Any, str]
 
 
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Count right samples that also arrive with two workers at once, and how many go wrong there.
+    """Count right samples that also arrive with two workers at once, and those that come out wrong.
 
     A sample is right if it's the same in main, with one worker, and with two that take turns, or if
     it's the same in main and with one worker, and missing with two that take turns.

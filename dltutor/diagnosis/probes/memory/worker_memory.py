@@ -1,7 +1,7 @@
 """Measure the memory of forked workers from inside, after each batch, when no sample is underway.
 
-After a worker's first 12 batches, a probe measures less often, because that takes time. A probe may
-also change one thing in the workers, to see how that affects their memory.
+After a worker's first 12 batches, a probe measures less often, because measuring takes time. A
+probe may also change one thing in the workers, to see how that affects their memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COST: Final = 4  # wait this many times as long as a measurement took before th
 
 
 class Probe:
-    """A probe that measures the workers forked after the probe was made, each with its own copy.
+    """A probe that measures each worker that's forked later, with a copy in the worker's memory.
 
     Args:
         change: What to change in the workers.
@@ -165,7 +165,8 @@ def _fill(thing: Any) -> None:
         thing.extend([thing[-1]] * _FILLED)
         return
     last = next(reversed(list(thing)))
-    # The new keys sort before the usual ones, so a cache that evicts its smallest keys evicts them.
+    # The new keys sort before the usual ones, so a cache that evicts its smallest keys evicts these
+    # new ones.
     keys: Any = range(-1, -1 - _FILLED, -1)
     if isinstance(last, (str, bytes)):
         keys = [f"-{number}" if isinstance(last, str) else b"-%d" % number for number in keys]

@@ -44,7 +44,7 @@ class Waits:
     threads: int = 0
 
     def freed(self, *kinds: str) -> tuple[int, str, str, str, str, bool] | None:
-        """Return the first place where removing a cause of one of these kinds freed a worker."""
+        """Return the first entry of `stuck` with one of these kinds and a freed worker, or None."""
         return next((each for each in self.stuck if each[5] and each[2] in kinds), None)
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ _MOST: Final = 400  # the most objects to look at in one search
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that a thread waits for, and that no other thread of this process will provide.
+    """The cause of a thread's wait, which no other thread of this process will end.
 
     Args:
         kind: "lock", "executor", "thread", or "answer" (the result of a thread).
