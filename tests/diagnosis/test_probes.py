@@ -39,7 +39,6 @@ from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
     copies,
     displaced,
-    epochs,
     fetched,
     leftovers,
     new_interpreter,
@@ -61,7 +60,7 @@ from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.probes.twice import Twice
-from dltutor.diagnosis.running import limits, runner
+from dltutor.diagnosis.running import limits, runner, small_loaders
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
@@ -865,12 +864,15 @@ def test_the_first_batch_is_timed_from_when_the_loop_asks_for_it() -> None:
     assert 0 < first <= waited
 
 
-@pytest.mark.parametrize("make", [stale_epoch.broken, stale_epoch.fixed])
-def test_what_main_sets_in_shared_memory_reaches_workers_that_are_not_forked(make: Any) -> None:
-    case = make(start_method="spawn")
-    found = in_fork(lambda: epochs.ask(Subject(case.loader, case.consume, 1, 30)), 30)
-    assert found.first and found.looked == found.moved == 48
-    assert found.stale == (48 if make is stale_epoch.broken else 0)
+def test_a_worker_that_is_not_forked_copies_all_but_shared_memory() -> None:
+    def prepared() -> tuple[bool, bool]:
+        dataset = stale_epoch.SharedEpochClips()
+        clips, epoch = dataset.clips, dataset.epoch
+        loader = DataLoader(dataset, multiprocessing_context="spawn", num_workers=1)
+        small_loaders.prepared(Subject(loader, None, 1, PATIENCE), lambda worker: None)(0)
+        return dataset.clips.data_ptr() == clips.data_ptr(), dataset.epoch is epoch
+
+    assert in_fork(prepared, PATIENCE) == (False, True)
 
 
 class Opens(Rows):
@@ -938,8 +940,12 @@ class Tallies(Rows):
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.5])
-def test_a_loop_that_was_stopped_is_not_compared_with_itself_without_workers(pause: float) -> None:
+def test_a_loop_that_was_stopped_is_not_compared_with_itself_without_workers(
+    pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = Tallies()
+    if not pause:
+        monkeypatch.setattr(state, "_RUN", PATIENCE)  # so that a busy machine doesn't stop the loop
 
     def loop(loader: Any) -> int:
         for _ in loader:
