@@ -191,6 +191,9 @@ def test_a_setting_in_which_nothing_goes_wrong(make: Callable[[], Case]) -> None
     assert seen.end == "finished", seen
 
 
+# Other claims in the failure modes' docstrings
+
+
 def test_a_batch_of_a_reused_buffer_is_its_last_content_again_and_again_with_no_workers() -> None:
     batches = DataLoader(reused_buffer.Frames(reused_buffer.shared_records()), batch_size=8)
     assert [batch[:, 0].tolist() for batch in batches] == [[last] * 8 for last in range(7, 64, 8)]
