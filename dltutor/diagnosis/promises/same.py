@@ -173,7 +173,7 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             parts.where,
             "Every sample that arrives is one of main's, but in a worker, the same index leads to "
             "another one. Each worker may have shuffled or split the data for itself.",
-            f"Make what turns an index into a sample in the main process, once, and give it to "
+            "Make what turns an index into a sample in the main process, once, and give it to "
             f"`{parts.dataset}`, so that all workers have the same. Or make it from a fixed seed.",
         )
     return (

@@ -243,10 +243,13 @@ class Watch:
 
     def _descriptors(self) -> dict[int, int]:
         found = {}
-        for process in set(multiprocessing.active_children()) - self.others:
+        for pid in self._workers():
             with suppress(OSError):
-                found[process.pid or 0] = len(os.listdir(f"/proc/{process.pid}/fd"))
+                found[pid] = len(os.listdir(f"/proc/{pid}/fd"))
         return found
+
+    def _workers(self) -> list[int]:
+        return [each.pid or 0 for each in set(multiprocessing.active_children()) - self.others]
 
     def _look(self, now: float) -> None:
         # Don't look after every batch, because a look takes a millisecond or two for each worker.
@@ -255,13 +258,13 @@ class Watch:
         self._looked = now
         with suppress(OSError):
             self.files.append(len(os.listdir("/proc/self/fd")))
-        for process in set(multiprocessing.active_children()) - self.others:
+        for pid in self._workers():
             with suppress(psutil.Error, OSError):
-                worker = psutil.Process(process.pid)
+                worker = psutil.Process(pid)
                 own, times = worker.memory_full_info().uss, worker.cpu_times()
-                self.computed[process.pid or 0] = times.user + times.system
-                self.memory.setdefault(process.pid or 0, []).append(own / MB)
-                self._cores[process.pid or 0] = cores_of(process.pid or 0)
+                self.computed[pid] = times.user + times.system
+                self.memory.setdefault(pid, []).append(own / MB)
+                self._cores[pid] = cores_of(pid)
 
 
 def idle_shares(
