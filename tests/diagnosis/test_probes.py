@@ -28,7 +28,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Sampler,
+    Subset,
+    default_convert,
+    get_worker_info,
+)
 
 from dltutor import diagnose
 from dltutor.diagnosis import examination as examination_module
@@ -998,6 +1006,20 @@ def test_a_batch_may_be_made_as_a_whole() -> None:
     found = ask(fetched, Whole(), collate_fn=as_it_is)
     assert found.looked and not found.differ
     assert ask(fetched, Whole(shift=1), collate_fn=as_it_is).differ
+
+
+class Stacked(Whole):
+    """A dataset that makes whole batches, and single samples without the dimension of a batch."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"row": torch.tensor(index)}
+
+
+@pytest.mark.parametrize("collate", [default_convert, as_it_is])
+def test_a_batch_may_be_made_at_once_without_collate(collate: Callable[[Any], Any]) -> None:
+    found = ask(fetched, Stacked(), collate_fn=collate)
+    assert found.looked and not found.differ
+    assert ask(fetched, Stacked(shift=1), collate_fn=collate).differ
 
 
 class Fetches(Rows):

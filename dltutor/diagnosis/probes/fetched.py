@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from dltutor.diagnosis.difference import EXACT
 from dltutor.diagnosis.evidence import Evidence
@@ -307,9 +307,11 @@ def _alike(fetched: Any, batch: Any, samples: list[Any]) -> bool:
     if digest(fetched) == digest(batch) or _close(fetched, batch):
         return True
     # Also compare row by row, in any order, because `__getitems__` may sort the indices, or return
-    # a finished batch of many samples where `__getitem__` returns a batch of one.
+    # a finished batch of many samples where `__getitem__` returns a sample or a batch of one.
     rows = sorted(split(fetched, len(samples)) or ())
-    others = split(batch, len(samples)) or (), _split_alone(samples)
+    others = [split(batch, len(samples)) or (), _split_alone(samples)]
+    with suppress(Exception):  # not all samples can be stacked
+        others.append(split(default_collate(samples), len(samples)) or ())
     return bool(rows) and any(rows == sorted(each) for each in others)
 
 
