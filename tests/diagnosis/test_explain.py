@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import re
 import time
+import traceback
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from cells import source
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    random_split,
+)
 from unseen_messages import ORDINARY, UNSEEN
 
 from dltutor import explain
 from dltutor.diagnosis.logs import plain
-from dltutor.diagnosis.messages import anchor, messages
+from dltutor.diagnosis.messages import advice, anchor, messages
 from dltutor.failures import CATALOG, FACTS, NAMES, Says
 from notebooks import NOTEBOOKS, read
 
@@ -112,6 +125,53 @@ DOTS_FOR_ANYTHING = [
 ]
 
 
+class Nothing(Dataset[int]):
+    """A dataset without a `__getitem__`."""
+
+
+NUMBERS: Any = torch.arange(8)
+Loader: Any = DataLoader
+
+# Calls that torch or numpy refuses. No failure mode causes these errors.
+REFUSED: list[Callable[[], object]] = [
+    lambda: Loader(NUMBERS, prefetch_factor=2),
+    lambda: Loader(NUMBERS, persistent_workers=True),
+    lambda: Loader(NUMBERS, multiprocessing_context="fork"),
+    lambda: Loader(NUMBERS, num_workers=1, multiprocessing_context="thread"),
+    lambda: Loader(NUMBERS, num_workers=-1),
+    lambda: Loader(NUMBERS, shuffle=True, sampler=[1, 2]),
+    lambda: Loader(NUMBERS, batch_size=4, batch_sampler=[[1], [2]]),
+    lambda: Loader(NUMBERS, batch_size=None, drop_last=True),
+    lambda: setattr(Loader(NUMBERS), "batch_size", 8),
+    lambda: Loader(NUMBERS[:0], shuffle=True),
+    lambda: Loader(NUMBERS, batch_size=0),
+    lambda: WeightedRandomSampler(torch.ones(2, 3), 4),
+    lambda: TensorDataset(NUMBERS, NUMBERS[1:]),
+    lambda: ConcatDataset([]),
+    lambda: random_split(NUMBERS, [3, 4]),
+    lambda: Nothing()[0],
+    lambda: next(iter(Loader([torch.eye(3).to_sparse()] * 2))),
+    lambda: DistributedSampler(NUMBERS, num_replicas=2, rank=2),
+    lambda: DistributedSampler(NUMBERS),
+    lambda: next(Loader(NUMBERS)),
+    lambda: Loader(NUMBERS)[0],
+    lambda: iter(Loader(NUMBERS)).next(),
+    lambda: [*Loader(NUMBERS, num_workers=1, worker_init_fn=lambda worker: np.random.seed(-1))],
+]
+
+# The same words, or similar ones, from programs in which no loader is involved.
+NO_LOADER = [
+    "RuntimeError: Default process group has not been initialized, please make sure to call "
+    "init_process_group.",
+    "ValueError: Seed must be between 0 and 2**32 - 1",
+    "AssertionError: Size mismatch between tensors",
+    "TypeError: Net.__init__() got an unexpected keyword argument 'generator'",
+    "TypeError: 'NoneType' object is not subscriptable",
+    "AttributeError: 'NoneType' object has no attribute 'id'",
+    "KeyError: 'state'",
+]
+
+
 def names(log: str) -> list[str]:
     return [match.failure.name for match in explain(log)]
 
@@ -168,6 +228,19 @@ def test_what_a_terminal_or_a_logger_adds_does_not_matter(wrapped: str) -> None:
 def test_a_text_that_is_none_of_these_names_nothing() -> None:
     texts = [*NONE_OF_THESE, *ORDINARY, *DOTS_FOR_ANYTHING, "", " \n"]
     assert {text: names(text) for text in texts if explain(text)} == {}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_an_argument_that_torch_refuses_gets_advice(call: Callable[[], object]) -> None:
+    with pytest.raises((AssertionError, AttributeError, RuntimeError, TypeError, ValueError)) as it:
+        call()
+    log = "".join(traceback.format_exception(it.value))
+    assert names(log) == []
+    assert advice(log)
+
+
+def test_without_a_loader_there_is_no_advice() -> None:
+    assert {log: advice(log) for log in [*NO_LOADER, *NONE_OF_THESE] if advice(log)} == {}
 
 
 def test_every_failure_mode_that_raises_is_found_by_its_own_symptoms() -> None:
