@@ -11,14 +11,23 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final
 
 _EXCHANGE: Final = ("/dev/", "/memfd:")
 _NO_RESERVE: Final = 0x4000  # MAP_NORESERVE (x86, ARM), because a file may be larger than memory
 _IN_PLACE_OF: Final = 3  # MREMAP_MAYMOVE | MREMAP_FIXED in linux/mman.h
+_FILES_CLOCK: Final = 5  # CLOCK_REALTIME_COARSE, with which Linux dates files; up to 4 ms late
+_MOST: Final = 8  # mappings to keep, because each of them keeps a descriptor open
+#: Matches a private mapping in /proc/self/smaps: its path, and how much of it has been written.
+_ENTRY: Final = re.compile(
+    r"^\S+ ...p \S+ \S+ \d+ +(/.*)\n(?:\w+:.*\n)*?Anonymous: +(\d+) kB", re.MULTILINE
+)
+
+_private: set[str] = set()  # the paths of the files that this module has mapped privately
 
 
 def make_private() -> None:
@@ -45,6 +54,7 @@ def make_private() -> None:
             os.close(file)
             if private != -1:
                 libc.mremap(private, size, size, _IN_PLACE_OF, start)
+                _private.add(path)
 
 
 def keep_private() -> None:
@@ -53,30 +63,76 @@ def keep_private() -> None:
     This affects only shared writable mappings of files that were last changed before this call,
     because code that makes a file has to see what it writes. C code, and a new interpreter such as
     a spawned worker, still make shared mappings.
+
+    If np.memmap maps a file a second time with mode="r+", it gets the first mapping, in which it
+    finds what it wrote, as it would in the file. Other mappings have positions of their own.
     """
-    since = time.time()
+    since = time.clock_gettime(_FILES_CLOCK)
+    kept: dict[tuple[Any, ...], Private] = {}
 
     class Private(mmap.mmap):
-        def __new__(cls, fileno: int, length: int, *given: Any, **options: Any) -> Self:
-            if not given and _is_older(fileno, since):
-                if options.get("access") == mmap.ACCESS_WRITE:
-                    options["access"] = mmap.ACCESS_COPY
-                elif not options.get("access") and options.get("prot", mmap.PROT_WRITE) != (
-                    mmap.PROT_READ
-                ):
-                    options["flags"] = mmap.MAP_PRIVATE
-            return super().__new__(cls, fileno, length, *given, **options)
+        kept = False
+
+        def __new__(cls, fileno: int, length: int, *given: Any, **options: Any) -> Any:
+            path = "" if given else _older(fileno, since)
+            if not path:
+                return super().__new__(cls, fileno, length, *given, **options)
+            _private.add(path)
+            numpys = options.keys() == {"access", "offset"}  # as np.memmap calls it
+            if options.get("access") == mmap.ACCESS_WRITE:
+                options["access"] = mmap.ACCESS_COPY
+                if numpys:
+                    return cls._same(path, fileno, length, options)
+            elif not options.get("access") and options.get("prot", mmap.PROT_WRITE) != (
+                mmap.PROT_READ
+            ):
+                options["flags"] = mmap.MAP_PRIVATE
+            return super().__new__(cls, fileno, length, **options)
+
+        @classmethod
+        def _same(cls, path: str, fileno: int, length: int, options: dict[str, Any]) -> Any:
+            key = (path, os.fstat(fileno).st_ino, length, *options.items())
+            found = kept.pop(key, None)
+            if found is None:
+                found = super().__new__(cls, fileno, length, **options)
+                found.kept = True
+            kept[key] = found
+            if len(kept) > _MOST:
+                del kept[next(iter(kept))]
+            return found
+
+        def close(self) -> None:
+            if not self.kept:
+                super().close()
+
+        def __exit__(self, *_: object) -> None:
+            self.close()
 
     mmap.mmap = Private  # type: ignore[misc]
 
 
-def _is_older(descriptor: int, since: float) -> bool:
+def written() -> list[str]:
+    """Return the paths of the files that this process has written to, if they were still shared.
+
+    These are files whose mappings `make_private` or `keep_private` has made private.
+    """
+    if not _private:
+        return []
+    with suppress(OSError), open("/proc/self/smaps", errors="replace") as maps:
+        found = {path for path, anonymous in _ENTRY.findall(maps.read()) if int(anonymous)}
+        return sorted(found & _private)
+    return []
+
+
+def _older(descriptor: int, since: float) -> str:
+    # Return the path of a file that was last changed before `since`, or "" for any other file.
     with suppress(OSError):
         found = os.fstat(descriptor)
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         named = stat.S_ISREG(found.st_mode) and found.st_nlink > 0
-        return named and not path.startswith(_EXCHANGE) and found.st_mtime < since
-    return False
+        if named and not path.startswith(_EXCHANGE) and found.st_mtime < since:
+            return path
+    return ""
 
 
 def _mappings() -> list[tuple[int, int, int, str]]:

@@ -328,6 +328,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("repeated_randomness", of(repeats=RANDOM)),
     ("repeated_randomness", of(repeats=MASKED, parts=replace(PARTS, collate="mask"))),
     ("mutated_in_place", of(twice=TWICE)),
+    ("mutated_in_place", of(twice=replace(TWICE, paths=(), files=("rows.npy",)))),
     ("mutated_in_place", of(parts=replace(PARTS, collate="shift"), fetched=STAINED)),
     ("mutated_in_place", of(twice=TWICE, copies=REFILLED)),
     ("stale_epoch", of(epochs=EPOCHS)),

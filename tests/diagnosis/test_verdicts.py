@@ -522,6 +522,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             changed(batches=1000, files=99),
             changed(batches=100, files=99, tensors=50.0),  # batches wait for their turn
         ),
+        "main keeps descriptors from one call of the loop to the next": (
+            ill(called_again=replace(RUN, batches=180, files=179), parts=LOOP),
+            ill(called_again=replace(RUN, batches=180, files=60), parts=LOOP),
+        ),
         "a worker keeps descriptors": (
             in_two_epochs(opened=40),
             in_two_epochs(opened=30),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import mmap
 import os
 import signal
 import socket
@@ -35,7 +36,7 @@ from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import global_states
 from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
-from dltutor.observation.own_mappings import keep_private
+from dltutor.observation.own_mappings import keep_private, written
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
@@ -117,11 +118,13 @@ def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
 class InPlace(Dataset[torch.Tensor]):
     """A dataset of a mapped file's rows, which divides each row by two in place.
 
-    If `at_once` is False, the dataset maps the file only when it makes the first sample.
+    If `at_once` is False, the dataset maps the file only when it makes the first sample. If `anew`,
+    it maps the file for each sample.
     """
 
-    def __init__(self, path: Path, *, at_once: bool = True) -> None:
+    def __init__(self, path: Path, *, at_once: bool = True, anew: bool = False) -> None:
         self.path = path
+        self.anew = anew
         self.rows = self.opened() if at_once else None
 
     def opened(self) -> np.memmap[Any, Any]:
@@ -131,9 +134,9 @@ class InPlace(Dataset[torch.Tensor]):
         return 32
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if self.rows is None:
-            self.rows = self.opened()
-        row = self.rows[index]
+        rows = self.opened() if self.rows is None else self.rows
+        self.rows = None if self.anew else rows
+        row = rows[index]
         row /= 2
         return torch.tensor(row)
 
@@ -143,7 +146,8 @@ class InPlace(Dataset[torch.Tensor]):
     [
         pytest.param("at hand", marks=pytest.mark.thorough),  # each diagnosis takes seconds
         pytest.param("by a function", marks=pytest.mark.thorough),
-        "on first use",
+        pytest.param("on first use", marks=pytest.mark.thorough),
+        "for each sample",
     ],
 )
 def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_is_found(
@@ -154,32 +158,66 @@ def test_a_file_that_samples_write_through_a_mapping_is_as_before_and_the_cause_
     before = path.read_bytes()
 
     def make() -> Any:
-        rows = InPlace(path, at_once=how != "on first use")
+        once = how not in ("on first use", "for each sample")
+        rows = InPlace(path, at_once=once, anew=how == "for each sample")
         loader: Any = DataLoader(rows, batch_size=4, num_workers=2, multiprocessing_context="fork")
         return loader
 
     found = diagnose(make if how == "by a function" else make(), deadline=60).findings
     assert [each.name for each in found] == ["mutated_in_place"]
+    assert str(path) in found[0].evidence
     assert path.read_bytes() == before
 
 
+def test_what_a_fork_writes_to_a_mapped_file_stays_there_when_it_maps_the_file_again(
+    tmp_path: Path,
+) -> None:
+    paths = [tmp_path / str(number) for number in range(40)]
+    for path in paths:
+        path.write_bytes(bytes(8))
+        os.utime(path, (1, 1))
+
+    def work(begin: Callable[[], None]) -> tuple[int, list[str], int, int]:
+        keep_private()
+        np.memmap(paths[0], np.uint8, "r+")[:] = 1
+        seen = int(np.memmap(paths[0], np.uint8, "r+").sum())
+        changed = written()
+        before = len(os.listdir("/proc/self/fd"))
+        for path in paths:
+            np.memmap(path, np.uint8, "r+").sum()
+        opened = len(os.listdir("/proc/self/fd")) - before
+        with paths[1].open("r+b") as file:
+            first, second = (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE) for _ in range(2)
+            )
+            first.read(4)
+            return seen, changed, opened, len(second.read())
+
+    seen, changed, opened, read = sandbox.run(work, at_most=20).result
+    assert (seen, changed, read) == (8, [str(paths[0])], 8)
+    assert opened <= 8
+
+
 def test_a_file_of_the_experiment_s_own_can_be_written_through_a_mapping(tmp_path: Path) -> None:
-    path, old = tmp_path / "made", tmp_path / "old"
+    old = tmp_path / "old"
     old.write_bytes(bytes(8))
     os.utime(old, (1, 1))
 
     def work(begin: Callable[[], None]) -> list[int]:
-        keep_private()
-        np.memmap(path, np.uint8, "w+", shape=8)[:] = 1
+        made = [tmp_path / str(number) for number in range(40)]
+        for path in made:  # the date of a file that's made at once may lie a little before
+            keep_private()
+            np.memmap(path, np.uint8, "w+", shape=8)[:] = 1
         np.memmap(old, np.uint8, "r+", shape=8)[:] = 1
         with tempfile.TemporaryFile() as nameless:
             nameless.write(bytes(8))
             nameless.flush()
             np.memmap(nameless, np.uint8, "r+", shape=8)[:] = 1
             nameless.seek(0)
-            return [sum(each) for each in (path.read_bytes(), old.read_bytes(), nameless.read())]
+            everything = b"".join(path.read_bytes() for path in made)
+            return [sum(each) for each in (everything, old.read_bytes(), nameless.read())]
 
-    assert sandbox.run(work, at_most=20).result == [8, 0, 8]
+    assert sandbox.run(work, at_most=20).result == [320, 0, 8]
 
 
 def test_what_processes_share_in_memory_stays_shared_in_the_sandbox() -> None:

@@ -23,6 +23,7 @@ from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
+from dltutor.observation import own_mappings
 from dltutor.observation.foreign import is_a, number
 
 _TRIED: Final = 4  # the most samples to try
@@ -38,6 +39,7 @@ class Twice:
         own: How many samples came out differently the second time, though the first time doesn't
             depend on what was drawn before.
         paths: The paths of up to three arrays and containers in the dataset that a draw changed.
+        files: Up to three files that the dataset maps into memory, and that a draw wrote to.
         index: The index of a sample that came out differently, as its repr, or "" if none did.
         counter: The path of a number that drawing other samples changes, or "" if none was found.
             If the number gets its old value back, the sample is the same again.
@@ -46,6 +48,7 @@ class Twice:
     looked: int = 0
     own: int = 0
     paths: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     index: str = ""
     counter: str = ""
 
@@ -63,22 +66,24 @@ def ask(subject: Subject) -> Twice:
     order = subject.keys()
     looked = own = 0
     found: list[str] = []
+    files: list[str] = []
     first = ""
     for seed, index in enumerate(order[:_TRIED], start=1):
         draw = partial(_last, subject, seed=seed)
         others = [each for each in order[: _TRIED + 2] if each != index]
         with suppress(forks.NoAnswer):
             # Prefer what the first draw changes alone, because a second one may undo it.
-            new, paths = forks.in_fork(partial(draw, [index]), _FORK)
-            later, _ = forks.in_fork(partial(draw, [*others, index]), _FORK)
-            again, second = forks.in_fork(partial(draw, [index, index]), _FORK)
+            new, paths, wrote = forks.in_fork(partial(draw, [index]), _FORK)
+            later, *_ = forks.in_fork(partial(draw, [*others, index]), _FORK)
+            again, second, _ = forks.in_fork(partial(draw, [index, index]), _FORK)
             looked += 1
             if new == later != again:
                 own += 1
                 found = found or paths or second
+                files = files or wrote
                 first = first or repr(index)
     counter = "" if own else _counter(subject, order)
-    return Twice(looked=looked, own=own, paths=tuple(found[:3]), index=first, counter=counter)
+    return Twice(looked, own, tuple(found[:3]), tuple(files[:3]), first, counter)
 
 
 def _counter(subject: Subject, order: list[Any]) -> str:
@@ -101,7 +106,7 @@ def _counter(subject: Subject, order: list[Any]) -> str:
             return digest(subject.dataset[index]), paths
 
     with suppress(forks.NoAnswer):
-        new, _ = forks.in_fork(partial(_last, subject, [index]), _FORK)
+        new, *_ = forks.in_fork(partial(_last, subject, [index]), _FORK)
         later, paths = forks.in_fork(after_others, _FORK)
         for path in paths[:3] if later != new else []:
             if forks.in_fork(partial(after_others, path), _FORK)[0] == new:
@@ -109,7 +114,9 @@ def _counter(subject: Subject, order: list[Any]) -> str:
     return ""
 
 
-def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str]]:
+def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str], list[str]]:
+    # Draw the samples of these indices. Return the last one's digest, the paths in the dataset that
+    # drawing it changed, and the mapped files that any of the draws wrote to.
     pins = Pins(subject.dataset)
     *others, last = order
     content_of = partial(_content, index=last)
@@ -121,9 +128,8 @@ def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[
     with pins.held(seed=seed):
         content = digest(subject.dataset[last])
     after = snapshot(subject.dataset, content_of).items()
-    return content, [
-        path for path, each in after if any(then.get(path, each) != each for then in before)
-    ]
+    paths = [path for path, each in after if any(then.get(path, each) != each for then in before)]
+    return content, paths, own_mappings.written()
 
 
 def _content(thing: Any, index: Any) -> str | None:

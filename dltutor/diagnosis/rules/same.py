@@ -76,16 +76,23 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
             f"In `{parts.collate}`, compute new values (`x = x + 1` instead of `x += 1`), or have "
             f"{parts.dataset} return a copy of what it keeps.",
         )
-    if twice is None or not twice.own or not twice.paths:
+    if twice is None or not twice.own or not (twice.paths or twice.files):
         return None
-    return Finding(
+    path, file = [*twice.paths, ""][0], [*twice.files, ""][0]
+    has = f"`{path}` has changed" if path else f"drawing it writes to `{file}`, which it maps"
+    said = (
         f"`dataset[{twice.index}]` comes out differently when it's drawn again with the same "
-        f"random numbers, and `{twice.paths[0]}` has changed. The same goes for {twice.own} of the "
-        f"{twice.looked} samples that were tried. Drawing others in between makes no difference.",
-        f"{evidence.parts.where}: {twice.paths[0]}".lstrip(": "),
-        f"Copy what you take from `{twice.paths[0]}` before you change it: `.copy()` for an "
-        "array, `.clone()` for a tensor, `copy.deepcopy` for anything else.",
+        f"random numbers, and {has}. The same goes for {twice.own} of the {twice.looked} samples "
+        "that were tried. Drawing others in between makes no difference."
     )
+    fix = (
+        f"Copy what you take from {f'`{path}`' if path else 'the file'} before you change it: "
+        "`.copy()` for an array, `.clone()` for a tensor, `copy.deepcopy` for anything else."
+    )
+    if file:
+        said += f" Your own runs change the file{f' `{file}`' * bool(path)}. The doctor's don't."
+        fix += ' If the dataset only reads the file, map it with mode="r".'
+    return Finding(said, f"{evidence.parts.where}: {path or file}".lstrip(": "), fix)
 
 
 def reused_buffer(evidence: Evidence) -> Finding | None:
