@@ -13,10 +13,10 @@ from dltutor.diagnosis.interventions import INTERVENTIONS
 # The name of a row in interventions.py, or of a module in `probes`.
 _ORDER: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
-    *("any_order", "threads", "fetched", "reordered", "reseeded", "repeated", "seeded"),
-    *("seeded_again", "called_again", "called_alone", "copied", "in_turn"),
+    *("any_order", "threads", "workerless", "fetched", "reordered", "reseeded", "repeated"),
+    *("seeded", "seeded_again", "called_again", "called_alone", "copied", "in_turn"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
-    *("not_kept", "one_iterator", "sending", "workerless", "views", "pinned"),
+    *("not_kept", "one_iterator", "sending", "views", "pinned"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
     *("repeats_of_stream", "epochs", "state", "order", "displaced", "while_held", "travel"),
     *("forked", "imported", "two_ranks", "new_interpreter"),

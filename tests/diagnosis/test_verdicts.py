@@ -111,14 +111,15 @@ def in_another_order(found: Evidence, *orders: str) -> Evidence:
     return replace(found, **changed)
 
 
-def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
+def served(as_it_is: float = 0.016, blocked: float = 0.8, workers: int = 2) -> Evidence:
     """Make evidence about workers that wait at one line. By default, main alone is just as fast.
 
     `as_it_is` has the seconds per batch with workers, and `blocked` has the share of the time that
     the workers wait.
     """
+    parts = replace(PARTS, workers=workers)
     paces = Paces((as_it_is,) * 2, (0.016,) * 2, blocked=blocked, line="a.py, line 7")
-    return ill(workerless=replace(paces, share=0.6, inside=0.9))
+    return ill(workerless=replace(paces, share=0.6, inside=0.9), parts=parts)
 
 
 def out_of_turn(as_it_is: float, alone: float, in_turn: float) -> Evidence:
@@ -570,6 +571,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(pinned=Pinned(3, 2, 80, "Clips")),
         ),
         "one at a time, and no faster": (served(), served(blocked=0.1), served(as_it_is=0.009)),
+        "one at a time, and hardly faster, though there are four": (
+            served(as_it_is=0.012, blocked=0.95, workers=4),
+            served(as_it_is=0.012, blocked=0.95),
+            served(as_it_is=0.012, workers=4),
+            served(as_it_is=0.01, blocked=0.95, workers=4),
+        ),
         "slower than without workers": (
             ill(workerless=Paces((2.0, 2.0, 2.0), (1.0, 1.0, 1.0))),
             ill(workerless=Paces((2.0, 1.0, 2.0), (1.0, 1.0, 1.0))),

@@ -25,7 +25,10 @@ from dltutor.diagnosis.running.subject import Subject
 
 CHEAP: Final = 0.0003  # seconds per sample; below this, a sample is cheap
 LONG: Final = 3000  # the fewest samples in a long epoch
-NO_GAIN: Final = 0.85  # share of the time without workers; if batches take more, the gain is small
+_NO_GAIN: Final = 0.85  # share of the time without workers; if batches take more, the gain is small
+# The same for more than two workers that almost never compute, so that each should add speed.
+_NO_GAIN_OF_MANY: Final = 0.7
+_IDLE: Final = 0.9  # a worker that waits for a larger share of the time almost never computes
 _SUSPECT: Final = 0.6  # share of the time without workers; if batches took more, measure again
 SLOWER: Final = 1.5  # workers do harm if batches take this many times as long as without them
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
@@ -87,7 +90,7 @@ def ask(subject: Subject) -> Paces:
 
     found = pace.in_turns(as_is, changed, seconds=subject.seconds - 1.5)
     found = replace(found, blocked=min(blocked, default=0.0))
-    if found.times < NO_GAIN:
+    if not in_vain(found, workers):
         return found
     notes = Notes()
     vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
@@ -98,6 +101,12 @@ def ask(subject: Subject) -> Paces:
     last = {pid: result for pid, *result in notes.read()}
     line, share, inside = max(last.values(), key=itemgetter(1), default=("", 0.0, 0.0))
     return replace(found, line=line, share=share, inside=inside)
+
+
+def in_vain(paces: Paces, workers: int) -> bool:
+    """Return whether this number of workers gains too little, compared with none."""
+    many = workers > 2 and paces.blocked > _IDLE
+    return paces.times >= (_NO_GAIN_OF_MANY if many else _NO_GAIN)
 
 
 def _look() -> tuple[int, float, float]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
-from dltutor.diagnosis.probes.workerless import LOST, NO_GAIN, SLOWER
+from dltutor.diagnosis.probes.workerless import LOST, SLOWER, in_vain
 from dltutor.diagnosis.words import duration
 from dltutor.tables import size
 
@@ -184,11 +184,11 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
         return
     # Count only waiting inside a sample, because workers also wait until main asks for a batch.
     waited = paces.blocked + paces.inside - 1
-    in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
+    blocked = in_vain(paces, parts.workers) and waited > _BLOCKED and samples.typical > _COSTLY
     ours, alone = paces.both
     lost = (ours - alone) * (parts.batches or evidence.run.batches)
     slower = paces.times >= SLOWER and lost > LOST
-    if not slower and not (in_vain and parts.workers > 1):
+    if not slower and not (blocked and parts.workers > 1):
         return
     cause = (
         "The workers save less time than it takes to send their batches, or they block each other."
@@ -198,9 +198,9 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
         f"Once {parts.workers} workers have started, a batch takes {duration(ours)}. Without "
         f"workers, it takes {duration(alone)}."
     )
-    if in_vain:
+    if blocked:
         said += f" The workers spent {100 * waited:.0f} percent of their time waiting."
-    stands = in_vain and paces.share > _MOSTLY
+    stands = blocked and paces.share > _MOSTLY
     if stands:
         said += f" One was at {paces.line} for {100 * paces.share:.0f} percent of its time."
         cause = (
