@@ -78,7 +78,7 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
         )
     if twice is None or not twice.own or not (twice.paths or twice.files):
         return None
-    path, file = [*twice.paths, ""][0], [*twice.files, ""][0]
+    path, file = (next(iter(each), "") for each in (twice.paths, twice.files))
     has = f"`{path}` has changed" if path else f"drawing it writes to `{file}`, which it maps"
     said = (
         f"`dataset[{twice.index}]` comes out differently when it's drawn again with the same "
@@ -90,7 +90,7 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
         "`.copy()` for an array, `.clone()` for a tensor, `copy.deepcopy` for anything else."
     )
     if file:
-        said += f" Your own runs change the file{f' `{file}`' * bool(path)}. The doctor's don't."
+        said += f" Your own runs change the file{f' `{file}`' * bool(path)}."
         fix += ' If the dataset only reads the file, map it with mode="r".'
     return Finding(said, f"{evidence.parts.where}: {path or file}".lstrip(": "), fix)
 
