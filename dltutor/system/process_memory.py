@@ -144,8 +144,15 @@ class Proc:
 
     def _read_or_raise(self, path: str) -> bytes:
         # Don't use os.open, because an interrupt right after os.open leaves the descriptor open.
-        with FileIO(f"{self.root}/{path}") as file:
+        with File(f"{self.root}/{path}") as file:
             return file.readall()
+
+
+class File(FileIO):
+    """A file that Python closes without a warning if an interrupt arrives before `with` has it."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Psutil:

@@ -25,7 +25,7 @@ from own_process import until
 from dltutor.observation.memory import sampler
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system import process_memory
-from dltutor.system.process_memory import DENIED, Proc, Psutil
+from dltutor.system.process_memory import DENIED, File, Proc, Psutil
 
 NO_PROCESS = 2**22 + 1  # above the highest pid that Linux assigns
 CHEAP = {"rss": 1, "faults": 2, "threads": 3, "fds": 4}
@@ -85,7 +85,7 @@ def test_proc_tells_what_denies_access_from_what_is_gone(monkeypatch: pytest.Mon
             raise PermissionError(path)
         return FileIO(path)
 
-    monkeypatch.setattr(process_memory, "FileIO", deny)
+    monkeypatch.setattr(process_memory, "File", deny)
     assert reader.memory(os.getpid()) == DENIED
     assert reader.process(os.getpid()) is not None
 
@@ -94,7 +94,7 @@ class Stopped(BaseException):
     """A stand-in for KeyboardInterrupt, which would end the tests if it escaped."""
 
 
-class StoppedAtOnce(FileIO):
+class StoppedAtOnce(File):
     """A file that raises Stopped right after it has been opened."""
 
     def __init__(self, path: str) -> None:
@@ -102,12 +102,11 @@ class StoppedAtOnce(FileIO):
         raise Stopped
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_an_interrupt_while_a_file_is_opened_leaves_no_descriptor(
+def test_an_interrupt_while_a_file_is_opened_leaves_no_descriptor_and_warns_of_none(
     monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(process_memory, "FileIO", StoppedAtOnce)
+        patch.setattr(process_memory, "File", StoppedAtOnce)
         with suppress(Stopped):
             Proc().process(os.getpid())
             pytest.fail("nothing was opened")
