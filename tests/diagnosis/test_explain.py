@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from cells import source
+from PIL import Image
 from torch.utils.data import (
     ConcatDataset,
     DataLoader,
@@ -151,6 +152,8 @@ REFUSED: list[Callable[[], object]] = [
     lambda: random_split(NUMBERS, [3, 4]),
     lambda: Nothing()[0],
     lambda: next(iter(Loader([torch.eye(3).to_sparse()] * 2))),
+    lambda: next(iter(Loader([Image.new("L", (2, 2))] * 2))),
+    lambda: Loader(NUMBERS, batch_sampler=[[1]]).sampler.set_epoch(1),
     lambda: DistributedSampler(NUMBERS, num_replicas=2, rank=2),
     lambda: DistributedSampler(NUMBERS),
     lambda: next(Loader(NUMBERS)),
