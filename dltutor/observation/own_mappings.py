@@ -68,7 +68,7 @@ def keep_private() -> None:
     finds what it wrote, as it would in the file. Other mappings have positions of their own.
     """
     since = time.clock_gettime(_FILES_CLOCK)
-    kept: dict[tuple[Any, ...], Private] = {}
+    mapped: dict[tuple[Any, ...], Private] = {}
 
     class Private(mmap.mmap):
         kept = False
@@ -92,13 +92,13 @@ def keep_private() -> None:
         @classmethod
         def _same(cls, path: str, fileno: int, length: int, options: dict[str, Any]) -> Any:
             key = (path, os.fstat(fileno).st_ino, length, *options.items())
-            found = kept.pop(key, None)
+            found = mapped.pop(key, None)
             if found is None:
                 found = super().__new__(cls, fileno, length, **options)
                 found.kept = True
-            kept[key] = found
-            if len(kept) > _MOST:
-                del kept[next(iter(kept))]
+            mapped[key] = found
+            if len(mapped) > _MOST:
+                del mapped[next(iter(mapped))]
             return found
 
         def close(self) -> None:
