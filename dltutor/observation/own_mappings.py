@@ -61,12 +61,15 @@ def keep_private() -> None:
     """Have Python code in this fork and its children map files privately from now on.
 
     This affects only shared writable mappings of files that were last changed before this call,
-    because code that makes a file has to see what it writes. C code, and a new interpreter such as
-    a spawned worker, still make shared mappings.
+    because code that makes a file has to see what it writes. C code still makes shared mappings,
+    and so does a new interpreter until it calls this function, as an observed worker does if main
+    has (see `is_kept_private`).
 
     If np.memmap maps a file a second time with mode="r+", it gets the first mapping, in which it
     finds what it wrote, as it would in the file. Other mappings have positions of their own.
     """
+    if is_kept_private():
+        return
     since = time.clock_gettime(_FILES_CLOCK)
     mapped: dict[tuple[Any, ...], Private] = {}
 
@@ -109,6 +112,11 @@ def keep_private() -> None:
             self.close()
 
     mmap.mmap = Private  # type: ignore[misc]
+
+
+def is_kept_private() -> bool:
+    """Return whether this process, or a process that it was forked from, called `keep_private`."""
+    return hasattr(mmap.mmap, "kept")  # an attribute of `Private`
 
 
 def written() -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.observation import loaders, stacks, torch_internals, worker_setup
+from dltutor.observation import loaders, own_mappings, stacks, torch_internals, worker_setup
 from dltutor.observation.counting import Counted, counting
 from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
@@ -226,7 +226,8 @@ class Run:
         self, name: str, loader: DataLoader[Any], make: torch_internals.MakeIterator
     ) -> Any:
         init_fn = loader.worker_init_fn
-        setup = worker_setup.WorkerSetup(self._folder, self._ours.mark)
+        private = own_mappings.is_kept_private()
+        setup = worker_setup.WorkerSetup(self._folder, self._ours.mark, private)
         loader.worker_init_fn = WorkerInit(init_fn, before=setup)
         try:
             with (

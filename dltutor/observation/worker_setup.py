@@ -17,6 +17,7 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, TextIO
 
+from dltutor.observation import own_mappings
 from dltutor.observation.stacks import answer_when_asked
 from dltutor.system import marks
 
@@ -27,14 +28,18 @@ class WorkerSetup:
 
     The folder gets the worker's stacks, the file `stderr`, and a link to the worker's temporary
     folder. The worker and everything that it starts get the mark (see `dltutor.system.marks`),
-    unless the mark is 0.
+    unless the mark is 0. If `private` is true, what the worker writes to a file that it maps stays
+    in the worker (see `dltutor.observation.own_mappings`).
     """
 
     folder: str
     mark: int
+    private: bool
 
     def __call__(self, worker_id: int) -> None:
         marks.put(self.mark)
+        if self.private:
+            own_mappings.keep_private()
         _point_2_at(Path(self.folder) / "stderr")
         # In a notebook, `sys.stderr` isn't descriptor 2, so a forked worker's output would appear
         # in the notebook later.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
+_SIZES: Final = (*(4**power for power in range(11, 4, -1)), 512, 256, 128, 96, 64, 32, 16)  # bytes
 _HOLES: Final = 4000  # the most free blocks of one size to allocate
 _HEAP: Final = 64 << 30  # a block more than this many bytes below the heap's top isn't in the heap
 
@@ -21,7 +22,7 @@ def fill_holes() -> None:
     libc.free.argtypes = [ctypes.c_void_p]
     libc.sbrk.argtypes = [ctypes.c_ssize_t]
     top = libc.sbrk(0) or 0
-    for size in (4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4 << 10, 1024, 512, 256, 128):
+    for size in _SIZES:
         for _ in range(_HOLES):
             place = libc.malloc(size)
             if not place or not top - _HEAP < place < top - size:

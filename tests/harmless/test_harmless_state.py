@@ -198,6 +198,27 @@ def test_what_a_fork_writes_to_a_mapped_file_stays_there_when_it_maps_the_file_a
     assert opened <= 8
 
 
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_workers_write_to_a_mapped_file_stays_there_in_the_sandbox(
+    method: str, private: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows"
+    np.arange(1.0, 65.0, dtype=np.float32).tofile(path)
+    os.utime(path, (1, 1))
+    before = path.read_bytes()
+    rows = InPlace(path, at_once=False, anew=True)
+    loader: Any = DataLoader(rows, batch_size=4, num_workers=1, multiprocessing_context=method)
+
+    def work(begin: Callable[[], None]) -> int:
+        if private:
+            keep_private()
+        return observe(loader, deadline=30).batches
+
+    assert sandbox.run(work, at_most=40).result == 8
+    assert (path.read_bytes() == before) == private
+
+
 def test_a_file_of_the_experiment_s_own_can_be_written_through_a_mapping(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.write_bytes(bytes(8))
