@@ -37,6 +37,8 @@ as main has a batch from it. If the manager is gone by then, torch aborts main.
 # the helper unlinks what they left in /dev/shm, and ends.
 _CLEANERS: Final = (b"multiprocessing.resource_tracker", SHM_MANAGER)
 _SHM: Final = Path("/dev/shm")
+_SEMAPHORE: Final = "sem."  # what the names of semaphores begin with in /dev/shm
+_NAMING: Final = 1.0  # the most seconds that a process gets to remove the names of semaphores
 _NO_FILE: Final = (0, 0)
 _NEVER: Final = -1.0  # the start time of a process that is gone
 
@@ -118,7 +120,9 @@ def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[
 
     Give up if none of these processes has ended for 10 s.
 
-    Stop each process before killing it, so that it can't start another process in between.
+    Stop each process before killing it, so that it can't start another process in between. A
+    forked process makes a semaphore by making a file and removing the file's name. So if a process
+    stops in between, let it go on for a moment, because otherwise the name would stay.
     Resource trackers and torch's shared-memory managers clean up after other processes, so they get
     4 s to end by themselves once those other processes are gone. Of all these processes, reap this
     process's own children, except the children that multiprocessing started, because
@@ -148,7 +152,8 @@ def end_descendants(mark: int = 0) -> set[Process]:
 
 def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ...]) -> set[Process]:
     found, spared = {*found}, {known(os.getpid())}
-    stopped: dict[Process, float] = {}  # process -> when we stopped it
+    stopped: dict[Process, float] = {}  # process -> when we last stopped it
+    first: dict[Process, float] = {}  # process -> when we first stopped it
     shared: dict[str, tuple[int, int]] = {}
     progress = served = time.monotonic()
     most = 0
@@ -177,11 +182,23 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         elif now > served + _CLEANING:
             ready = living
         for each in ready:
-            if each in stopped:
+            if each not in stopped:
+                stopped[each] = now
+                first.setdefault(each, now)
+                _send(each, signal.SIGSTOP)
+            elif now < first[each] + _NAMING and _has_semaphores(each.pid):
+                del stopped[each]
+                _send(each, signal.SIGCONT)
+            else:
                 shared |= segments_of(each.pid)
-            _send(each, signal.SIGKILL if each in stopped else signal.SIGSTOP)
-        stopped |= {each: now for each in ready - stopped.keys()}
+                _send(each, signal.SIGKILL)
         time.sleep(0.005)
+
+
+def _has_semaphores(pid: int) -> bool:
+    # Return whether a process uses semaphores with names that this process doesn't use.
+    found = segments_of(pid, _SEMAPHORE)
+    return bool(found) and bool(found.keys() - segments_of(os.getpid(), _SEMAPHORE).keys())
 
 
 def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:

@@ -206,6 +206,22 @@ def test_who_is_spared_is_not_ended_and_its_children_are() -> None:
     end(known(child))  # a shell that has nothing left to wait for ends by itself
 
 
+def make_semaphores() -> None:
+    while True:
+        multiprocessing.get_context("fork").Lock()
+
+
+def test_a_process_that_makes_semaphores_leaves_no_name_behind() -> None:
+    # The fixture looks for the names.
+    for _ in range(30):
+        maker = multiprocessing.get_context("fork").Process(target=make_semaphores)
+        maker.start()
+        time.sleep(0.02)
+        process = known(maker.pid or 0)
+        assert end(process) == {process}
+        maker.join()
+
+
 def test_a_pid_that_is_another_process_by_now_is_left_alone() -> None:
     child = subprocess.Popen(["sleep", "600"])
     earlier = known(child.pid)._replace(start=known(child.pid).start - 1)
