@@ -13,13 +13,14 @@ from dltutor.diagnosis.interventions import INTERVENTIONS
 # The name of a row in interventions.py, or of a module in `probes`.
 _ORDER: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
-    *("any_order", "threads", "workerless", "fetched", "reordered", "reseeded", "repeated"),
-    *("seeded", "seeded_again", "called_again", "called_alone", "copied", "in_turn"),
+    *("stayed", "views"),
+    *("any_order", "threads", "workerless", "fetched", "reordered", "reseeded", "in_turn"),
+    *("repeated", "seeded", "seeded_again", "called_again", "called_alone", "copied"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),
-    *("not_kept", "one_iterator", "sending", "views", "pinned"),
+    *("not_kept", "one_iterator", "sending", "pinned"),
     *("segments", "ahead", "memory", "ending", "twice", "copies", "repeats", "shares"),
     *("repeats_of_stream", "epochs", "state", "order", "displaced", "while_held", "travel"),
-    *("forked", "imported", "two_ranks", "new_interpreter"),
+    *("forked", "imported", "two_ranks", "made_as_rank", "new_interpreter"),
 )
 
 

@@ -114,17 +114,19 @@ def recut(run: Measures, alone: Measures) -> bool:
 
 
 EXACT: Final = 1e-4  # relative difference; equal results differ by less, and measured times by more
-_RESULT: Final = 0.05  # relative difference; adding in another order changes a sum by far less
+RESULT: Final = 0.05  # relative difference; adding in another order changes a sum by far less
 
 
 def results_differ(run: Measures, alone: Measures) -> bool:
     """Return whether the loop's numbers in two runs differ by more than 5 percent.
 
     Also return True if one run has more numbers than the other. But if a run has no numbers, return
-    False. Do the same if one of `alone`'s numbers is zero, because it may count the workers.
+    False. Leave out each number that's zero in `alone`, because it may count the workers.
     """
-    both = bool(run.numbers and alone.numbers) and all(alone.numbers)
-    return both and not close(run.numbers, alone.numbers, _RESULT)
+    if len(run.numbers) != len(alone.numbers):
+        return bool(run.numbers and alone.numbers)
+    pairs = [(a, b) for a, b in zip(run.numbers, alone.numbers, strict=True) if b]
+    return not close([a for a, _ in pairs], [b for _, b in pairs], RESULT)
 
 
 def same_input(run: Measures, alone: Measures, reordered: Measures | None = None) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the probes import this module
     from dltutor.diagnosis.probes.imported import Imported
     from dltutor.diagnosis.probes.in_workers import InWorkers
     from dltutor.diagnosis.probes.leftovers import Leftover
+    from dltutor.diagnosis.probes.made_as_rank import MadeAsRank
     from dltutor.diagnosis.probes.memory import Memory
     from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
     from dltutor.diagnosis.probes.order import Order
@@ -62,6 +63,7 @@ class Evidence:
     copied: Measures | None = None
     in_turn: Measures | None = None
     not_kept: Measures | None = None
+    stayed: Measures | None = None
     one_thread: Measures | None = None
     forked: Measures | None = None
     lighter: Measures | None = None
@@ -89,6 +91,7 @@ class Evidence:
     travel: Travel | None = None
     imported: Imported | None = None
     two_ranks: TwoRanks | None = None
+    made_as_rank: MadeAsRank | None = None
     new_interpreter: NewInterpreter | None = None
     handles: Handles | None = None
     repeats: Repeats | None = None

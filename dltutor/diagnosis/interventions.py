@@ -25,6 +25,9 @@ from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.system.heap import fill_holes
 
+# The fewest seconds that workers compute in an epoch for more than their samples. Forking two
+# workers takes a tenth of this.
+_MORE: Final = 0.4
 _LONGEST: Final = 11.0  # the most seconds for a run without workers
 _TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if allowed
 
@@ -118,6 +121,15 @@ def _resumed(evidence: Evidence) -> bool:
     # Return whether an iteration went on after another had restarted the iterator that both use.
     run = evidence.run
     return run.well and evidence.parts.persistent and run.resumed > 0
+
+
+def _works_again(evidence: Evidence) -> bool:
+    # Return whether new workers compute much more in each epoch than their samples take in main.
+    run, parts, samples = evidence.run, evidence.parts, evidence.samples
+    if samples is None or parts.stream or parts.persistent or parts.method != "fork":
+        return False  # workers of another method import torch again in each epoch
+    more = run.computed - samples.typical * run.total
+    return sum(run.finished) > 1 and more > max(run.computed / 2, _MORE * len(run.counted))
 
 
 def _only_in_new_workers(evidence: Evidence) -> bool:
@@ -357,6 +369,15 @@ INTERVENTIONS: Final = (
         _resumed,
         {"persistent_workers": False},
         longest=6.0,
+    ),
+    _run(
+        "stayed",
+        "How much do the workers compute with `persistent_workers=True`?",
+        16.0,
+        _works_again,
+        {"persistent_workers": True},
+        longest=8.0,
+        all_epochs=True,
     ),
     _run(
         "one_thread",

@@ -72,7 +72,7 @@ class Diagnosis:
         is `parts`.
         """
         return {
-            "version": 6,
+            "version": 7,
             "ok": self.ok,
             "title": self.title,
             "findings": [each.to_dict() for each in self.findings],

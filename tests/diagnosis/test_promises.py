@@ -7,8 +7,12 @@ come close, and get no finding. test_verdicts.py tests the same verdicts on made
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
+import os
 import random
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ranked
 import small_datasets
 import torch
 from small_datasets import Numbers
@@ -263,6 +268,70 @@ class Waits(Rows):
         return super().__getitem__(index)
 
 
+class Decoded(Rows):
+    """A dataset of rows from 16 files. Decoding one takes a while, so the dataset keeps it.
+
+    If `at_once`, the dataset decodes all files when it's made.
+    """
+
+    def __init__(self, *, at_once: bool) -> None:
+        super().__init__()
+        self.decoded = {number: decode(number) for number in range(16) if at_once}
+
+    def __getitem__(self, index: int) -> Any:
+        number = index % 16
+        if number not in self.decoded:
+            self.decoded[number] = decode(number)
+        return super().__getitem__(index) + self.decoded[number]
+
+
+def decode(number: int) -> float:
+    until = time.thread_time() + 0.06
+    while time.thread_time() < until:
+        pass
+    return number / 16
+
+
+class Unpacks(Rows):
+    """A dataset that unpacks its rows to a folder of each process, which that removes at exit."""
+
+    folder = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = 0
+
+    def __getitem__(self, index: int) -> Any:
+        if self.owner != os.getpid():
+            self.owner, self.folder = os.getpid(), tempfile.mkdtemp()
+            atexit.register(shutil.rmtree, self.folder)
+        return super().__getitem__(index)
+
+
+class Uneven(Rows):
+    """A dataset of which every third batch of four takes a while."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.02 * (index // 4 % 3 == 0))
+        return super().__getitem__(index) + 1.0
+
+
+def one_epoch(loader: Any) -> float:
+    return sum(float(batch.sum()) for batch in loader)
+
+
+def by_position(loader: Any) -> dict[int, np.ndarray[Any, Any]]:
+    rows, at = np.zeros((64, 2), np.float32), 0
+    for batch in loader:
+        rows[at : at + len(batch)] = batch.numpy()
+        at += len(batch)
+    return dict(enumerate(rows))
+
+
+def by_number(loader: Any) -> dict[int, float]:
+    return dict(sorted((int(row), float(row)) for batch in loader for row in batch))
+
+
 class Drawn(Sampler[int]):
     """A sampler without a length or an end, which draws each index when it's asked for it."""
 
@@ -301,6 +370,26 @@ BROKEN: dict[str, tuple[Loader, str, str]] = {
         "independent",
         "set_epoch",
     ),
+    "results by position, of batches that arrive when they're ready": (
+        (lambda _: load(Uneven(), in_order=False), by_position),
+        "same",
+        "your training loop",
+    ),
+    "ranks that divide their own orders": (
+        (lambda _: ranked.own_orders, None),
+        "complete",
+        "ranked.py",
+    ),
+    "folders that a loop of one epoch leaves": (
+        (lambda _: lambda: load(Unpacks()), one_epoch),
+        "clean",
+        HERE,
+    ),
+    "files that new workers decode again": (
+        (lambda _: lambda: load(Decoded(at_once=False)), None),
+        "quick",
+        HERE,
+    ),
     "files stay open": ((lambda _: load(Opens()), None), "bounded", HERE),
 }
 # Loaders that break no promise, with the promises that the doctor must have tested
@@ -318,6 +407,18 @@ HEALTHY: dict[str, tuple[Loader, set[str]]] = {
             ),
             train,
         ),
+        {"ends", "complete", "same"},
+    ),
+    "results by number, of batches that arrive when they're ready": (
+        (lambda _: load(Uneven(), in_order=False), by_number),
+        {"ends", "complete", "same"},
+    ),
+    "ranks that divide one order": (
+        (lambda _: ranked.shared_order, None),
+        {"ends", "complete", "same"},
+    ),
+    "files that are decoded in main": (
+        (lambda _: lambda: load(Decoded(at_once=True)), None),
         {"ends", "complete", "same"},
     ),
     "a stream that is dealt out": ((lambda _: load(Shares()), None), {"ends", "complete", "same"}),
@@ -341,6 +442,7 @@ EACH_TIME = (
     "a worker with another scale",
     "epochs that are left early and begin alike",
     "files stay open",
+    "ranks that divide their own orders",
     "an order for each epoch, and files that are closed",
     "a stream that is dealt out",
 )

@@ -16,6 +16,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.probes.fetched import Fetched
 from dltutor.diagnosis.probes.leftovers import Leftover
+from dltutor.diagnosis.probes.made_as_rank import MadeAsRank
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.new_interpreter import NewInterpreter
 from dltutor.diagnosis.probes.order import Order
@@ -131,6 +132,16 @@ def out_of_turn(as_it_is: float, alone: float, in_turn: float) -> Evidence:
     return ill(first, alone=second, in_turn=third, parts=replace(PARTS, in_order=False))
 
 
+def many_out_of_turn(different: int) -> Evidence:
+    """Make evidence from a loop that returns 300 numbers, some of them in another order."""
+    found = out_of_turn(1.0, 2.0, 2.0)
+    alone = tuple(map(float, range(300)))
+    moved = (*alone[: 300 - different], *reversed(alone[300 - different :]))
+    runs = (found.run, moved), (found.alone, alone), (found.in_turn, alone)
+    first, second, third = (replace(each, numbers=numbers) for each, numbers in runs if each)
+    return replace(found, run=first, alone=second, in_turn=third)
+
+
 def stream(as_it_is: Measures, alone: Measures, **found: Any) -> Evidence:
     return ill(as_it_is, alone=alone, parts=STREAM, **found)
 
@@ -149,6 +160,18 @@ def called(*epochs: str) -> Measures:
 
 def computed(seconds: float) -> Measures:
     return run("1" * 40, computed=seconds)
+
+
+def stayed(anew: float, once: float) -> Evidence:
+    """Make evidence from the CPU seconds of two epochs, with workers that end and that stay."""
+    found = in_two_epochs(computed=anew)
+    return replace(found, stayed=replace(found.run, computed=once))
+
+
+def on_two_ranks(**found: Any) -> Evidence:
+    """Make evidence about 400 samples that two ranks divide, of which they share 100."""
+    dealt = {"length": 400, "dealt": (200, 200), "both": 100, "neither": 100, "batch": 8}
+    return ill(made_as_rank=MadeAsRank(**dealt | found))
 
 
 NO_INDICES = Samples(0, ended="sampler")
@@ -291,6 +314,14 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         ),
     },
     "complete": {
+        "ranks that divide their own orders": (
+            on_two_ranks(),
+            on_two_ranks(both=8, neither=8),  # shares of equal length
+            on_two_ranks(dealt=(400, 400), both=400, neither=0),  # they don't divide
+            on_two_ranks(dealt=(40, 40), both=4, neither=324),  # a subset
+            on_two_ranks(repeated=60),  # drawn with replacement
+            on_two_ranks(dealt=()),
+        ),
         "some are missing": (
             ill(run("ab"), alone=run("abc")),
             ill(run("ab", finished=(False,)), alone=run("abc")),
@@ -354,6 +385,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         ),
     },
     "same": {
+        "many results where batches arrive as they're ready": (
+            many_out_of_turn(200),
+            many_out_of_turn(0),
+        ),
         "another sample": (
             ill(run("abd"), alone=run("abc")),
             ill(run("abc"), alone=run("abc")),
@@ -563,6 +598,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         ),
         "processes left": (changed(left=2), changed(left=0)),
         "folders left": (changed(temporary=(3, 5)), changed(temporary=(3, 3))),
+        "folders left by each call of a loop of one epoch": (
+            ill(replace(RUN, temporary=(3,)), called_again=replace(RUN, temporary=(3, 5))),
+            ill(replace(RUN, temporary=(3,)), called_again=replace(RUN, temporary=(3, 3))),
+            ill(replace(RUN, temporary=(3,))),
+        ),
     },
     "quick": {
         "tensors that aren't pinned": (
@@ -580,6 +620,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "slower than without workers": (
             ill(workerless=Paces((2.0, 2.0, 2.0), (1.0, 1.0, 1.0))),
             ill(workerless=Paces((2.0, 1.0, 2.0), (1.0, 1.0, 1.0))),
+        ),
+        "work that each epoch's new workers do again": (
+            stayed(4.0, 1.6),
+            stayed(4.0, 3.6),
+            ill(),
         ),
         "a late start, not without workers": (
             changed(first=3.0),

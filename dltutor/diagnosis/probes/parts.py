@@ -5,8 +5,12 @@ Read the loader's settings and the names of its parts. Call no dataset method ex
 
 from __future__ import annotations
 
+import inspect
+import re
 import resource
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from torch.utils.data import BatchSampler, DataLoader, default_collate
@@ -15,6 +19,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject, length_of, own_line
 from dltutor.diagnosis.words import count_of
+from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
 from dltutor.observation.loaders import inner_loaders, sampler_of
 from dltutor.system.process_memory import shared_memory
@@ -22,6 +27,7 @@ from dltutor.tables import MB
 
 # torch's samplers that don't shuffle, for map-style datasets and for streams.
 _ORDERED: Final = ("SequentialSampler", "_InfiniteConstantSampler")
+_RANK: Final = re.compile(r"\b(?:LOCAL_)?RANK\b|\bWORLD_SIZE\b|\bget_rank\b")
 _DEEP: Final = 5  # the most wrappers around the dataset to look into
 
 
@@ -56,6 +62,8 @@ class Parts:
         mixed: Whether a wrapper has several DataLoaders, one of which doesn't go in order. Which of
             their samples come together then also depends on the workers, because these change when
             each loader draws its order from the generator that all loaders share.
+        by_rank: Whether the file with your function that makes the loader, your dataset, or your
+            sampler mentions a rank.
     """
 
     loader: str
@@ -82,6 +90,7 @@ class Parts:
     files: int = 0
     pinned: bool = False
     mixed: bool = False
+    by_rank: bool = False
 
     @property
     def ordered(self) -> bool:
@@ -133,12 +142,21 @@ def ask(subject: Subject) -> Parts:
         files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         pinned=bool(inner.pin_memory),
         mixed=len(every) > 1 and any(type(each).__name__ not in _ORDERED for each in every),
+        by_rank=any(map(_mentions_rank, (subject.make, cls, type(_sampler(inner))))),
         hooks=tuple(
             name
             for name, owners in (("dataset", (dataset,)), ("sampler", subject.samplers))
             if any(callable(attribute(each, "set_epoch")) for each in owners)
         ),
     )
+
+
+def _mentions_rank(thing: Any) -> bool:
+    # Return whether the file with a class or function is yours and mentions a rank.
+    with suppress(OSError, UnicodeError, TypeError):  # it has no file
+        file = inspect.getfile(thing)
+        return is_yours(file) and bool(_RANK.search(Path(file).read_text()))
+    return False
 
 
 def _yours(dataset: Any) -> Any:

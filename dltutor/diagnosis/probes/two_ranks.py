@@ -13,12 +13,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -33,10 +30,10 @@ from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import global_states, seed_all, wrap_draws
+from dltutor.diagnosis.running.ranks import RANKS, on_each
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.observation.foreign import attribute, has, is_a, said
 
-_RANKS: Final = 2
 _DRAWN: Final = 32
 _LONGEST: Final = 1.5  # the most seconds to draw the samples
 _MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
@@ -118,11 +115,11 @@ def ask(subject: Subject) -> TwoRanks:
     if not subject.stream:
         return TwoRanks(**_loops(subject))
     try:
-        found = _on_each(partial(_draw, subject.dataset), _MEETING, _LONGEST)
+        found = on_each(partial(_draw, subject.dataset), _MEETING, _LONGEST)
     except forks.NoAnswer:
         raise Unanswered("drawing as rank 0 and as rank 1 of 2 didn't finish") from None
     joined = [each for each in found if each is not None]
-    if len(joined) < _RANKS:
+    if len(joined) < RANKS:
         return TwoRanks(made_for=made_for)
     failed = next((error for _, error in joined if error), "")
     if failed:
@@ -146,7 +143,7 @@ def _made_for(thing: Any, *others: Any) -> tuple[str, ...]:
 def _loops(subject: Subject) -> dict[str, Any]:
     # Return the fields of TwoRanks that come from running the loop, or {} if that fails.
     with suppress(forks.NoAnswer):
-        found = _on_each(partial(_loop, subject), PATIENCE, _LOOP + 2 * PATIENCE)
+        found = on_each(partial(_loop, subject), PATIENCE, _LOOP + 2 * PATIENCE)
         if None not in found:
             names = ("batches", "finished", "errors", "after")
             *measured, states = zip(*found, strict=True)
@@ -162,21 +159,6 @@ def _same(one: States, other: States) -> tuple[str, ...]:
     pairs = [(one[worker], other[worker]) for worker in one.keys() & other.keys()]
     names = sorted({name for states, _ in pairs for name in states})
     return tuple(name for name in names if all(a.get(name) == b.get(name, "") for a, b in pairs))
-
-
-def _on_each(work: Callable[[], Any], patience: float, seconds: float) -> list[Any]:
-    # Return what `work` returns on each rank, or None for a rank that can't join a process group.
-    # `patience` is for forming the group, and for each collective call.
-    meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
-    ranks = [partial(_as_rank, rank, work, meeting, patience) for rank in range(_RANKS)]
-    try:
-        return forks.in_forks(ranks, patience + seconds + 1.0)
-    finally:
-        os.close(meeting)
-
-
-def _as_rank(rank: int, work: Callable[[], Any], meeting: int, patience: float) -> Any:
-    return work() if _join(rank, meeting, patience) else None
 
 
 def _loop(subject: Subject) -> tuple[tuple[int, ...], tuple[bool, ...], str, float, States]:
@@ -225,28 +207,6 @@ def _draw(dataset: Any) -> tuple[list[str], str]:
         return [digest(sample) for sample in first], ""
     except Exception as error:
         return [], said(error)
-
-
-def _join(rank: int, meeting: int, patience: float) -> bool:
-    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
-    os.environ.update({name: str(number) for name, number in variables.items()})
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # both ranks are on this machine
-    try:
-        distributed.init_process_group(
-            "gloo",
-            init_method=f"file:///proc/self/fd/{meeting}",
-            rank=rank,
-            world_size=_RANKS,
-            timeout=timedelta(seconds=patience),
-        )
-        accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # accelerate caches the first rank that it reads
-            warnings.simplefilter("ignore")
-            accelerate.PartialState._reset_state()
-            accelerate.PartialState(cpu=True)
-    except Exception:
-        return False
-    return True
 
 
 EXPERIMENT: Final = probe("two_ranks", 18.0, needed, ask)

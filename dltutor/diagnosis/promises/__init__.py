@@ -48,6 +48,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
             complete.announced,
             complete.dealt,
             complete.left_out,
+            complete.between_ranks,
             complete.epochs,
         )
         for look in looks:
@@ -63,7 +64,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     found += _each(evidence, quick.uneven, quick.pickled, quick.dealing)
     found += _each(evidence, quick.unpinned)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, quick.recomputed, quick.redone)
+        found += _each(evidence, quick.recomputed, quick.redone, quick.works_again)
     for look in (quick.climbing, quick.starts, quick.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)

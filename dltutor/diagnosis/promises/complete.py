@@ -238,3 +238,22 @@ def _used_up(evidence: Evidence) -> Finding:
         cause="One epoch uses up something that the next one needs, such as a generator, an "
         "iterator, or an open file that was read to its end.",
     )
+
+
+def between_ranks(evidence: Evidence) -> Iterator[Finding]:
+    """Find ranks whose shares overlap, because each rank divides an order of its own."""
+    found = evidence.made_as_rank
+    if found is None or len(found.dealt) < 2 or found.repeated > found.batch:
+        return
+    # Ranks whose shares have to be of equal length may get a batch or two twice, or not at all.
+    slack = max(found.length / _PART, 4 * found.batch)
+    if min(found.both, found.neither) < slack or sum(found.dealt) < found.length - slack:
+        return
+    yield _finding(
+        f"If rank 0 and rank 1 of 2 make the loader, {found.both} of {found.length} samples go to "
+        f"both ranks, and {found.neither} go to none.",
+        found.where or evidence.parts.sampler,
+        "Have all ranks shuffle with the same seed, for example a fixed number plus the epoch, "
+        "and then take each rank's share.",
+        cause="Each rank shuffles in its own way, and takes its share of its own order.",
+    )

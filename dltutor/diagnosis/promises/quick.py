@@ -23,6 +23,9 @@ _FIRST: Final = 4  # the fewest batches in a run to base a finding on
 _TIMES: Final = 2  # the first batch may take this many times as long as without workers
 _SHARE: Final = 0.4  # a sampler is slow if it takes a larger share of the time between two batches
 _REPEATED: Final = 1.6  # this many times the CPU seconds without workers is too much
+# Workers that stay have to save a larger share of the computing. Two workers that decode everything
+# in the first of two epochs save half of it.
+_SAVED: Final = 0.25
 _WAITED: Final = 0.4  # the fewest seconds that the loop has to wait in an epoch
 _ONE: Final = 0.3  # the largest share of the loop's waiting that a single sample may cause
 # The average worker may be idle for a share of the time that's this much larger than the busiest
@@ -229,6 +232,25 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
         "own first, and read and decode only the rest.",
         cause="The workers do the same work several times. Each one reads or decodes what another "
         "one delivers, and throws it away.",
+    )
+
+
+def works_again(evidence: Evidence) -> Iterator[Finding]:
+    """Find new workers that do in each epoch what workers that stay do only once."""
+    run, stayed = evidence.run, evidence.stayed
+    if stayed is None or sum(stayed.finished) < 2:
+        return
+    anew, once = (one.computed / one.total for one in (run, stayed))
+    if once > (1 - _SAVED) * anew:
+        return
+    yield _finding(
+        f"For each sample, the workers together compute for {duration(anew)}. If they stay after "
+        f"the first of {sum(stayed.finished)} epochs, that's {duration(once)}.",
+        evidence.parts.where,
+        "Fill the cache in main, before the workers are forked. Or use `persistent_workers=True`, "
+        "so that each worker fills it only once.",
+        cause="What a worker keeps after making it, for example decoded files in a cache, is lost "
+        "when the epoch ends. The next epoch's workers, and each of them, make it again.",
     )
 
 

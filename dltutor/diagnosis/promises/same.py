@@ -9,6 +9,7 @@ from typing import Final
 
 from dltutor.diagnosis.difference import (
     EXACT,
+    RESULT,
     Difference,
     between,
     close,
@@ -22,6 +23,8 @@ from dltutor.diagnosis.finding import Certainty, Finding
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.words import by_interpreter
 from dltutor.failures import Promise
+
+_MANY: Final = 9  # numbers from a loop, of which a finding shows only how many differ
 
 _finding: Final = partial(Finding, promise="same")
 
@@ -283,7 +286,7 @@ def results(evidence: Evidence) -> Iterator[Finding]:
     if not results_differ(run, alone):
         return
     yield _finding(
-        f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without.{other}",
+        _results(run, "with workers", alone, "without") + other,
         "your training loop",
         "Compare one batch with workers to the same batch without, in your loop: types, "
         "attributes, and flags. Return everything that the loop needs in the batch itself.",
@@ -302,11 +305,21 @@ def out_of_turn(evidence: Evidence) -> Iterator[Finding]:
     if not results_differ(run, alone) or ours != theirs:
         return
     yield _finding(
-        f"Your loop returns `{run.returned}` with `in_order=False`, and `{in_turn.returned}` with "
-        "`in_order=True`. The samples are the same.",
+        _results(run, "with `in_order=False`", in_turn, "with `in_order=True`")
+        + " The samples are the same.",
         "your training loop",
         "Use `in_order=True`. Or return each sample's index with the sample, and have your loop "
         "go by it.",
         cause="With `in_order=False`, a batch arrives as soon as a worker has made it, so your "
         "loop can't tell which samples are in it by counting batches.",
     )
+
+
+def _results(run: Measures, how: str, other: Measures, instead: str) -> str:
+    # Say how what the loop returned differs between two runs.
+    count = len(run.numbers)
+    if count < _MANY or count != len(other.numbers):
+        return f"Your loop returns `{run.returned}` {how}, and `{other.returned}` {instead}."
+    pairs = zip(run.numbers, other.numbers, strict=True)
+    different = sum(not close([a], [b], RESULT) for a, b in pairs)
+    return f"Of {count} numbers that your loop returns, {different} differ {how} and {instead}."

@@ -27,7 +27,7 @@ from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds that a run may take past its time before it counts as hung
 STARTING: Final = 14.0  # the same limit for workers that import torch first
-_NUMBERS: Final = 64  # how many numbers from a loop's result to keep
+_NUMBERS: Final = 4096  # how many numbers from a loop's result to keep
 
 
 def run(
