@@ -102,7 +102,7 @@ def counted_twice(orders: list[Orders]) -> Finding:
     return Finding(len(seen) - len(set(seen)), f"of {LENGTH} samples counted twice")
 
 
-def on_two_ranks(
+def judge_two_ranks(
     loader: Loader,
     loop: Callable[[Loader], Orders],
     judge: Callable[[list[Orders]], Finding],
@@ -167,7 +167,7 @@ def _case(
     start_method: str,
 ) -> Case:
     loader = load(Numbers(), workers, start_method, batch_size=8, sampler=sampler_of(0))
-    return Case(loader, partial(on_two_ranks, loop=loop, judge=judge, other=sampler_of(1)))
+    return Case(loader, partial(judge_two_ranks, loop=loop, judge=judge, other=sampler_of(1)))
 
 
 FAILURE = Failure(

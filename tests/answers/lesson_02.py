@@ -99,10 +99,6 @@ def note_where_possible(self: Any, index: int, error: Exception) -> None:
     raise SampleError(say(self, index, error)) from error
 
 
-def on_call(self: Any, index: int, error: Exception) -> None:
-    raise SampleError(f"sample {index}: {error!r}") from error
-
-
 def raise_one_type(self: Any, index: int, error: Exception) -> None:
     raise SampleError(f"sample {index}, {self.dataset.paths[index]}: {error!r}") from error
 
