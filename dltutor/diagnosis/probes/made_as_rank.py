@@ -27,7 +27,7 @@ from dltutor.diagnosis.running.subject import Subject, Unanswered, inner_loader,
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, is_a
 
-_MOST: Final = 100_000  # the most indices to take from a sampler
+_MOST: Final = 100_000  # the most indices, or batches of them, to take from a sampler
 _MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
 _MAKING: Final = 6.0  # the most seconds to make the loaders and to ask their samplers
 _SEED: Final = 24301  # a seed that your code is unlikely to use
