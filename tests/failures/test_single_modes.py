@@ -165,7 +165,7 @@ def test_ranks_the_second_rank_is_ended_when_the_first_one_fails(
 
     case = ranks.broken(workers=0)
     with pytest.raises(ValueError, match="had enough"):
-        ranks.on_two_ranks(case.loader, fail, ranks.same_order, ranks.Share(1))
+        ranks.judge_two_ranks(case.loader, fail, ranks.same_order, ranks.Share(1))
     nothing_left_behind()
 
 
