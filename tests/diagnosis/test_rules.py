@@ -20,6 +20,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.probes import state
 from dltutor.diagnosis.probes.ahead import Ahead
 from dltutor.diagnosis.probes.copies import Copies
 from dltutor.diagnosis.probes.culprit import Culprit
@@ -165,6 +166,7 @@ COUNTED = Twice(looked=4, counter="dataset.step")
 COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
 QUARTERS = replace(DEALT, shares=(16, 16), totals=((1, 64), (3, 21)))
 STREAMED = replace(PARTS, stream=True)
+LOOPED = replace(STREAMED, loop=True)
 SPAWN_STREAM = replace(STREAMED, method="spawn")
 EACH_ONCE = replace(WELL, drawn=(tuple("abcdefgh"),))
 ALL_TWICE = replace(WELL, drawn=(tuple("bbddgghh"),))
@@ -525,6 +527,9 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "forked workers differ from main as well": of(
             parts=SPAWN, alone=DREW, forked=replace(DREW, drawn=(("1", "3"),)), imported=GIVEN
         ),
+        "forked workers lose samples as well": of(
+            parts=SPAWN, alone=DREW, forked=replace(DREW, drawn=(("1",),)), imported=GIVEN
+        ),
     },
     "copy_on_read": {"little is read": of(memory=replace(READ, read=((*NAMES[:4], 0.01),)))},
     "gc_dirties_pages": {"the loop did it": of(memory=replace(COLLECTED, copied_in_loop=2))},
@@ -806,3 +811,10 @@ def test_what_can_be_pickled_but_not_unpickled_is_told_where_workers_are_not_for
     [said] = elsewhere(of(travel=UNREADABLE))
     assert "Wrapper" in said and "RecursionError" in said
     assert not elsewhere(of(NO_PICKLE, parts=SPAWN, travel=UNREADABLE))
+
+
+def test_results_of_a_stream_are_compared_only_if_the_samples_are_the_same() -> None:
+    whole = replace(EACH_ONCE, result="8 samples")
+    assert state.needed(of(whole, parts=LOOPED, alone=replace(whole, result="9 samples")))
+    lossy = replace(whole, drawn=(tuple("abcd"),), result="4 samples")
+    assert not state.needed(of(lossy, parts=LOOPED, alone=whole))

@@ -339,7 +339,9 @@ def missing_main_guard(evidence: Evidence) -> Finding | None:
 def global_only_in_parent(evidence: Evidence) -> Finding | None:
     """Workers in new interpreters behave like main once they get main's globals."""
     run, alone, forked, given = evidence.run, evidence.alone, evidence.forked, evidence.imported
-    if alone is None or forked is None or not forked.well or alone.lacks(forked):
+    if alone is None or forked is None or not forked.well:
+        return None
+    if alone.lacks(forked) or forked.lacks(alone):
         return None
     if given is None or given.end not in ("finished", "enough") or not given.batches:
         return None
