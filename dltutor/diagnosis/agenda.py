@@ -1,4 +1,4 @@
-"""List all experiments, in the order in which they run."""
+"""List the questions that the doctor asks about a loader (its experiments), in their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.interventions import INTERVENTIONS
 
 # The name of a row in interventions.py, or of a module in `probes`.
-_ORDER: Final = (
+_QUESTIONS: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
     *("stayed", "views"),
     *("any_order", "threads", "workerless", "fetched", "reordered", "reseeded", "in_turn"),
@@ -30,5 +30,5 @@ def experiments() -> tuple[Experiment, ...]:
     runs = {each.field: each for each in INTERVENTIONS}
     return tuple(
         runs[name] if name in runs else import_module(f"{probes.__name__}.{name}").EXPERIMENT
-        for name in _ORDER
+        for name in _QUESTIONS
     )

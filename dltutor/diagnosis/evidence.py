@@ -110,6 +110,14 @@ class Evidence:
     pinned: Pinned | None = None
 
     @property
+    def as_it_is(self) -> tuple[Measures, ...]:
+        """The run of the loader as it is, and if there is one, the run that calls its loop again.
+
+        A loop of one epoch may show only in several calls what it leaves or keeps.
+        """
+        return (self.run,) if self.called_again is None else (self.run, self.called_again)
+
+    @property
     def files_by_the_end(self) -> float:
         """An estimate of how many descriptors main gains from an epoch's first batch to its end."""
         batches = max(self.run.batches, 1)

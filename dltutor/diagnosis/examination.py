@@ -18,12 +18,11 @@ from dltutor.diagnosis.errors import CannotRun, CannotSend
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import Experiment, read
 from dltutor.diagnosis.measures import Measures
-from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.handles.descriptors import holders, short_paths
 from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.probes.samples import DEALING
 from dltutor.diagnosis.probes.waits import causes
-from dltutor.diagnosis.running import when_to_fork
+from dltutor.diagnosis.running import names, when_to_fork
 from dltutor.diagnosis.running.subject import Loop, Mark, Subject, Unanswered
 from dltutor.observation import own_mappings, sandbox
 from dltutor.observation.foreign import said

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Final
 
+from dltutor.observation.growth import still_growing
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.record import Confinement, End, Frame, Worker
-from dltutor.observation.signs import signs
 from dltutor.observation.texts import fate, said, tidy
 from dltutor.tables import Table, Told, Tone, count_of
 
@@ -20,6 +20,8 @@ _TONES: Final[dict[End, Tone]] = {
     "main died": "bad",
     "hung": "warn",
 }
+_MOST: Final = 0.5  # the largest fraction of its time that a loop may wait for batches
+_LONG: Final = 4.0  # seconds that any loop may wait, because a short run may be slow by chance
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -93,7 +95,7 @@ class Observation(Told):
     @cached_property
     def signs(self) -> tuple[tuple[str, str], ...]:
         """The promises that the run broke even though it finished, each with its evidence."""
-        return tuple(signs(self)) if self.end == "finished" else ()
+        return tuple(_signs(self)) if self.end == "finished" else ()
 
     @property
     def ok(self) -> bool:
@@ -139,6 +141,26 @@ class Observation(Told):
         """Return a short table without pids and times, which rarely differs between runs."""
         tone = "warn" if self.signs else _TONES[self.end]
         return Table(_title(self), tuple(_rows(self)), tone=tone)
+
+
+def _signs(seen: Observation) -> Iterator[tuple[str, str]]:
+    if seen.expected is not None and seen.samples not in (None, seen.expected):
+        yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
+    for growing in still_growing(seen.timeline):
+        yield "bounded", growing
+    if seen.left:
+        are = "process was" if seen.left == 1 else "processes were"
+        yield "clean", f"{seen.left} {are} still running after the workers that started them left"
+    if _waits(seen):
+        yield "quick", "your loop spent most of its time waiting for batches"
+
+
+def _waits(seen: Observation) -> bool:
+    # Leave out the wait for the first batch, which includes the start of the workers.
+    if seen.waited is None or seen.first_batch_seconds is None:
+        return False
+    waited = seen.waited * seen.seconds - seen.first_batch_seconds
+    return waited > max(_LONG, _MOST * (seen.seconds - seen.first_batch_seconds))
 
 
 def _rows(seen: Observation) -> Iterator[tuple[str, str]]:

@@ -112,10 +112,11 @@ function nice(value, steps = [1, 2, 5, 10]) {
 }
 
 const LEFT = 64; // for the numbers of the y axis
-const RIGHT = 134; // for the names at the leading edge
+const RIGHT = 134; // for the legend at the leading edge
 const PLOT = { top: 10, bottom: 200 };
 const STRIP = { height: 28, gap: 12 };
-const LINE = 14; // between two lines of text
+const NAME = 14; // between two names of the legend
+const LINE = 14; // between two other lines of text
 const MOST_NAMES = 8; // workers named one by one
 const NO_LIMIT = 100_000; // so many descriptors for a process are as good as no limit
 
@@ -182,7 +183,7 @@ class Drawing {
     for (const [row, group] of names) {
       if (row === last && Object.keys(row.p).length > 1) group.push(whole);
       // A mark names its worker itself.
-      this.names(this.x(row.t) + 8, group.filter(({ role }) => row === last || !marked.has(role)));
+      this.legend(this.x(row.t) + 8, group.filter(({ role }) => row === last || !marked.has(role)));
     }
   }
 
@@ -206,7 +207,7 @@ class Drawing {
   }
 
   /** The legend: names one above the other, each as near to its layer as there is room. */
-  names(x, group) {
+  legend(x, group) {
     const workers = group.filter(({ role }) => role && isWorker(role));
     if (workers.length > MOST_NAMES) {
       const bytes = sum(workers.map((worker) => worker.bytes));
@@ -215,12 +216,12 @@ class Drawing {
       group = [...group.filter((name) => !workers.includes(name)), all].sort((a, b) => b.y - a.y);
     }
     let free = PLOT.bottom - 4;
-    for (const name of group) free = (name.y = Math.min(name.y, free)) - LINE;
+    for (const name of group) free = (name.y = Math.min(name.y, free)) - NAME;
     free = PLOT.top;
-    for (const name of [...group].reverse()) free = (name.y = Math.max(name.y, free)) + LINE;
+    for (const name of [...group].reverse()) free = (name.y = Math.max(name.y, free)) + NAME;
     for (const { role, bytes, text, y, kind } of group) {
       if (role) this.put("rect", { x, y: y - 4, width: 8, height: 8, fill: this.color(role) });
-      this.text(role ? x + 13 : x, y + 4, text ?? `${role} ${size(bytes)}`, { kind });
+      this.text(role ? x + 13 : x, y + 4, text ?? `${role} ${size(bytes)}`, { kind: `${kind ?? "over"} legend` });
     }
   }
 

@@ -40,7 +40,7 @@ from torch.utils.data import (
 
 from dltutor import diagnose
 from dltutor.diagnosis import examination as examination_module
-from dltutor.diagnosis import progress
+from dltutor.diagnosis import limits, progress
 from dltutor.diagnosis.diagnose import prepare
 from dltutor.diagnosis.objects import containers, digests
 from dltutor.diagnosis.objects.walking import Found
@@ -68,7 +68,7 @@ from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.probes.twice import Twice
-from dltutor.diagnosis.running import limits, runner, small_loaders
+from dltutor.diagnosis.running import runner, small_loaders
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered

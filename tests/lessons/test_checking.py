@@ -84,7 +84,7 @@ def loop(loader):
         {line}
 
 def grade():
-    endings.ended_well(endings.run_loader(dataset, loop, workers=0, within=5))
+    endings.check_ending(endings.run_loader(dataset, loop, workers=0, within=5))
     return correct()
 """
 

@@ -122,7 +122,7 @@ def test_every_code_has_words_and_all_words_are_used() -> None:
 
 MAKERS = "correct|not_yet|not_attempted|error_in_your_code|could_not_check|fault"
 ENGINE = "".join(path.read_text() for path in Path(words.__file__).parent.glob("*.py"))
-COMMON = {*tomllib.loads((Path(words.__file__).parent / "says.toml").read_text())}
+COMMON = {*tomllib.loads((Path(words.__file__).parent / "words.toml").read_text())}
 
 
 def mentions(written: str, code: str) -> bool:

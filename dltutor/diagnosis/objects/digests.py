@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.diagnosis.running.limits import Limited
+from dltutor.diagnosis.limits import Limited
 from dltutor.observation import foreign
 from dltutor.observation.foreign import attribute, attributes_of, is_a, slots_of
 from dltutor.tables import MB

@@ -21,10 +21,10 @@ import torch
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject

@@ -17,10 +17,10 @@ import psutil
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.shares import LOOKED, PASS, draw_pass, most_of
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.subject import Subject
 
 _FAR: Final = 0.1  # if a sample moves by this part of an epoch, the stream shuffles well enough

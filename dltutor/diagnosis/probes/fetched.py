@@ -26,11 +26,11 @@ from torch.utils.data import DataLoader, default_collate
 from dltutor.diagnosis.difference import EXACT
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects import columns
 from dltutor.diagnosis.objects.digests import digest, leaves, split
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.dealing import lost_if_begun_twice
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.subject import Subject

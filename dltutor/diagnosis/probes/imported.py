@@ -20,9 +20,9 @@ from typing import Any, Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.objects.names import held_by_class_too
 from dltutor.diagnosis.objects.walking import Found, search
 from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.names import held_by_class_too
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attributes_of, file_of, is_a, lineage, module_of

@@ -21,7 +21,7 @@ from torch import distributed
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.random_states import seed_all
+from dltutor.diagnosis.running.random_states import SEED, seed_all
 from dltutor.diagnosis.running.ranks import on_each
 from dltutor.diagnosis.running.subject import Subject, Unanswered, inner_loader, length_of, own_line
 from dltutor.observation.errors import is_yours
@@ -30,7 +30,6 @@ from dltutor.observation.foreign import attribute, is_a
 _MOST: Final = 100_000  # the most indices, or batches of them, to take from a sampler
 _MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
 _MAKING: Final = 6.0  # the most seconds to make the loaders and to ask their samplers
-_SEED: Final = 24301  # a seed that your code is unlikely to use
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _is_yours(module: str) -> bool:
 def _dealt(make: Callable[[], Any], modules: Sequence[str]) -> tuple[int, list[int] | None, int]:
     # Return the dataset's length, the indices, and the most indices in a batch. Instead of the
     # indices, return None if they aren't whole numbers.
-    seed_all(_SEED + distributed.get_rank())
+    seed_all(SEED + distributed.get_rank())
     inner = inner_loader(_anew(make, modules)())
     sampler: Any = inner.sampler if inner.batch_sampler is None else inner.batch_sampler
     batches = [each if is_a(each, list) else [each] for each in islice(iter(sampler), _MOST)]

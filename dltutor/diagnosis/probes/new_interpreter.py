@@ -27,10 +27,10 @@ import torch
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import Limited, in_time
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.imported import Key, packed, put
 from dltutor.diagnosis.probes.travel.packing import HEAVY
-from dltutor.diagnosis.running.limits import Limited, in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered, inner_loader
 from dltutor.observation import own_mappings, torch_internals

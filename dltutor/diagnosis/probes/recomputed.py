@@ -18,8 +18,8 @@ from typing import Any, Final
 from dltutor import tables
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest, size
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of

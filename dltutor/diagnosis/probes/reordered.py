@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects import digests
 from dltutor.diagnosis.objects.containers import size
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import changed, snapshot
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject, length_of
 from dltutor.diagnosis.words import part_of

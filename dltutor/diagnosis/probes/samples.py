@@ -20,10 +20,10 @@ from typing import Any, Final
 from dltutor import tables
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.busiest import Busiest
 from dltutor.diagnosis.running.dealing import count_epochs, seconds_between_batches
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
 from dltutor.diagnosis.running.subject import Mark, Subject, described

@@ -25,11 +25,11 @@ from torch.utils.data import get_worker_info
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
-from dltutor.diagnosis.running.limits import in_time
-from dltutor.diagnosis.running.random_states import global_states, seed_all, wrap_draws
+from dltutor.diagnosis.running.random_states import SEED, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.ranks import RANKS, on_each
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.observation.foreign import attribute, has, is_a, said
@@ -40,7 +40,6 @@ _MEETING: Final = 1.5  # the most seconds for the two ranks to find each other
 _LOOP: Final = 3.0  # the most seconds for the loop, if no collective call makes it wait
 PATIENCE: Final = 3.0  # seconds after which a collective call of the loop fails
 _NOTED: Final = 16  # in how many of its first draws a process looks for random numbers
-_SEED: Final = 24301  # a seed that your code is unlikely to use
 #: Matches the path of a rank or a world size: an attribute, a global, a key, or a closure variable.
 _KNOWN: Final = re.compile(r"(?:rank|world_size)(?:'?\]| of .*)?$")
 
@@ -167,7 +166,7 @@ def _loop(subject: Subject) -> tuple[tuple[int, ...], tuple[bool, ...], str, flo
         sampler.rank = rank
     subject.change(method="fork")  # forked workers start fastest, and inherit the file of notes
     file = _note_states(subject.dataset)
-    ran = runner.run(subject, seconds=_LOOP, patience=2 * PATIENCE, seed=_SEED + rank)
+    ran = runner.run(subject, seconds=_LOOP, patience=2 * PATIENCE, seed=SEED + rank)
     error = "" if ran.raised else ran.error  # a worker's error isn't about the other rank
     noted = [json.loads(each) for each in os.pread(file, 1 << 20, 0).splitlines()]
     # Keep the first note with each worker's number, because each epoch may start new workers.

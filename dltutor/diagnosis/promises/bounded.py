@@ -9,7 +9,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
-from dltutor.observation.signs import LATE
+from dltutor.observation.growth import LATE
 from dltutor.tables import MB, size
 
 _finding: Final = partial(Finding, promise="bounded")
@@ -25,9 +25,7 @@ _ENOUGH: Final = 24
 def held(evidence: Evidence) -> Iterator[Finding]:
     """Find descriptors that main keeps open."""
     parts = evidence.parts
-    # A loop that keeps a little of each batch may show that only when it's called several times.
-    runs = [run for run in (evidence.run, evidence.called_again) if run is not None]
-    run = max(runs, key=lambda run: run.files)
+    run = max(evidence.as_it_is, key=lambda run: run.files)
     # Batches that arrive before their turn wait in main, and each of their tensors is a descriptor.
     waiting = run.tensors * parts.prefetch * parts.workers
     if run.files < max(_KEPT, run.batches / 2, waiting):

@@ -83,11 +83,10 @@ def threads(evidence: Evidence) -> Iterator[Finding]:
 def temporary_files(evidence: Evidence) -> Iterator[Finding]:
     """Find new workers that leave temporary files in each epoch."""
     parts, samples = evidence.parts, evidence.samples
-    # A loop of one epoch shows that only when it's called several times.
-    runs = [run for run in (evidence.run, evidence.called_again) if run is not None]
     if samples is not None and any(what == "temporary files" for what, *_ in samples.left or ()):
         return  # samples leave files in main, too, so the end of a worker isn't to blame
-    first, second = next((run.temporary for run in runs if len(run.temporary) == 2), (0, 0))
+    counts = (run.temporary for run in evidence.as_it_is if len(run.temporary) == 2)
+    first, second = next(counts, (0, 0))
     if not parts.workers or parts.persistent or second - first < parts.workers:
         return
     yield _finding(

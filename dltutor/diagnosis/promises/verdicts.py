@@ -9,7 +9,7 @@ from typing import Final, Literal
 from dltutor.diagnosis.difference import recut, with_workers
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.failures import PROMISES, Promise
-from dltutor.observation.signs import LATE
+from dltutor.observation.growth import LATE
 
 State = Literal["kept", "broken", "not tested"]
 

@@ -7,7 +7,7 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
-from dltutor.observation.signs import LATE
+from dltutor.observation.growth import LATE
 from dltutor.tables import MB, size
 
 

@@ -9,8 +9,8 @@ from inspect import isgeneratorfunction
 from itertools import chain, islice
 from typing import Any, Final
 
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject, length_of
 

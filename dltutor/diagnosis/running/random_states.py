@@ -27,6 +27,8 @@ _GLOBAL: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable
     "random": (random.getstate, random.setstate, random.seed),
 }
 SOURCES: Final = (*_GLOBAL, "own")
+#: A seed that your code is unlikely to use.
+SEED: Final = 24301
 Around = Callable[[Callable[[], Any], Any], Any]
 
 #: How findings name each global generator.

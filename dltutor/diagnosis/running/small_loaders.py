@@ -12,8 +12,8 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import is_a
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init

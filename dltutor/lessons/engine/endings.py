@@ -207,7 +207,7 @@ def ending(seen: Observation) -> Ending:
     )
 
 
-def ended_well(run: Ending, where: str = "", **fields: object) -> None:
+def check_ending(run: Ending, where: str = "", **fields: object) -> None:
     """Reject an answer whose run didn't finish.
 
     Args:

@@ -15,9 +15,9 @@ If the answer is a number, the options are the right number and the likely wrong
 and `other-number` is for any other number. A question that asks for a word for each of several jobs
 has `answer = { A = "word", B = "another" }`. One that asks for several letters has `answer = ["A",
 "C"]` and `letters = "ABC"`. Messages that several exercises of a lesson share are in `[says]`, and
-messages that all lessons share are in `engine/says.toml`. `text` looks for a code in the exercise's
-options, in the exercise's messages, in those of the lesson, and in those of all lessons. In all
-these files, any run of spaces and newlines counts as one space.
+messages that all lessons share are in `engine/words.toml`. `text` looks for a code in the
+exercise's options, in the exercise's messages, in those of the lesson, and in those of all lessons.
+In all these files, any run of spaces and newlines counts as one space.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def lesson(number: str) -> dict[str, Any]:
 
 @cache
 def _common() -> dict[str, Any]:
-    return _read(_LESSONS / "engine" / "says.toml")
+    return _read(_LESSONS / "engine" / "words.toml")
 
 
 def _read(path: Path) -> dict[str, Any]:

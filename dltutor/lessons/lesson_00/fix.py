@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.endings import Ending, arrivals, check_ending, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import not_yet
@@ -114,7 +114,7 @@ def judge(run: Run) -> None:
     }
     if run.ending.kind == "IndexError":
         not_yet("index-error", **seen, error=run.ending.error)
-    ended_well(run.ending, there)
+    check_ending(run.ending, there)
     if run.left != run.levels:
         not_yet("list-changed", **seen)
     for position, pair in enumerate(pairs):

@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 from PIL import Image, ImageFile
 
-from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.endings import Ending, arrivals, check_ending, where
 from dltutor.lessons.engine.exercise import Grader, by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import (
@@ -208,7 +208,7 @@ def _judge_folder(evidence: Evidence) -> None:
             not_yet("reason-without-words", path=path, reason=repr(why[:80]))
     _judge_reasons(evidence)
     for workers, (run, same) in sorted(evidence.runs.items()):
-        ended_well(run, where(workers))
+        check_ending(run, where(workers))
         if not same:
             not_yet("other-samples", where=where(workers))
     if len(evidence.dtypes) > 1:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import (
@@ -183,7 +183,7 @@ def judge(run: Run) -> None:
                 _judge_arrival(there, arrival)
         if len(arrivals) < len(ORDER):
             _judge_ending(there, run.ending, ORDER[len(arrivals)])
-    ended_well(run.ending, there)
+    check_ending(run.ending, there)
 
 
 def result(runs: tuple[Run, ...]) -> Result:
@@ -198,7 +198,7 @@ def _judge_ending(there: str, ending: Ending, due: int) -> None:
     what = f"raises {FAULTS[due].what}" if due in FAULTS else "is healthy"
     if ending.end == "hung" and "pickle" in ending.last_words.lower():
         not_yet("not-pickled", where=there, index=due, what=what, last_words=ending.last_words)
-    ended_well(ending, there)
+    check_ending(ending, there)
     not_yet("ends-early", where=there, index=due, what=what)
 
 

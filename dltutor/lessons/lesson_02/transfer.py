@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.endings import Ending, arrivals, check_ending, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, form, shown
 from dltutor.lessons.engine.outcomes import Fault, correct, fault, not_yet, reject
@@ -153,7 +153,7 @@ def judge(run: Run) -> None:
     """
     if run.ending.end == "hung" and run.ending.last_words:
         not_yet("waits", where=run.where, last_words=run.ending.last_words)
-    ended_well(run.ending, run.where)
+    check_ending(run.ending, run.where)
     if run.wrong:
         reject(run.wrong, where=run.where)
 

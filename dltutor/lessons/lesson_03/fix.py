@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dltutor.failures.dead_worker import Frames, How
-from dltutor.lessons.engine.endings import Ending, arrivals, ended_well
+from dltutor.lessons.engine.endings import Ending, arrivals, check_ending
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import not_yet
@@ -115,7 +115,7 @@ def judge(reading: Reading) -> None:
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in ending.message:
         not_yet("daemonic", where=where, message=ending.message)
-    ended_well(ending, where, deadly=len(film.deadly), aside=len(film.deadly.keys() & kept))
+    check_ending(ending, where, deadly=len(film.deadly), aside=len(film.deadly.keys() & kept))
     if good := sorted(film.pixels.keys() & kept.keys()):
         reason = shown(kept[good[0]])
         not_yet(

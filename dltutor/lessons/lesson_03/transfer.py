@@ -14,7 +14,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from dltutor.failures.data.scans import WANTED, Scans
-from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.endings import Ending, arrivals, check_ending, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.memory import Empty, finished, trim_heap
@@ -125,7 +125,7 @@ def judge(seen: Reading) -> None:
     if large and ending.end in ("finished", "hung"):  # using too much memory can cause a hang
         sizes = {"took": seen.took, "most": _MOST, "longest": max(_SLICES), "wanted": WANTED}
         not_yet("too-large", where=lead, **sizes)
-    ended_well(ending, lead)
+    check_ending(ending, lead)
     if seen.came != (scans := _EPOCHS[seen.workers] * len(_SLICES)):
         not_yet("missing", where=lead, came=seen.came, scans=scans)
     for slices, form in seen.wrong.items():

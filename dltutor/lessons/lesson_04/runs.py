@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import get_worker_info
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader
 from dltutor.lessons.engine.forms import form, whole_number
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, send_cells, theirs
@@ -112,7 +112,7 @@ def samples(run: Run, width: int) -> list[torch.Tensor]:
     plan = run.plan
     if run.length != len(plan.given):
         not_yet("other-length", length=run.length, given=len(plan.given))
-    ended_well(run.end, plan.where)
+    check_ending(run.end, plan.where)
     for (_, draw), (batches, _) in zip(plan.epochs, run.epochs, strict=True):
         for batch in batches:
             if getattr(batch, "dtype", None) != torch.int64 or batch.shape[1:] != (width,):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.endings import Ending, arrivals, check_ending, where
 from dltutor.lessons.engine.forms import same_tensor, shown
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
@@ -50,13 +50,13 @@ class Delivered:
         }
 
 
-def read(
+def check_in_main(
     dataset: Any,
     expected: Mapping[int, torch.Tensor],
     where: str,
     other_sample: str = "other-sample",
 ) -> None:
-    """Read samples in main, and compare them with the right samples.
+    """Raise `Rejected` unless samples that main reads are right.
 
     Args:
         dataset: The answer's dataset.
@@ -106,14 +106,14 @@ def deliver(
     return Delivered(workers, run, len(asked), len(came), len(wrong), others)
 
 
-def all_right(delivered: Delivered, *, wrong: str) -> None:
+def check_delivery(delivered: Delivered, *, wrong: str) -> None:
     """Raise `Rejected` unless all samples arrived, and all are right.
 
     Args:
         delivered: The record of what arrived.
         wrong: The code for wrong samples.
     """
-    ended_well(delivered.run, where(delivered.workers))
+    check_ending(delivered.run, where(delivered.workers))
     if delivered.samples < delivered.asked:
         not_yet("missing", **delivered.fields)
     if delivered.wrong:

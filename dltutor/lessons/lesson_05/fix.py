@@ -26,7 +26,14 @@ from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
+from dltutor.lessons.lesson_05.delivery import (
+    LONG,
+    RUNS,
+    Delivered,
+    check_delivery,
+    check_in_main,
+    deliver,
+)
 from dltutor.lessons.lesson_05.helpers import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # numbers in a recording of 512 MB, which is mostly a hole
@@ -144,7 +151,7 @@ def run(answer: type) -> Iterator[Epochs]:
             size = {"numbers": _NUMBERS, "windows": _WINDOWS, "width": WIDTH}
             not_yet("other-length", length=length, **size)
         if not datasets:
-            read(dataset, windows, when)
+            check_in_main(dataset, windows, when)
         datasets.append(dataset)
     # Chain the recordings, so that all workers read the same file at the same time.
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
@@ -157,7 +164,7 @@ def run(answer: type) -> Iterator[Epochs]:
     for workers, epochs in RUNS:
         for dataset, (path, windows) in zip(datasets, written.items(), strict=True):
             there = f"{when}, in the dataset of `{path.name}`"
-            read(dataset, windows, there, "other-sample-of-three")
+            check_in_main(dataset, windows, there, "other-sample-of-three")
         watched.begin()
         how = {"collate_fn": watched.collate, "worker_init_fn": watched.watch}
         samples = deliver(all_three, expected, [*expected], workers, epochs, **how)
@@ -181,7 +188,7 @@ def judge(epochs: Epochs) -> None:
         elif samples.wrong:
             code = "moved-and-wrong"
         not_yet(code, error=samples.run.error, **samples.fields)
-    all_right(samples, wrong="wrong-windows")
+    check_delivery(samples, wrong="wrong-windows")
 
 
 GRADER: Final = by_runs(

@@ -21,7 +21,14 @@ from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import correct, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
+from dltutor.lessons.lesson_05.delivery import (
+    LONG,
+    RUNS,
+    Delivered,
+    check_delivery,
+    check_in_main,
+    deliver,
+)
 from dltutor.lessons.lesson_05.helpers import Rows
 
 _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
@@ -57,8 +64,8 @@ def run(answer: type) -> Iterator[Epochs]:
     for number, (workers, epochs) in enumerate(RUNS):
         server.seed = 5 + number
         expected = {number: torch.tensor(server.row(number)) for number in range(ROWS)}
-        read(dataset, {index: expected[index] for index in (0, ROWS - 1, 9)}, where, code)
-        read(second, {3: torch.tensor(other.row(3))}, where_second, "other-sample-of-two")
+        check_in_main(dataset, {index: expected[index] for index in (0, ROWS - 1, 9)}, where, code)
+        check_in_main(second, {3: torch.tensor(other.row(3))}, where_second, "other-sample-of-two")
         known = len(server.sessions)
         rows = deliver(dataset, expected, _ORDER, workers, epochs)
         new = Counter(each.pid for each in server.sessions[known:] if each.pid != os.getpid())
@@ -79,7 +86,7 @@ def judge(epochs: Epochs) -> None:
     if times := epochs.over_main:
         code = "over-mains-and-wrong" if rows.wrong else "over-mains"
         not_yet(code, times=times, **rows.fields)
-    all_right(rows, wrong="wrong-rows")
+    check_delivery(rows, wrong="wrong-rows")
     if epochs.connected > 1:
         not_yet("connects-often", times=epochs.connected, **rows.fields)
 

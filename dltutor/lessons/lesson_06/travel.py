@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.forms import a_fixed_class, blank, form, shown
 from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
 from dltutor.lessons.engine.running import imported, theirs
@@ -176,4 +176,4 @@ def arrived(epoch: Epoch) -> None:
         code = "freed-tensor" if "unable to resize file" in run.last_words else "last-words"
         fates = run.fates or "main ended"
         not_yet(code, where=epoch.where, fates=fates, words=run.last_words)
-    ended_well(run, epoch.where)
+    check_ending(run, epoch.where)

@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.lost_thread import Pairs
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import correct, not_yet
@@ -166,7 +166,7 @@ def judge(epochs: Epochs) -> None:
     run, there = epochs.run, where(epochs.workers)
     if run.end == "hung" or run.raised_in_worker == "TimeoutError":
         _reject_hang(epochs, there)
-    ended_well(run, there)
+    check_ending(run, there)
     if epochs.wrong:
         not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
     # In a single epoch, a worker may read so few pairs that it rightly has more threads, so compare

@@ -20,7 +20,7 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.checking import verdict
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import (
@@ -193,7 +193,7 @@ def judge(epoch: Epoch) -> None:
         not_yet("waits", where=there, seconds=f"{run.deadline:g}", stood=run.stood)
     if run.raised_in_worker in ("KeyError", "IndexError"):
         not_yet("missing-labels", where=there, worker=run.failed_worker, error=run.error)
-    ended_well(run, there)
+    check_ending(run, there)
     if epoch.wrong:
         reject(epoch.wrong, where=there)
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, form, shown
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
@@ -190,7 +190,7 @@ def judge(run: Epochs) -> None:
     A right sample carries its excerpt in at most `EACH` bytes per number plus `MORE` bytes, and
     main can unpack the sample to the right numbers.
     """
-    ended_well(run.run, run.where)
+    check_ending(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:
             not_yet("missing", where=run.where, arrived=len(samples), recordings=_RECORDINGS)

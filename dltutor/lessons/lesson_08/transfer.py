@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_function, as_int, shown
 from dltutor.lessons.engine.outcomes import correct, could_not_check, not_yet
@@ -194,7 +194,7 @@ def judge(counted: Counted) -> None:
         if asked.number < asked.right:
             code = "forgets-early-batches" if asked.when == _EARLY else "too-few"
             not_yet(code, **seen, said=asked.said)
-    ended_well(counted.run, counted.where)
+    check_ending(counted.run, counted.where)
     for came in counted.came:
         if came != (*range(BATCHES),):
             not_yet("other-batches", where=counted.where, came=[*came], last=BATCHES - 1)

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.captions import Captions
 from dltutor.failures.tools.gauge import Gauge
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.memory import Empty, finished
@@ -250,7 +250,7 @@ def judge(seen: Rewritten) -> Result:
     """
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"
-        ended_well(run.end, there)
+        check_ending(run.end, there)
         if run.different:
             counts = {"different": run.different, "samples": seen.samples}
             not_yet("different", where=there, file=file, **counts, **run.example)

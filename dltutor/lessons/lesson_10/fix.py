@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures import heap_growth
 from dltutor.failures.growing_cache import CachedRecordings
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, form, shown
 from dltutor.lessons.engine.memory import Empty, finished, trim_heap
@@ -196,7 +196,7 @@ def judge(run: Run) -> None:
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)
-    ended_well(run.end, there, arrived=sum(map(len, run.epochs)), expected=run.asked)
+    check_ending(run.end, there, arrived=sum(map(len, run.epochs)), expected=run.asked)
     for came in run.epochs:
         if len(came) != files:
             not_yet("missing", where=there, came=len(came), files=files)

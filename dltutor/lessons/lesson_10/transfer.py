@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.engine.endings import Ending, ended_well, ending
+from dltutor.lessons.engine.endings import Ending, check_ending, ending
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, same_tensor, shown
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
@@ -229,7 +229,7 @@ def judge(seen: Validated) -> Result:
 
     Otherwise, or if the run didn't finish or changed the model, raise `Rejected`.
     """
-    ended_well(seen.end)
+    check_ending(seen.end)
     if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)
     if seen.wrong:

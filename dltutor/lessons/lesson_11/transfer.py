@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Rejected, error_in_your_code, not_yet
@@ -143,7 +143,7 @@ def _close(table: Any, call: str) -> None:
 
 def judge(epochs: Epochs) -> None:
     """Raise `Rejected` unless the epochs finished, and all rows arrived as main wrote them."""
-    ended_well(epochs.run, epochs.where)
+    check_ending(epochs.run, epochs.where)
     if epochs.came != 2 * LENGTH:
         not_yet("missing", where=epochs.where, came=epochs.came, rows=2 * LENGTH)
     if epochs.old and epochs.old == epochs.wrong:

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import torch
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, form
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
@@ -174,7 +174,7 @@ def judge(runs: Sequence[Run]) -> Result:
     owner: dict[Noise, Key] = {}
     for run in runs:
         here = where(run.workers)
-        ended_well(run.end, here)
+        check_ending(run.end, here)
         if run.changed:
             not_yet("changed-signals", where=here)
         for epoch, came in run.epochs:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.endings import Ending, check_ending, run_loader
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown, whole_number
 from dltutor.lessons.engine.outcomes import error_in_your_code, not_yet
@@ -125,7 +125,7 @@ def judge(run: Run) -> None:
     Also reject a run that failed, a record that repeats or isn't in the plan, and an idle worker.
     """
     for number, (end, _) in enumerate(run.ranks):
-        ended_well(end, f"with {run.plan}, on rank {number}")
+        check_ending(end, f"with {run.plan}, on rank {number}")
     for epoch, ranks in enumerate(zip(*(epochs for _, epochs in run.ranks), strict=True)):
         _judge_epoch(run.plan, epoch, ranks)
 

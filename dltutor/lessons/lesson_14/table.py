@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.endings import ended_well, loader_of, run_loop, where
+from dltutor.lessons.engine.endings import check_ending, loader_of, run_loop, where
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_14.reports import grader
@@ -111,7 +111,7 @@ def _rows(loader: DataLoader[Any], which: int, rows: Any, lead: str) -> None:
                 compare(customer, row)
             compare(*dataset[(which + 7 * number) % _CUSTOMERS])  # main reads between batches
 
-    ended_well(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
+    check_ending(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
     if missing := sum(times[customer] != _EPOCHS for customer in range(_CUSTOMERS)):
         not_yet("missing-customers", where=lead, missing=missing, customers=_CUSTOMERS)
     if wrong:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from dltutor.lessons.engine.endings import ended_well, loader_of, run_loop, where
+from dltutor.lessons.engine.endings import check_ending, loader_of, run_loop, where
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Incident
@@ -70,7 +70,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
                 _look_at(batch, lead)  # noqa: B023
                 came[-1].update(block.numpy().tobytes() for block in batch)  # noqa: B023
 
-        ended_well(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
+        check_ending(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
         orders = [[*dict.fromkeys(map(source_of.get, epoch))] for epoch in came]
         blocks = len(source_of)
         for epoch in came:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.engine.endings import ended_well, loader_of, run_loop, where
+from dltutor.lessons.engine.endings import check_ending, loader_of, run_loop, where
 from dltutor.lessons.engine.forms import shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_14.reports import grader
@@ -72,7 +72,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
                     if not torch.equal(frames, expected) or str(label) != name[0]:
                         wrong.append(name)  # noqa: B023
 
-        ended_well(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
+        check_ending(run_loop(loader, consume, within=_WITHIN, epochs=_EPOCHS), lead)
         missing = sum(times[name] != _EPOCHS for name in clips)
         if missing or wrong:
             counts = {"clips": len(clips), "missing": missing, "wrong": len(wrong)}

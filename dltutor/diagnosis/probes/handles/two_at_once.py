@@ -9,10 +9,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.handles.descriptors import Listener
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.side_effects import profiled
 from dltutor.diagnosis.running.small_loaders import answers, small_loader

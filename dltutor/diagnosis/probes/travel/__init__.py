@@ -19,10 +19,10 @@ import numpy as np
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.limits import in_time
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.probes.travel import packing
-from dltutor.diagnosis.running.limits import in_time
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.failures.tools.gauge import as_for_spawned

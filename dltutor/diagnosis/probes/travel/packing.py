@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dltutor.diagnosis.running.limits import Limited
+from dltutor.diagnosis.limits import Limited
 from dltutor.diagnosis.running.subject import Unanswered
 from dltutor.observation import foreign
 from dltutor.observation.foreign import first_line, is_a, module_of

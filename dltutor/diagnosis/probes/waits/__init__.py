@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.waits import witness
-from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running import names, runner
 from dltutor.diagnosis.running.notes import Notes
 from dltutor.diagnosis.running.subject import Subject
 

@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any, Final
 
 from dltutor.diagnosis.objects import walking
-from dltutor.diagnosis.objects.names import named, near
 from dltutor.diagnosis.objects.walking import Found
+from dltutor.diagnosis.running.names import named, near
 from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
