@@ -1,8 +1,9 @@
 """Give the tests their own temporary folder, and fail if they leave anything in it.
 
-Without this pytest plugin, tests would leave files in the user's `/tmp`. The plugin checks after
-the processes that `-n` starts have exited, because they remove some files only when they exit. A
-run without `-n` has no such processes, so the plugin doesn't check.
+Without this pytest plugin, tests would leave files in the user's `/tmp`. With `-n`, the plugin
+checks after the processes that ran the tests have exited, because they remove some files only when
+they exit. Without `-n`, the process that ran the tests is still alive then, so the plugin doesn't
+check.
 """
 
 from __future__ import annotations

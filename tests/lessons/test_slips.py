@@ -1,9 +1,9 @@
 """Check that one small mistake in a correct dataset is caught, wherever the mistake is.
 
-Such a mistake is called a slip. For each exercise whose answer is a map-style dataset, we check the
-first right answer with one slip at a time: another sample at the first index, at the last index,
-without workers, or in the first worker, an exception at the last index, one sample too few, or one
-too many.
+Such a mistake is called a slip. For each exercise whose answer is a map-style dataset, we take the
+first right answer, add one slip, and check it. Four slips return another sample: at the first
+index, at the last index, only in main, or only in the first worker. One raises an exception at the
+last index. The last two make the dataset one sample too short or too long.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ STORIES: dict[str, tuple[Observation, str]] = {
         "  workers  W0 still running\n"
         "           W1 still running",
     ),
-    # This story has no batches and no line, because luck decides which batches arrive, and where
-    # main is.
+    # This story doesn't say which batches arrived, which error, or where, because that depends on
+    # where main is when it notices that a worker died.
     "a worker died": (
         observation(
             end="worker died",

@@ -61,8 +61,8 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
-# The fewest MB copied per worker that matter. A worker copies about 28 MB in the catalog's broken
-# case, and about 15 MB with a dataset of a few thousand strings, which does no harm.
+# The fewest MB that matter, estimated for a worker that has read everything. The estimate is about
+# 28 MB in the catalog's broken case, and about 15 MB with a few thousand strings, which do no harm.
 _MATTERS: Final = 20.0
 
 

@@ -123,7 +123,9 @@ class _Reads:
     """
 
     def __init__(self) -> None:
-        self._notes = Path(tempfile.mkdtemp()) / "notes"  # a line for each pair that workers open
+        # A line for each pair that a worker opens, up to the first pair whose files it opens one
+        # after the other.
+        self._notes = Path(tempfile.mkdtemp()) / "notes"
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
         self._readers: set[threading.Thread] = set()  # the worker's threads that opened files

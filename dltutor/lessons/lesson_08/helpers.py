@@ -46,7 +46,8 @@ def ready(batches: Any) -> int:
 def outside() -> dict[str, int | None]:
     """Return how many bytes are in use, according to tools that don't look at single processes.
 
-    `docker stats` and `kubectl top` leave out cached files that no process has read again.
+    `docker stats` and `kubectl top` leave out the cached files that Linux counts as inactive,
+    because no process has used them lately.
 
     Returns:
         The tool's name -> the bytes, or None if this machine doesn't report them.

@@ -130,7 +130,7 @@ def ask(subject: Subject) -> Culprit:
 
 
 def cut_short(stopped: str, code: int | None, mark: Mark) -> Culprit:
-    """Record a sample or collate function that ended the process or never returned."""
+    """Record which sample or batch main was making when the process died or ran out of time."""
     at = mark.get()
     which = f"sample {at}" if at >= 0 else f"batch {-at - 2}" if at < -1 else ""
     return Culprit("hung" if stopped else "died", which, code=None if stopped else code)

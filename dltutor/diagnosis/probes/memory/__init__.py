@@ -294,8 +294,9 @@ def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, floa
 
 
 def _bounds(curves: list[Curve]) -> dict[str, int]:
-    # If a container has no more elements after the worker filled it than before, it has a bound.
-    # Return 0 for this bound, because the number isn't known.
+    # The worker added many elements to each container. If a container has no more elements at the
+    # last measurement than right after that, something removes elements, so it has a bound. Return
+    # 0 for this bound, because the number isn't known.
     found: dict[str, list[bool]] = {}
     for curve in curves:
         for path, before, now in curve[-1].get("filled", ()):

@@ -47,8 +47,8 @@ class Travel:
         script: The file of `__main__`, or "" in a notebook, which has none.
         raised: The error from drawing a sample from an unpickled copy, or "" if there was none.
         unlike: How many samples differed between the copy and the original, with the same seeds.
-        bytes: Size of the dataset's pickle in bytes, or 0 if workers get no pickle or it can't be
-            made.
+        bytes: Size of the dataset's pickle in bytes. It's 0 if workers are forked, if `cannot` or
+            `gone` has a part, or if the pickle can't be made or read.
         seconds: Seconds that it takes to write the pickle and, up to 64 MB, to read it.
         mapped: Arrays over 16 MB that map a file and that a pickle would copy, each as (path,
             bytes).

@@ -20,7 +20,7 @@ class Mean:
 
 
 class Hardest:
-    """A list of the scan with the highest loss from each batch, in order."""
+    """The scan with the highest loss from each batch, in the order of the batches."""
 
     def __init__(self):
         self.scans = []
