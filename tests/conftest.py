@@ -161,8 +161,8 @@ _CLOCK = 0.1
 class _Forked:
     """A record of this process and its forked descendants, including those that have ended.
 
-    Linux reuses pids, so the record has the time of each fork. If a file is older than the last
-    process with a pid, that process didn't make the file.
+    Linux reuses pids, so the record has the time of each fork. If a file has a pid in its name, but
+    is older than our last process with this pid, our process didn't make the file.
     """
 
     def __init__(self) -> None:

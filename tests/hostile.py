@@ -1,4 +1,4 @@
-"""Make objects that raise, never end, or mislead code that inspects them.
+"""Make objects that raise, seem endless, or mislead when code inspects them.
 
 Spawned workers can import this module. `HOSTILE` has a function for each kind of object. A dataset
 can hold such an object and work well, as long as the dataset's code never uses the object.

@@ -34,7 +34,8 @@ def server(
         A dict with the keys "url" and "token", among others.
     """
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
-    # Pick a port here, because two servers that start at the same moment could pick the same one.
+    # Pick a port for a command without `--port`, because two servers that start at the same moment
+    # could pick the same one.
     own["JUPYTER_PORT"] = str(_free_port())
     state.mkdir(exist_ok=True)
     log = state / "server.log"
@@ -82,7 +83,7 @@ def fetch(
 ) -> tuple[str, str]:
     """Send a request, with `body` as JSON, and return the final address and the response's body.
 
-    The final address is the one after all redirects. The server has 30 s to respond.
+    The final address is the one after all redirects. The server has DEADLINE seconds to respond.
     """
     request = urllib.request.Request(
         server["url"] + path,

@@ -142,7 +142,7 @@ def deadline_passes() -> int:
     The run itself triggers the deadline, so no test has to guess how long a run takes to get here.
     """
     main = multiprocessing.parent_process()
-    if main is None:  # this is main, because the loader has no workers
+    if main is None:  # this is main, which runs the dataset or the loop
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
         # Wait 0.5 s, so that this worker is asleep by then, and main and other workers are idle.

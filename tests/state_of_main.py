@@ -47,7 +47,7 @@ def state() -> dict[str, Any]:
     """Return random states, signal handlers, and other state of this process, by name."""
     numpy_state: Any = np.random.get_state(legacy=False)
     wakeup = signal.set_wakeup_fd(-1)
-    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)  # as asyncio sets it
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     multiprocessing.active_children()  # reaps ended processes, and closes their pipes
     umask = os.umask(0)
     os.umask(umask)

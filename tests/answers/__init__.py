@@ -6,9 +6,9 @@ words that say what the learner did:
     RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": Verified}}
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            # The code of the result that `check` must return, such as "fixed: other-cause" for a
-            # message in another message, or a tuple of codes if timing decides which of them it
-            # returns.
+            # The code of the result that `check` must return. If the result's message quotes the
+            # message of another code, give both codes, such as "fixed: other-cause". If timing
+            # decides which code it is, give a tuple of codes.
             "classes of what is left": (ClassesOfWhatIsLeft, "class-numbers"),
         },
     }

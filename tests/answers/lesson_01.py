@@ -22,9 +22,9 @@ AXES, STEPS = 3, 128
 
 
 class SetsAside:
-    """A mixin whose `__init__` tries to load every listed file, and sets aside the bad ones.
+    """A mixin whose `__init__` tries every listed file, and sets aside the bad ones.
 
-    A file is bad if `load` raises one of the errors in `catches`.
+    A file is bad if `trial`, which calls `load` by default, raises an error listed in `catches`.
     """
 
     root: Path

@@ -28,7 +28,7 @@ def arrives(kind: Any) -> bool:
 def passes(kind: Any) -> bool:
     """Return whether an error of this type keeps its type on the way from a worker to the loop.
 
-    Section 6 of the lesson names the three conditions, which it calls gates.
+    Section 6 of the lesson explains the three gates at which an exception can get lost.
     """
     stops = issubclass(kind, StopIteration)
     return arrives(kind) and not getattr(kind, "message", None) and not stops

@@ -135,7 +135,7 @@ def delete_the_files(self: Tried, paths: Sequence[Path]) -> None:
 
 
 class SignalsOnly(Tried):
-    """Wrong: ignores exit codes without a signal, so it keeps the frames that call `exit`."""
+    """Wrong: ignores exit codes without a signal, so it keeps a frame on which `decode` exits."""
 
     def end_of(self, path: Path) -> int | None:
         code = super().end_of(path)

@@ -84,8 +84,8 @@ class LentVocabulary(Headlines):
         self.manager = FORK.Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
 
-    # Repeat the code of `Headlines.__getitem__`, because `SlowMotion`, with which the check makes
-    # races certain, doesn't slow down code in dltutor.
+    # Repeat the code of `Headlines.__getitem__`. To make races certain, the check uses
+    # `SlowMotion`, which doesn't slow down code in dltutor.lessons.
     def __getitem__(self, index: int) -> torch.Tensor:
         words = self.headlines[index].split()
         for word in words:

@@ -1,7 +1,7 @@
 """Define right and wrong answers to the exercises of lesson 06.
 
-Nearly all answers to "06.fix" and "06.transfer" are files. Their source is `RECORDS` or `CLIPS`,
-which are right answers, usually with a few changes.
+Nearly all answers to "06.fix" and "06.transfer" are files. Most of them are changed copies
+of a right answer, `RECORDS` or `CLIPS`.
 """
 
 from __future__ import annotations

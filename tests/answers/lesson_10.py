@@ -88,7 +88,7 @@ class EightForTheClass(Recordings):
 
 
 class Mapped(Recordings):
-    """Right: `__init__` decodes every recording into one file, which all workers map."""
+    """Right: `__init__` writes every recording as float32 to one file, which all workers map."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)

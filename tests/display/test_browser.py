@@ -88,7 +88,7 @@ def page(tab: Page) -> Page:
 
 @pytest.fixture
 def own_page(browser: Browser, asked: list[str]) -> Iterator[Page]:
-    """Open a page for one test, which loads a notebook or installs a fake clock that stays."""
+    """Open a page for one test that loads a notebook or installs a fake clock, which would stay."""
     with opened(browser, asked) as page:
         yield page
 

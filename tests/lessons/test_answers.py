@@ -174,13 +174,13 @@ def test_a_right_answer_is_correct(
     assert result.outcome.value == "Correct", result.text
 
 
-# All but the first wrong answer of each exercise are in the thorough tier, because these are more
-# than 300 answers.
+# All but the first wrong answer of each exercise are in the thorough tier, because there are more
+# than 300 of them.
 @every(WRONG_FIXES, lambda _, number: number >= 1)
 def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) -> None:
     answer, code = WRONG_FIXES[exercise][name]
     result = check(exercise, made(answer))
     assert result.outcome.value in ("Not yet", "Error in your code"), result.text
     codes = (code,) if isinstance(code, str) else code  # timing may decide which code it gets
-    inner = result.fields.get("finding")  # the code of a message in another message
+    inner = result.fields.get("finding")  # the code of a message that this message quotes
     assert {result.code, f"{result.code}: {inner}"} & {*codes}, result.text

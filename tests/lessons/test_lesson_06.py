@@ -1,4 +1,4 @@
-"""Check lesson 06's judges on made-up evidence, and how its checks read files."""
+"""Check lesson 06's judges on made-up evidence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Check lesson 08's judges on made-up evidence, and how its check weighs samples.
 
 What the notebook's tables measure isn't tested here. While the solved notebook runs, `promised` in
-dltutor.lessons.engine compares the measurements with the text.
+dltutor.lessons.engine raises an error if a measurement doesn't match the text.
 """
 
 from __future__ import annotations

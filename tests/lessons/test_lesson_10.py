@@ -105,7 +105,7 @@ class Weighed(helpers.JobD):
         return super().__getitem__(index)
 
 
-@pytest.mark.thorough  # it runs until memory levels off
+@pytest.mark.thorough  # it trains job D for six epochs
 @pytest.mark.skipif(reuses_memory() is not None, reason=str(reuses_memory()))
 def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
     # In this process, workers would first use memory that earlier tests freed, which hides growth.

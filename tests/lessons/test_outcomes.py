@@ -25,7 +25,7 @@ from dltutor.lessons.engine.outcomes import (
 
 
 def told(make: Callable[[str], Result], text: str) -> Result:
-    """Return the result that `make` returns or, unless it's `correct`, raises in a Rejected."""
+    """Return the result that `correct` returns, or that any other `make` raises in a Rejected."""
     if make is correct:
         return make(text)
     with pytest.raises(Rejected) as rejected:

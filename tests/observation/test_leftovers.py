@@ -150,7 +150,7 @@ def test_a_queue_whose_thread_a_signal_interrupted_the_start_of_is_closed(
     assert threading.active_count() == before
 
 
-# These functions run in a fresh interpreter, one after the other.
+# These functions run in fresh interpreters, one for each group in NEW_PROCESSES.
 
 
 def the_helpers_of_multiprocessing_that_were_not_there_before_are_ended() -> None:

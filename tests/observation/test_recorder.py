@@ -64,7 +64,7 @@ def test_workers_have_their_names_at_once_and_the_rest_is_other() -> None:
 
 
 def test_no_process_without_a_name_is_shown_while_workers_start() -> None:
-    # This process may have other children, so begin before the first sample.
+    # This process may have other children, so enter `starting` before the first sample.
     samples: list[Moment] = []
     recorder = Recorder(listeners=[samples.append], period=0.02)
     with recorder.starting(), sleepers(2) as (first, second):
