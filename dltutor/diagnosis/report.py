@@ -60,7 +60,9 @@ class Diagnosis:
             found = PROMISES[self.findings[0].promise].replace("`", "")
             found += f" ({count_of(len(self.findings), 'finding')})"
         elif not self.ran:
-            found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
+            found = "not diagnosed"
+            if self.untried:
+                found += f", because {self.untried[0].why}"
         elif self.untried:
             found += f", with {count_of(len(self.untried), 'question')} unanswered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
@@ -123,6 +125,8 @@ class Diagnosis:
 
     def _next(self) -> tuple[str, ...]:
         # Say what to do if the doctor found nothing, but the loader still misbehaves.
+        if self.findings or not self.ran:
+            return ()
         steps = []
         if not self.parts.loop:
             steps.append(
@@ -137,7 +141,7 @@ class Diagnosis:
             "Watch a longer run. `dltutor.observe(loader, live=True, deadline=600)` shows what "
             "grows slowly or happens rarely."
         )
-        return tuple(steps) if not self.findings else ()
+        return tuple(steps)
 
     def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         rest = (
