@@ -24,7 +24,7 @@ Figures = dict[str, float]
 
 
 class Tape:
-    """A recording of this process's memory that keeps every sample.
+    """A recording of the memory of this process and its descendants that keeps every sample.
 
     `options` are keyword arguments for the Recorder, such as `period`, in seconds.
     """
@@ -39,7 +39,7 @@ class Tape:
         self._recorder.stop()
 
     def of(self, role: str) -> tuple[list[float], list[Reading]]:
-        """Return a process's sample times, in `time.monotonic` seconds, and its Readings."""
+        """Return when a process was sampled, in `time.monotonic` seconds, and its Readings."""
         found = [each for each in self.samples if role in each.processes]
         return [self._began + each.seconds for each in found], [
             each.processes[role] for each in found
@@ -68,7 +68,7 @@ def names_loader(megabytes: int) -> DataLoader[int]:
 
 
 class Held:
-    """A loader paused halfway through its epoch, so that several tools can read its total PSS."""
+    """A loader paused halfway through its epoch, so that several tools can read the total PSS."""
 
     def __init__(self, megabytes: int) -> None:
         loader = names_loader(megabytes)
@@ -156,7 +156,7 @@ def totals(rounds: int, megabytes: int) -> Table:
 def curves(megabytes: int) -> Table:
     """Compare the live chart's estimate of private memory with frequent readings of USS.
 
-    `megabytes` is the size of the list that two workers copy as we read, in MB.
+    `megabytes` is the size of the list that two workers copy as they read it, in MB.
     """
     live, often = Tape(), dense()
     try:

@@ -28,7 +28,7 @@ _AT_ONCE = 2  # rows of the table to measure at once, because each measurement m
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Run `count` forks of this process in the block, which share its memory and only sleep."""
+    """Run the block next to `count` forks of this process, which share its memory and sleep."""
     fork = multiprocessing.get_context("fork")
     asleep = [fork.Process(target=time.sleep, args=(600,)) for _ in range(count)]
     for process in asleep:
@@ -42,7 +42,7 @@ def workers(count: int) -> Iterator[None]:
 
 
 def milliseconds(sampling: Sampler, *, full: bool) -> float:
-    """Return a sample's median CPU time in milliseconds. A full sample also reads USS and PSS."""
+    """Return the median CPU time of a sample in ms. A full sample also reads USS and PSS."""
     costs = []
     for _ in range(_FULL if full else _CHEAP):
         before = time.process_time()

@@ -1,4 +1,4 @@
-"""Measure how long the import and the first chart take, and how much memory `observe` adds."""
+"""Measure the time of the import and the chart's first row, and the memory that `observe` adds."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _first_row(notebook: Kernel) -> float:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """Yield the tables for the import, the first chart, and memory."""
+    """Yield the tables for the import, the chart's first row, and memory."""
     yield imports(3 if quick else 15)
     yield charts(2 if quick else 6)
     yield growth(1 if quick else 2, 0.3 if quick else 1.5)

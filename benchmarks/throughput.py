@@ -62,7 +62,7 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
 def rounds(
     hows: list[str], kind: str, workers: int, seconds: float, count: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Run a loader in several ways, alternating, after a short run that does each way's imports.
+    """Run a loader in several ways, alternating, after a short run of each that does the imports.
 
     Returns:
         For each way, lists of the numbers that `once` returned, by name, with one per round.

@@ -82,7 +82,7 @@ def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoad
         batches: The number of batches. If None (the default), the loader practically never ends.
     """
     if kind == "jpeg":
-        _pictures()  # makes them in main, before the workers are forked
+        _pictures()  # makes the pictures in main, before the workers are forked
     size = 16 if kind == "jpeg" else 64
     dataset = Made(_MAKERS[kind], _ENDLESS if batches is None else batches * size)
     return DataLoader(dataset, batch_size=size, num_workers=workers, multiprocessing_context="fork")

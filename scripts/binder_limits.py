@@ -50,7 +50,7 @@ class Run:
 
     Args:
         code: The command's exit code. If None, `run` ended the command at the deadline.
-        output: What the command wrote to stdout and stderr.
+        output: What the command wrote to stdout and stderr. Under limits, the last 64,000 bytes.
         seconds: How long the command took.
         pss: The most memory that the command's processes used together, in MB of PSS. If Linux
             killed the measurement together with the command, `pss` and `shm` are NaN.

@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parent.parent
 
 # Patterns for parts of an output that differ between runs and teach nothing. A path keeps its end,
-# and a pid or an address becomes N. `tests/nbval_sanitize.cfg` removes the same differences.
+# and a pid or an address becomes N. `tests/nbval_sanitize.cfg` evens out these and others.
 SHORTER = tuple(
     (re.compile(pattern), short)
     for pattern, short in (

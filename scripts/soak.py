@@ -3,8 +3,8 @@
     python scripts/soak.py [RUNS]        # default 300, which takes a few minutes
 
 Every tenth run draws the live chart, and every thirtieth runs in `confine`. The exit code is 1 if
-there are more processes, descriptors, `/dev/shm` entries, cgroups, mounts, or threads than before,
-if a signal handler changed, or if the private memory of the kernel has grown by 10 MB or more.
+the number of processes, descriptors, `/dev/shm` entries, cgroups, mounts, or threads has changed,
+if a signal handler has, or if the private memory of the kernel has grown by 10 MB or more.
 """
 
 from __future__ import annotations

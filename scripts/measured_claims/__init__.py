@@ -65,7 +65,7 @@ def observed(
     deadline: float = 60,
     **options: Any,
 ) -> Observation:
-    """Observe a loader with forked workers, whose sample i is `get(i)`."""
+    """Observe a loader whose sample i is `get(i)`. Its workers, if there are any, are forked."""
     loader = load(Samples(get, length), workers, "fork", **options)
     return observe(loader, consume=consume, deadline=deadline)
 

@@ -163,7 +163,7 @@ def h5py() -> Facts:
                     row = rows[index]
                     return int(row[0]) if (row == row[0]).all() else -1
 
-                # Workers that share a Python file race, and may be lucky, so try four times.
+                # Workers that share a file object race, and may be lucky, so try four times.
                 ends = [_told(_run(get, deadline=60)) for _ in range(1 if kind == "path" else 4)]
                 right[kind] &= all(each == "none wrong" for each in ends)
     return {

@@ -37,13 +37,13 @@ def _confined(target: Any, **options: Any) -> Observation:
 
 
 def _end(target: Any, error: str, **limits: Any) -> str:
-    # Return `error` as code if it ended the run, and otherwise how the run ended.
+    # Return `error` in backticks if such an error ended the run, and otherwise how the run ended.
     seen = _confined(target, **limits)
     return f"`{error}`" if any(error in text for _, text in seen.chain) else seen.end
 
 
 def sentences() -> Any:
-    """Return the loader of `too_many_open_files`, without the loop that keeps its batches."""
+    """Return the loader of `too_many_open_files`, without the loop that keeps the labels."""
     return too_many_open_files.broken().loader
 
 

@@ -162,7 +162,7 @@ REFUSED: list[Callable[[], object]] = [
     lambda: [*Loader(NUMBERS, num_workers=1, worker_init_fn=lambda worker: np.random.seed(-1))],
 ]
 
-# The same words, or similar ones, from programs in which no loader is involved.
+# The words of such errors, or similar ones, from programs that use no loader.
 NO_LOADER = [
     "RuntimeError: Default process group has not been initialized, please make sure to call "
     "init_process_group.",

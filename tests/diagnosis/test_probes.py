@@ -1,7 +1,7 @@
 """Test the doctor's probes on loaders that have a problem, and on similar loaders without it.
 
-Probes change the process that they run in, so each probe runs in a fork. Other tests here check how
-the doctor finds what hangs, and what it shows while it runs.
+Probes change the process that they run in, so each probe runs in a fork. Other tests here check
+what the probes use, how the doctor finds what hangs, and what it shows while it runs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `dltutor.failures.PROMISES` lists a good loader's promises, and what happens if one is broken. Each
 broken loader here breaks one promise in a way that the catalog has no name for. The healthy loaders
-come close, and get no finding. test_verdicts.py tests the same verdicts on made-up evidence.
+are similar, and get no finding. test_verdicts.py tests the same verdicts on made-up evidence.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def seeded(dataset: Any) -> DataLoader[Any]:
     return load(dataset, shuffle=True, generator=torch.Generator().manual_seed(1))
 
 
-# Loaders, samplers, and loops whose order depends on the epoch, and parts of the other cases
+# Loaders, a sampler, and a loop for orders that depend on the epoch. Then what other cases need.
 
 
 class Endless(DataLoader[Any]):
@@ -269,7 +269,7 @@ class Waits(Rows):
 
 
 class Decoded(Rows):
-    """A dataset of rows from 16 files. Decoding one takes a while, so the dataset keeps it.
+    """A dataset of rows from 16 files. Decoding one takes a while, so the dataset keeps the result.
 
     If `at_once`, the dataset decodes all files when it's made.
     """
@@ -293,7 +293,7 @@ def decode(number: int) -> float:
 
 
 class Unpacks(Rows):
-    """A dataset that unpacks its rows to a folder of each process, which that removes at exit."""
+    """A dataset that makes a folder in each process, and has `atexit` remove the folder."""
 
     folder = ""
 
@@ -309,7 +309,7 @@ class Unpacks(Rows):
 
 
 class Uneven(Rows):
-    """A dataset of which every third batch of four takes a while."""
+    """A dataset in which every third batch of four rows takes a while."""
 
     def __getitem__(self, index: int) -> Any:
         time.sleep(0.02 * (index // 4 % 3 == 0))
@@ -392,7 +392,7 @@ BROKEN: dict[str, tuple[Loader, str, str]] = {
     ),
     "files stay open": ((lambda _: load(Opens()), None), "bounded", HERE),
 }
-# Loaders that break no promise, with the promises that the doctor must have tested
+# Loaders that break no promise, with the promises that the doctor must report as kept
 HEALTHY: dict[str, tuple[Loader, set[str]]] = {
     "batches without the first ones": (
         (lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed()), None),

@@ -65,7 +65,7 @@ SAMPLES = Samples(60)
 def of(run: Measures = WELL, **found: Any) -> Evidence:
     """Make evidence about a loader that runs well without workers. Its run with workers is `run`.
 
-    `found` has more fields of the evidence, or replaces the values of `parts`, `samples`, `alone`.
+    `found` has more fields of the evidence, or replaces `parts`, `samples`, or `alone`.
     """
     return Evidence(**{"parts": PARTS, "run": run, "samples": SAMPLES, "alone": WELL} | found)
 
@@ -360,7 +360,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("lost_column", of(fetched=Fetched(dropped=(("caption", 5, 8),)))),
     ("lost_column", of(fetched=Fetched(crossed=(("[1]", "[0]"),)))),
     ("resume_repeats", resumed("24- 8", "24- 40")),
-    ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop has a number of steps
+    ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop stops after a number of steps
     ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
     ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
     ("resume_repeats", resumed("24- 24-", "24- 24- 16")),  # the loop has no third iteration
@@ -772,8 +772,8 @@ def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
     assert not elsewhere(of(two_ranks=TwoRanks(32, 32, 1)))
 
 
-# Whether rules and experiments match the failure modes and the fields of the evidence, and one more
-# problem on other machines
+# Whether rules and experiments match the failure modes and the fields of the evidence, one more
+# problem on other machines, and when results of the loop are compared
 
 
 def test_every_failure_mode_has_a_rule_and_breaks_a_promise() -> None:

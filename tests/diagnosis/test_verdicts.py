@@ -93,8 +93,8 @@ def in_two_epochs(**changes: Any) -> Evidence:
 def returned(*numbers: float) -> Evidence:
     """Make evidence from what the loop returns in four runs.
 
-    The runs are `run`, `alone`, `reseeded`, and, with workers and the same seed as `reseeded`,
-    `seeded`. If there are only three numbers, the last run returns the same as the first.
+    The runs are `run`, `alone`, `reseeded`, and `seeded`, which has workers and the same seed as
+    `reseeded`. If there are only three numbers, the last run returns the same as the first.
     """
     runs = [replace(RUN, numbers=(each,), returned=f"{each}") for each in (*numbers, numbers[0])]
     return ill(runs[0], alone=runs[1], reseeded=runs[2], seeded=runs[3])
@@ -133,7 +133,7 @@ def out_of_turn(as_it_is: float, alone: float, in_turn: float) -> Evidence:
 
 
 def many_out_of_turn(different: int) -> Evidence:
-    """Make evidence from a loop that returns 300 numbers, some of them in another order."""
+    """Make evidence from a loop that returns 300 numbers, `different` of them in another order."""
     found = out_of_turn(1.0, 2.0, 2.0)
     alone = tuple(map(float, range(300)))
     moved = (*alone[: 300 - different], *reversed(alone[300 - different :]))
@@ -163,13 +163,13 @@ def computed(seconds: float) -> Measures:
 
 
 def stayed(anew: float, once: float) -> Evidence:
-    """Make evidence from the CPU seconds of two epochs, with workers that end and that stay."""
+    """Make evidence from the CPU seconds of two epochs, with new and with persistent workers."""
     found = in_two_epochs(computed=anew)
     return replace(found, stayed=replace(found.run, computed=once))
 
 
 def on_two_ranks(**found: Any) -> Evidence:
-    """Make evidence about 400 samples that two ranks divide, of which they share 100."""
+    """Make evidence about two ranks that divide 400 samples. 100 go to both, and 100 to neither."""
     dealt = {"length": 400, "dealt": (200, 200), "both": 100, "neither": 100, "batch": 8}
     return ill(made_as_rank=MadeAsRank(**dealt | found))
 
@@ -316,9 +316,9 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
     "complete": {
         "ranks that divide their own orders": (
             on_two_ranks(),
-            on_two_ranks(both=8, neither=8),  # shares of equal length
-            on_two_ranks(dealt=(400, 400), both=400, neither=0),  # they don't divide
-            on_two_ranks(dealt=(40, 40), both=4, neither=324),  # a subset
+            on_two_ranks(both=8, neither=8),  # shares of equal length may overlap
+            on_two_ranks(dealt=(400, 400), both=400, neither=0),  # both get all samples
+            on_two_ranks(dealt=(40, 40), both=4, neither=324),  # each gets only 40
             on_two_ranks(repeated=60),  # drawn with replacement
             on_two_ranks(dealt=()),
         ),

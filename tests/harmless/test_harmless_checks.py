@@ -62,7 +62,7 @@ def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
 
 
 # Memory that sending or starting takes on some machines must not count against an answer, and
-# objects that were frozen before a check must not count in its favor.
+# objects that were frozen before a check must not help the answer.
 
 _KB, _MB = 1 << 10, 1 << 20
 

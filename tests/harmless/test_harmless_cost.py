@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 CHEAP: Final = 0.0001  # simulated CPU seconds to sample three processes with torch, without PSS
 FULL: Final = 0.02  # simulated CPU seconds to read the PSS of all three
-WAITS: Final = 2  # simulated seconds per CPU second of reading PSS, because no core is idle
+WAITS: Final = 2  # simulated seconds that a CPU second of reading PSS takes, as no core is idle
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ def test_a_file_of_the_experiment_s_own_can_be_written_through_a_mapping(tmp_pat
 
     def work(begin: Callable[[], None]) -> list[int]:
         made = [tmp_path / str(number) for number in range(40)]
-        for path in made:  # the date of a file that's made at once may lie a little before
+        for path in made:  # Linux may date a new file a few ms before it was made
             keep_private()
             np.memmap(path, np.uint8, "w+", shape=8)[:] = 1
         np.memmap(old, np.uint8, "r+", shape=8)[:] = 1
