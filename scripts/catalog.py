@@ -1,4 +1,4 @@
-"""Run failure modes repeatedly, with every start method, and print how often each one failed.
+"""Run failure modes with every start method, and print how often each one failed.
 
     python scripts/catalog.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 

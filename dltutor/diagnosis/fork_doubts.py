@@ -74,7 +74,9 @@ def doubt(ended: Ended, own_loop: bool) -> str:
     if complaint := _COMPLAINT.search(said):
         sentence = _BETWEEN.split(said[: complaint.start()])[-1]
         sentence += _BETWEEN.split(said[complaint.start() :], maxsplit=1)[0]
-        return f"your code said {sentence.strip()!r} in an experiment, which is a fork of this process"
+        return (
+            f"your code said {sentence.strip()!r} in an experiment, which is a fork of this process"
+        )
     for title, pattern in in_use().items():
         if how in ("died", "hung") or (how == "raised" and re.search(pattern, said, re.IGNORECASE)):
             return (

@@ -24,6 +24,7 @@ from measured_claims import Facts, Samples, Sized, library, private, python
 
 _COUNT: Final = 300_000
 _GONE: Final = 5.0  # the most seconds for the resource tracker to remove a block
+_FULL: Final = 0.7  # a worker with more than this fraction of the list has a full copy
 
 
 class _Kept(Sized):
@@ -98,22 +99,27 @@ def _first(dataset: Dataset[Any], method: str) -> float:
     return private(_loader(dataset, method, batch_size=1), 2)
 
 
+def _in_words(share: float) -> str:
+    if share > _FULL:
+        return "a full copy"
+    return "less than a fifth" if share < 0.2 else "part of it"
+
+
 def full_copy() -> Facts:
     lines, listed = _lines()
     datasets = {
         "the list": _Kept(lines),
         "a tensor as large": _Kept(torch.zeros(listed, dtype=torch.uint8)),  # type: ignore[arg-type]
     }
-    full = {}
+    shares = {}
     for method in ("fork", "spawn"):
         least = _first(_Kept(["a lake"] * _COUNT), method)
         for kind, dataset in datasets.items():
-            full[f"{kind}, {method}"] = (_first(dataset, method) - least) * MB > 0.7 * listed
-    shown = {True: "a full copy", False: "less than a fifth"}
+            shares[f"{kind}, {method}"] = (_first(dataset, method) - least) * MB / listed
     return {
-        "first": [f"{kind} {shown[has]}" for kind, has in full.items()],
+        "first": [f"{kind} {_in_words(share)}" for kind, share in shares.items()],
         "read": _copied(lines, listed) > 0.5,
-        "full": [kind for kind, has in full.items() if has],
+        "full": [kind for kind, share in shares.items() if share > _FULL],
     }
 
 
