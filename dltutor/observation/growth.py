@@ -23,7 +23,7 @@ _FILES: Final = 64  # the most new descriptors to ignore, because batches in tra
 
 
 def still_growing(timeline: Timeline) -> Iterator[str]:
-    """Yield a sentence about the workers whose memory grew, and about each process's open files."""
+    """Yield a sentence about workers whose memory grew, and about each process whose files did."""
     grew = [
         (role, growth)
         for role in timeline.workers

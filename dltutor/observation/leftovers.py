@@ -44,8 +44,8 @@ class Started:
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
-        iterators: Iterators of loaders that aren't observed, but that the training loop iterates
-            itself, such as one for validation, each with its loader, all as weak references.
+        iterators: For each loader that isn't observed, but that the training loop iterates itself,
+            such as one for validation, weak references to the iterator and to the loader.
         mark: The mark that the workers and everything they start carry (see
             `dltutor.system.marks`).
     """

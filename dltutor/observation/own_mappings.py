@@ -62,11 +62,12 @@ def keep_private() -> None:
 
     This affects only shared writable mappings of files that were last changed before this call,
     because code that makes a file has to see what it writes. C code still makes shared mappings,
-    and so does a new interpreter until it calls this function, as an observed worker does if main
+    and so does a new interpreter until it calls this function. An observed worker calls it if main
     has (see `is_kept_private`).
 
     If np.memmap maps a file a second time with mode="r+", it gets the first mapping, in which it
-    finds what it wrote, as it would in the file. Other mappings have positions of their own.
+    finds what it wrote, as it would in the file. Other code gets a new mapping each time, because a
+    mapping has a read position.
     """
     if is_kept_private():
         return
@@ -81,7 +82,7 @@ def keep_private() -> None:
             if not path:
                 return super().__new__(cls, fileno, length, *given, **options)
             _private.add(path)
-            numpys = options.keys() == {"access", "offset"}  # as np.memmap calls it
+            numpys = options.keys() == {"access", "offset"}  # np.memmap passes these two
             if options.get("access") == mmap.ACCESS_WRITE:
                 options["access"] = mmap.ACCESS_COPY
                 if numpys:
@@ -120,9 +121,9 @@ def is_kept_private() -> bool:
 
 
 def written() -> list[str]:
-    """Return the paths of the files that this process has written to, if they were still shared.
+    """Return the paths of files that this process would have changed through shared mappings.
 
-    These are files whose mappings `make_private` or `keep_private` has made private.
+    Only mappings count that `make_private` or `keep_private` has made private.
     """
     if not _private:
         return []

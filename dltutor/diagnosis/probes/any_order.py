@@ -25,7 +25,7 @@ SLOW: Final = 0.25  # a slow sample takes at least this many seconds
 TIMES: Final = 8  # a slow sample takes at least this many times as long as a typical one
 _SAMPLES: Final = 1000  # the most batches to search for the slow sample
 _BATCHES: Final = 8  # the fewest batches in a run that can show a difference
-_EACH: Final = 8  # take this many batches per worker, if possible, so that not all are loaded ahead
+_EACH: Final = 8  # time half of this many batches per worker, or more with a large prefetch_factor
 
 
 def slow(samples: Samples | None) -> bool:

@@ -23,7 +23,7 @@ from dltutor.diagnosis.probes.shares import LOOKED, PASS, draw_pass, most_of
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.subject import Subject
 
-_FAR: Final = 0.1  # if a sample moves by this part of an epoch, the stream shuffles well enough
+_FAR: Final = 0.1  # if samples move by this part of an epoch on average, the stream shuffles enough
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Displaced:
         looked: How many samples of each epoch were compared.
         found: How many of them are in both epochs, once in each.
         moved: By how many positions these samples move, on average.
-        falling: The most samples that come in the reverse order in the second epoch. For a stream
-            that reads k sources in order and takes the next sample from a random one, that's k.
+        falling: The most samples that come in the reverse order in the second epoch. That's at most
+            k for a stream that reads k sources in order and takes each sample from a random one.
         shuffles: Whether only random numbers can change the order. Either the first epoch begins
             the same again with the same random numbers, or the stream starts no thread or process.
     """
@@ -106,7 +106,7 @@ def compared(first: Sequence[str], second: Sequence[str]) -> Displaced:
         return Displaced(looked)  # samples that aren't unique have no position
     positions = [(at, other[sample]) for sample, at in one.items() if sample in other]
     # For each length, keep the smallest position that a rising sequence of this length can end
-    # with. Going through the first epoch backward makes it a sequence in reverse order.
+    # with. The loop goes backward through the first epoch, so these sequences are in reverse order.
     ends: list[int] = []
     for _, later in reversed(positions):
         at = bisect_left(ends, later)

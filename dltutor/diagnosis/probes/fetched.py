@@ -40,7 +40,7 @@ from dltutor.observation.foreign import attribute, attributes_of, is_a
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # the most seconds to spend on comparing batches
-_LONG: Final = 1.0  # seconds per batch; above this, drawing a batch three times takes too long
+_LONG: Final = 1.0  # seconds per batch; above this, drawing a batch several times takes too long
 _MOST: Final = 10_000  # the most batches to take from the sampler in one epoch
 _FEW: Final = 4  # the most lost attributes to record
 _ROWS: Final = 128  # in a larger batch, don't look for the sample that each row belongs to
@@ -70,8 +70,8 @@ class Fetched:
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
             value when a worker sends the batch, each as (path of the array, attribute).
         overwritten: Whether a batch changes when the collate function makes another one.
-        stained: How many samples differ when they're drawn again after the collate function has had
-            them, though drawing them again doesn't change them, and how many were tried.
+        stained: How many samples change after the collate function has had them, but not when
+            they're only drawn twice, and how many were tried.
         together: Whether samples differ between a batch and batches of one, for example because the
             collate function pads them. True if a batch can't be split into samples.
         reused: Whether the sampler changes a batch of indices after dealing it out.
@@ -107,7 +107,7 @@ class Fetched:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether samples and indices can be drawn quickly enough to draw each three times."""
+    """Return whether a batch's samples, and the sampler's indices, each take less than a second."""
     if evidence.parts.stream:
         return False
     samples = evidence.samples

@@ -62,7 +62,7 @@ class Leftover:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether your loop leaves workers, or persistent workers iterate a stream."""
+    """Return whether your loop may leave workers, or persistent workers iterate a stream."""
     parts, run = evidence.parts, evidence.run
     if not parts.workers or run.end != "finished":
         return False

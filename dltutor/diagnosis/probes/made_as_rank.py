@@ -61,7 +61,7 @@ class MadeAsRank:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether your function makes a map-style loader, and its code asks for a rank."""
+    """Return whether a file of yours mentions a rank, and the dataset isn't a stream."""
     parts = evidence.parts
     return parts.by_rank and not parts.stream and evidence.run.well
 
@@ -126,7 +126,7 @@ def _anew(make: Callable[[], Any], modules: Sequence[str]) -> Callable[[], Any]:
     again.loader.exec_module(found)
     for each in path.split("."):
         found = getattr(found, each)
-    return found  # type: ignore[no-any-return]  # it has the function's name
+    return found  # type: ignore[no-any-return]  # this is the function with that name
 
 
 EXPERIMENT: Final = probe("made_as_rank", 10.0, needed, ask)

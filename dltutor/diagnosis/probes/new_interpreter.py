@@ -45,7 +45,7 @@ _FOR: Final = 0.5  # the most seconds to draw samples in each process
 _MADE: Final = 1.0  # seconds; if making a loader takes longer, don't make it again
 _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
-#: The indices to draw, or for a stream, how many workers there are. The process acts as the first.
+#: The indices to draw, or for a stream, how many workers there are. Each process draws as W0.
 _Keys = list[Any] | int
 _Drawn = list[tuple[str, str]]  # digests of a sample and of a batch of this sample, for each sample
 

@@ -53,8 +53,8 @@ def needed(evidence: Evidence) -> bool:
 def _leaves_early(evidence: Evidence) -> bool:
     if left_early(evidence.run):
         return True
-    # If workers take so long to start that the run shows only a step or two, look at the run
-    # without workers.
+    # If workers take so long to start that the run shows only a few steps, look at the run without
+    # workers.
     alone = evidence.alone
     cut = evidence.run.end == "enough" and len(evidence.run.passes) <= TIMES
     return cut and alone is not None and alone.well and left_early(alone) > 0

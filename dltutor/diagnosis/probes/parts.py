@@ -59,9 +59,9 @@ class Parts:
         shm: The size of /dev/shm in MB, or 0 if there's none.
         files: How many file descriptors a process may have open.
         pinned: Whether the loader pins memory.
-        mixed: Whether a wrapper has several DataLoaders, one of which doesn't go in order. Which of
-            their samples come together then also depends on the workers, because these change when
-            each loader draws its order from the generator that all loaders share.
+        mixed: Whether a wrapper has several DataLoaders, one of which doesn't go in order. Workers
+            change when each loader draws its order from the generator that all loaders share, so
+            with workers, other samples come together.
         by_rank: Whether the file with your function that makes the loader, your dataset, or your
             sampler mentions a rank.
     """

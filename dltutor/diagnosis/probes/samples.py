@@ -89,8 +89,8 @@ class Samples:
         left_out: How many of the dataset's indices the sampler leaves out in an epoch and in the
             next one, and the most indices in a batch. Empty if it leaves out the same ones in both,
             or if that isn't known, for example because it deals one out twice.
-        replaced: Samples that equal another index's sample, after your code caught an exception
-            that it doesn't catch for the other index, each as (index, the other index, type,
+        replaced: Samples that equal another index's sample, after your code caught an exception,
+            though it catches none for the other index, each as (index, the other index, type,
             message, line that raised it).
     """
 

@@ -78,7 +78,7 @@ def needed(evidence: Evidence) -> bool:
         other = run.lacks(alone) > 0
     else:
         other = _sorted(run.passes) != _sorted(alone.passes)
-    if other:  # a result may differ because of that
+    if other:  # other samples may lead to another result
         return evidence.samples is not None and evidence.samples.random > 0
     return not run.result or run.result != alone.result
 

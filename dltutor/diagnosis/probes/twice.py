@@ -116,7 +116,7 @@ def _counter(subject: Subject, order: list[Any]) -> str:
 
 def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str], list[str]]:
     # Draw the samples of these indices. Return the last one's digest, the paths in the dataset that
-    # drawing it changed, and the mapped files that any of the draws wrote to.
+    # any of the draws changed, and the mapped files that any of them wrote to.
     pins = Pins(subject.dataset)
     *others, last = order
     content_of = partial(_content, index=last)

@@ -1,7 +1,7 @@
 """Do the workers still run if they're forked while one of your threads holds a lock?
 
-The doctor asks this if the loader ran well, but another thread in your process held a lock that the
-loader's parts or your modules refer to. The doctor forks once a thread holds the lock again.
+The doctor asks this if the loader ran well, but another thread in your process holds a lock that
+the loader's parts or your modules refer to. The doctor forks while a thread holds such a lock.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _wait(task: Task, report: Report) -> None:
             stop_at, seconds_observing = time.monotonic() + seconds_observing, None
         if time.monotonic() > stop_at:
             report.stopped = True
-            if task.seconds_observing is not None:  # the child isn't a script, so get its stack
+            if task.seconds_observing is not None:  # the child can write its stack
                 stacks.ask(task.folder, report.pid, within=_ANSWER)
             break
         if watchdog is not None:

@@ -18,16 +18,16 @@ FIRST_CHOICE: Final = 1000
 class Task:
     """A child to run, with its limits, as a task for the supervisor.
 
-    A child that observes a loader makes the file `observing` in the folder as it starts the loader.
-    A script doesn't.
+    A child that `confine` starts for a loader makes the file `observing` in the folder as it starts
+    the loader. Other children, such as a script, don't.
 
     Args:
         argv: The child's command line.
         folder: The folder for everything that the child and its workers write.
-        seconds: How many seconds the child may run before it makes `observing`, or in total if it's
-            a script.
+        seconds: How many seconds the child may run before it makes `observing`, or in total if it
+            never does.
         seconds_observing: How many seconds the child may run after it has made `observing`, or None
-            if it's a script.
+            if it never does.
         memory: The memory limit in bytes, or None for no limit.
         shm: The size in bytes of a `/dev/shm` for the child alone, or None to keep the shared one.
         open_files: How many descriptors a process may have open, or None to keep the limit.
@@ -80,7 +80,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """Return pid -> number of each started worker, from the file `workers` in a Task's folder."""
+    """Return each started worker's number, by pid, from the file `workers` in a Task's folder."""
     try:
         lines = (Path(folder) / "workers").read_text().splitlines()
     except OSError:

@@ -48,7 +48,7 @@ class Moment:
     Args:
         seconds: Seconds since the recorder was started.
         batches: How many batches were delivered so far.
-        processes: Role (main, W0, ..., or other for processes without a name) -> Reading.
+        processes: The Reading for each role: main, W0, ..., or other for processes without a name.
         shm: How much of `/dev/shm` is in use, or None if there is no `/dev/shm`.
         available: How much memory the machine can still give, or None if unknown.
         cgroup: How much memory is charged to the cgroup, with page cache, or None without a cgroup.

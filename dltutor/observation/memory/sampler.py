@@ -41,8 +41,8 @@ class Sampler:
     """A sampler of the memory and other figures of one process and all its descendants.
 
     A full sample also has each process's USS and PSS. Cheap samples count against `memory_budget`,
-    a fraction of a core, but the sampler never skips a cheap sample. At least half of the budget is
-    for full samples.
+    a fraction of a core, but the budget never prevents one. At least half of the budget is for full
+    samples.
 
     If `often`, the first sample is full, and the budget is larger for the first 10 s. Otherwise the
     sampler takes the first full sample when there are workers, or after `memory_period`, and the

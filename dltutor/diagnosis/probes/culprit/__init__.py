@@ -54,8 +54,8 @@ class Culprit:
         told: Which samples keep main from making the batch, and what's wrong with them, or "".
         made: How many batches were made before the failure.
         empty: How many batches before the failure were None.
-        skipped: Whether the loop finishes if it doesn't get the batches that are None. False if
-            anything failed, because then the doctor doesn't run the loop.
+        skipped: Whether the loop finishes if it doesn't get the batches that are None. False if no
+            batch is None, or if anything failed, because then the doctor doesn't run the loop.
     """
 
     stage: str

@@ -2,8 +2,8 @@
 
 Draw from the dataset in main, with one worker, with two workers taking turns, and with two workers
 at once. From a stream, draw with each of two workers alone and with both at once. When both draw at
-once, slow down their reading and sending, so that they have to collide. If samples go wrong only
-with two workers at once, the workers share something.
+once, slow down their reading and sending, so that they're likely to collide. If samples go wrong
+only with two workers at once, the workers share something.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Handles:
         looked: How many samples were compared. All of them were the same in main, with one worker,
             and with two taking turns, or in a stream, in two runs in which only one worker drew.
         wrong: How many of these samples were wrong with two workers at once, in slow motion.
-        said: The error that a worker raised with two workers at once, or "" if none did.
+        said: The error that a worker raised with two workers at once, "no answer came" if a worker
+            hung, or "" if neither happened.
         lazy: The path of a handle that the dataset reopens if it's missing, or "" if none was found
             or no sample was wrong.
     """

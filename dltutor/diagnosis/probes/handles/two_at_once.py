@@ -28,7 +28,7 @@ Content = dict[Any, str]
 
 
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """Count right samples that also arrive with two workers at once, and those that come out wrong.
+    """Count the right samples that arrive with two workers at once, and how many come out wrong.
 
     A sample is right if it's the same in main, with one worker, and with two that take turns, or if
     it's the same in main and with one worker, and missing with two that take turns.
@@ -38,7 +38,7 @@ def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]
         inherited: The descriptors that were open before any worker started.
 
     Returns:
-        Both counts, and what a worker raised, or "" if no worker raised.
+        Both counts, and what a worker raised ("no answer came" if a worker hung), or "".
 
     Raises:
         NoAnswer: Drawing the samples in main ends the fork, or takes too long.

@@ -34,7 +34,7 @@ _COST: Final = 4  # wait this many times as long as a measurement took before th
 
 
 class Probe:
-    """A probe that measures each worker that's forked later, with a copy in the worker's memory.
+    """A probe that measures each worker that's forked later. Each worker has its own copy.
 
     Args:
         change: What to change in the workers.
@@ -74,7 +74,7 @@ class Probe:
         return list(workers.values())
 
     def begin(self, worker: int) -> None:
-        """Measure this worker from now on."""
+        """Make the change in this worker, and measure the worker from now on."""
         if self.change == "frozen":
             gc.disable()
         if self.change == "returned":

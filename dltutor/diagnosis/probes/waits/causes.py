@@ -141,7 +141,7 @@ def start_threads(executor: Any) -> None:
 
 
 def restart(thread: Any) -> None:
-    """Run the code of a thread that the fork didn't copy in a new thread."""
+    """Start a new thread with the code of a thread that the fork didn't copy."""
     if type(thread).run is not threading.Thread.run:
         threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
     elif getattr(thread, "_target", None) is not None:

@@ -4,7 +4,7 @@ The worker starts this thread, the witness, in its `worker_init_fn`. If the work
 been at one place in your code for a while, the witness looks through the main thread's frames for a
 lock that's held, an executor without its threads, or a thread that main has and the worker doesn't.
 The witness releases the lock, starts the threads, or supplies an answer, and checks whether the
-worker goes on. If the worker doesn't, or if the worker has waited for its next task for long, the
+worker goes on. If the worker doesn't, or if it has waited a long time for its next task, the
 witness ends the worker, and so the run.
 
 The witness counts naps, not seconds, because on a busy machine both threads get little time.
