@@ -316,8 +316,8 @@ class Examination:
             return ""
         why = fork_doubts.doubt(ended, self.loop is not None)
         # A fork isn't to blame if the process stopped in the sampler, or after the first sample.
-        # When the first sample begins, `mark` has been written twice, for the sampler and for that
-        # sample.
+        # When the first sample begins, `mark` has been written twice, for the sampler (or
+        # `iter`) and for that sample.
         later = ended.result is None and (mark.get() == DEALING or mark.times > 2)
         none_came = experiment.field == "samples" and not later and fork_doubts.no_sample(ended)
         if self.function is not None and (why or none_came):

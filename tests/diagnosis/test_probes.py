@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import multiprocessing
+import os
 import queue
 import random
 import sys
@@ -1457,6 +1458,24 @@ def test_a_sampler_that_never_deals_is_told_from_a_sample_that_never_arrives() -
         "Drawing sample 3",
         "Examining samples",
     ]
+
+
+class EndsTheProcess(IterableDataset[int]):
+    """A stream that ends its process instead of giving its third sample."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(2)
+        os._exit(3)
+
+
+def test_the_samples_of_a_stream_are_counted_as_those_of_a_map_are() -> None:
+    subject = Subject(DataLoader(EndsTheProcess()), None, 1, PATIENCE)
+    child = os.fork()
+    if not child:
+        samples.EXPERIMENT.ask(subject)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    found = samples.cut_short("", 3, subject.mark)
+    assert (found.ended, found.at, found.before) == ("died", 2, 2)
 
 
 def test_only_a_first_sample_that_hangs_may_hang_because_of_the_fork() -> None:

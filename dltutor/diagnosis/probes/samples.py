@@ -200,11 +200,12 @@ def cut_short(stopped: str, code: int | None, mark: Mark) -> Samples:
     """Record a sample that ended the process or never arrived, or a sampler that didn't finish."""
     if stopped and mark.get() == DEALING:
         return Samples(looked=0, ended="sampler")
+    # One of the numbers is for the sampler or for `iter`, and one is for this sample.
     return Samples(
         looked=0,
         ended="hung" if stopped else "died",
         at=mark.get(),
-        before=max(0, mark.times - 2),  # one number is for the sampler, and one for this sample
+        before=max(0, mark.times - 2),
         code=None if stopped else code,
     )
 
@@ -280,6 +281,7 @@ class _Record:
 def _stream(subject: Subject) -> Samples:
     record, reading = _Record(), Reading()
     until = time.monotonic() + _LOOKED
+    subject.mark.set(-1)  # this number is for `iter`, as for other datasets one is for the sampler
     source = iter(subject.dataset)
     for number in range(_DRAWN):
         if time.monotonic() > until:
