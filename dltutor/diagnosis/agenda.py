@@ -1,4 +1,4 @@
-"""List the questions that the doctor asks about a loader (its experiments), in their order."""
+"""List the doctor's experiments, each of which asks a question about a loader, in their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dltutor.diagnosis import probes
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.interventions import INTERVENTIONS
 
-# The name of a row in interventions.py, or of a module in `probes`.
+# Each is the name of an experiment in interventions.py, or of a module in `probes`.
 _QUESTIONS: Final = (
     *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
     *("stayed", "views"),

@@ -46,8 +46,9 @@ def _completed(mode: Facts, fit: Finding) -> Finding:
 
 
 def _named_in_output(evidence: Evidence, found: list[Finding]) -> list[Finding]:
-    # If no finding except "dead_worker" says why the run ended, look for a known message in what
-    # the run printed. A failure mode that a message names says more, so it replaces "dead_worker".
+    # If no finding except "dead_worker" says why the run ended, look for a known message in the
+    # run's exceptions and stderr. A failure mode that a message names says more, so it replaces
+    # "dead_worker".
     run = evidence.run
     others = [each for each in found if each.name != _SYMPTOM]
     if run.well or any(each.ended for each in others):

@@ -54,11 +54,11 @@ def diagnose(
         The Diagnosis, which a notebook displays.
 
     Raises:
-        CannotRun: The function raises, hangs, or doesn't return a loader, or the first experiment,
-            which only reads the loader's settings, or a new interpreter failed.
+        CannotRun: The function raises, hangs, or doesn't return a loader, a new interpreter failed,
+            or the first experiment did, which only reads the loader's settings.
         KeyboardInterrupt: You pressed Stop. Nothing is left behind.
-        RuntimeError: This system can't fork, this isn't the main thread, or a worker called this
-            while it ran your script again.
+        RuntimeError: This system can't fork, this isn't the main thread, or a worker called
+            `diagnose` while it ran your script again.
         TypeError: `loader` is neither a loader nor a function, or `consume` isn't a function.
         ValueError: `epochs` isn't a whole number of 1 or more, or `deadline` isn't a positive
             number of seconds.

@@ -25,9 +25,9 @@ class Difference:
             beginning.
         came: How many samples the first run has.
         expected: How many samples the second run has.
-        more: How many of the first run's samples, repeats included, the second run doesn't have.
+        more: How many samples, counting each repeat, only the first run has.
         other: How many different samples the first run has that the second doesn't have at all.
-        missing: How many of the second run's samples, repeats included, the first run doesn't have.
+        missing: How many samples, counting each repeat, only the second run has.
         twice: How many samples the first run repeats, and has more often than the second.
         replayed: Whether both runs have the same distinct samples and the same total, and the
             second run repeats some. That's the case if an epoch is longer than the data.
@@ -55,8 +55,8 @@ def with_workers(evidence: Evidence) -> Difference | None:
     """Compare epochs with and without workers, and return a Difference for the first that differs.
 
     If no epoch differs, return the Difference for the first epoch that can be compared. If a run
-    failed or is missing, if no epoch can be compared, or if a wrapper joins the samples of several
-    loaders at random, return None.
+    failed or is missing, if no epoch can be compared, or if a wrapper has several loaders, one of
+    which doesn't go in order, return None.
 
     Compare finished epochs regardless of the order, and the beginnings of unfinished ones if
     batches arrive in the sampler's order and that order is the same in both runs. If the sampler

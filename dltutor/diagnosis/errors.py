@@ -1,4 +1,4 @@
-"""Exceptions that say why there's no diagnosis."""
+"""Exceptions that say why a loader can't be run, or a function can't be sent."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def main(folder: str) -> None:
 
     Unpickling may start CUDA, by importing your module or making a model. In that case, forks of
     this interpreter would prove nothing, so write the file `late` instead of an outcome and exit.
-    `fresh_interpreter.examined` then starts another interpreter, whose experiments each unpickle.
+    `fresh_interpreter.examined` then starts another interpreter, in which each experiment does the
+    unpickling.
     """
     import __main__
 

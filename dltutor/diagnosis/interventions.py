@@ -26,17 +26,18 @@ from dltutor.diagnosis.running.random_states import SEED
 from dltutor.diagnosis.running.subject import Mark, Subject, Unanswered
 from dltutor.system.heap import fill_holes
 
-# The fewest seconds that workers compute in an epoch for more than their samples. Forking two
-# workers takes a tenth of this.
+# The fewest extra seconds in an epoch that matter, if workers compute for longer than their samples
+# take. Forking two workers takes a tenth of this.
 _MORE: Final = 0.4
 _LONGEST: Final = 11.0  # the most seconds for a run without workers
 _TIMES: Final = 16  # `more_files` multiplies the limit on descriptors by this, if allowed
 
 
 def _differs(evidence: Evidence) -> bool:
-    # Return whether a finished epoch's samples, the length of an iteration after one that the loop
-    # left, or the loop's result differ with and without workers. If so, the doctor tries another
-    # seed, because random samples may differ, but samples that no seed changes shouldn't.
+    # Return whether something differs with and without workers: a finished epoch's samples, the
+    # loop's result, or the length of an iteration after one that the loop left. If so, the doctor
+    # tries another seed, because random samples may differ, but samples that no seed changes
+    # shouldn't.
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
@@ -75,9 +76,9 @@ def _depends_on_seed(evidence: Evidence) -> bool:
 
 
 def _same_result_again(evidence: Evidence) -> bool:
-    # Return whether the loop's result is the same in two runs without workers. Both have one seed
-    # or, if `repeated` didn't run and the result differs with workers, two seeds. If the result
-    # isn't the same, it may be a time or an amount of memory.
+    # Return whether the loop's result is the same in two runs without workers. If `repeated` ran,
+    # both runs have the same seed. If not, their seeds differ, and the result must also differ with
+    # workers. A result that isn't the same may be a time or an amount of memory.
     alone, reseeded, repeated = evidence.alone, evidence.reseeded, evidence.repeated
     if alone is None or reseeded is None or not evidence.parts.loop:
         return False
@@ -160,7 +161,7 @@ def _shm_ran_out(evidence: Evidence) -> bool:
 
 
 def _files_run_out(evidence: Evidence) -> bool:
-    # Return whether a process ran out of file descriptors. Or, if the run went well, whether main
+    # Return whether a process ran out of file descriptors or, if the run went well, whether main
     # kept batches and would use more than 90 percent of its limit by the end of the epoch.
     run, parts = evidence.run, evidence.parts
     if not parts.workers or "shm_exhausted" in run.named:
@@ -231,7 +232,8 @@ def _run(
         settings: Arguments for `Subject.change`. If empty, the loader's settings stay as they are.
         longest: The most seconds of the run (at most half of the experiment's), or a function that
             takes the subject and returns them. If None, `fixed` may have `seconds`.
-        all_epochs: Whether the loop runs as often as it does in your program.
+        all_epochs: Whether to run `Subject.epochs_to_run` epochs. If not, `fixed` may have
+            `epochs`.
         prepare: A function that takes the subject before the run, and makes other changes.
         cut_short: Whether a process that dies, or that can't be interrupted, counts as an answer.
         fixed: Arguments for `runner.run` that are the same for every loader.

@@ -48,7 +48,8 @@ class Measures:
         tensors: How many tensors a batch has, on average.
         batch_bytes: The bytes of the tensors in the largest batch.
         storage_bytes: The most bytes in the storages that arrived with one batch.
-        private: Each worker's own memory in MB, when it was first measured and at its largest.
+        private: For each worker that was measured at least twice, its own memory in MB, at first
+            and at its largest.
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
         asked: Whether the loop asked a dead worker for its exit code.
@@ -172,7 +173,7 @@ class Measures:
         return {count for count, done in pairs if done}
 
     def covers(self, other: Measures) -> bool:
-        """Return whether this run finished its first pass, with all samples of the other run's."""
+        """Return whether this run's first pass finished, with all samples that the other's has."""
         return self.finished[:1] == (True,) and any(self.drawn[:1]) and not self.lacks(other)
 
     def lacks(self, other: Measures) -> int:
@@ -185,7 +186,7 @@ class Measures:
 
     @property
     def waited(self) -> bool:
-        """Whether main waited in vain for a batch, forever or until the loader's timeout."""
+        """Whether the run hung, or main waited for a batch until the loader's timeout."""
         return self.end == "hung" or "DataLoader timed out" in self.error
 
     def __str__(self) -> str:

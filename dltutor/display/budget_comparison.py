@@ -11,7 +11,7 @@ from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-# Ignore a difference of up to this fraction of the total, because readings of PSS vary, too.
+# Ignore a difference of up to this fraction of the total, because readings of PSS vary.
 _EXACT: Final = 0.03
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # each scale is this many times as long as the one before
@@ -112,8 +112,9 @@ def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], lim
     Args:
         title: What the bars measure.
         how: A line of text that says what makes up the size.
-        bars: The name of each bar, such as "predicted" -> the sizes of its parts, in bytes and from
-            the left, by their names in COLORS. All bars have the same parts.
+        bars: The name of each bar, such as "predicted" -> its parts, from left to right. A part's
+            key is its name in COLORS, and its value is its size in bytes. All bars have the same
+            parts.
         limit: How much the machine has, in bytes.
     """
     totals = [sum(parts.values()) for parts in bars.values()]

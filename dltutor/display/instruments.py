@@ -39,9 +39,9 @@ def observe(
 
     `observe` doesn't end your subprocesses, a loader in another thread, or anything that your loop
     itself started, except workers. With the sharing strategy `file_system`, torch's
-    `torch_shm_manager` stays, because later loaders need it, and so do batches that never arrived,
-    until this process ends. It's the same without `observe`. multiprocessing's resource tracker and
-    fork server stay if they ran before, or are still in use.
+    `torch_shm_manager` stays until this process ends, because later loaders need it, and batches
+    that never arrived stay as long. It's the same without `observe`. multiprocessing's resource
+    tracker and fork server stay if they ran before, or are still in use.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object from

@@ -83,6 +83,5 @@ def _read(pid: int) -> int | None:
         value = resource.prlimit(pid, _LOCKS)[0]
     except (OSError, ValueError):
         return None
-    # A smaller value isn't a mark, but -1 (no limit) or a limit that a user has set with
-    # `ulimit -x`.
+    # A smaller value is -1 (no limit) or a limit that a user has set with `ulimit -x`, not a mark.
     return value if value >= 1 << _LEVELS[0] else None

@@ -44,7 +44,7 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return a process's start time and its quickly read figures, or None if it has ended.
+        """Return a process's start time and figures that are quick to read, or None if it ended.
 
         The start time, in clock ticks since boot, tells the process from a later one with the same
         pid. The figures are rss (in bytes), faults (minor page faults since the process started),

@@ -50,7 +50,7 @@ def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
 
 
 def dropped(samples: list[Any], batch: Any, collate: Collate) -> Iterator[tuple[str, int, int]]:
-    """Yield fields that a batch lacks, though some samples have them, as (field, have, samples).
+    """Yield fields of some samples that a batch lacks, as (field, samples with it, samples).
 
     Leave out a field if the collate function drops it on purpose, which means that it drops the
     field even if the first sample has it or, for lists and tuples, even if all samples have it.
@@ -130,7 +130,7 @@ def _partly(held: list[dict[str, Any]]) -> Iterator[tuple[str, list[bool]]]:
 
 def _kept(samples: list[Any], present: list[bool], name: str, collate: Collate) -> bool:
     # Return whether the batch has the field if a sample that has it is the first one or, for lists
-    # and tuples, if all samples have it. A collate function that picks its fields doesn't do that.
+    # and tuples, if all samples have it. A function that picks its fields drops it even then.
     have = [each for each, has in zip(samples, present, strict=True) if has]
     lack = [each for each, has in zip(samples, present, strict=True) if not has]
     batch = [*have, *lack] if is_a(have[0], Mapping) else have[:1] * len(samples)

@@ -64,7 +64,7 @@ def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
 
     Returns:
         For each container, a tuple with its path, its class or kind, how many elements it has, and
-        the numbers of the memory pages that hold them (at most 4,000 of them, evenly spread).
+        the numbers of the memory pages of up to 4,000 elements, evenly spread.
     """
     found = []
     for each in reached(roots):

@@ -26,7 +26,8 @@ def held(evidence: Evidence) -> Iterator[Finding]:
     """Find descriptors that main keeps open."""
     parts = evidence.parts
     run = max(evidence.as_it_is, key=lambda run: run.files)
-    # Batches that arrive before their turn wait in main, and each of their tensors is a descriptor.
+    # Batches that arrive before their turn wait in main, where each of their tensors has a
+    # descriptor.
     waiting = run.tensors * parts.prefetch * parts.workers
     if run.files < max(_KEPT, run.batches / 2, waiting):
         return

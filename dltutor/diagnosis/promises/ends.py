@@ -139,7 +139,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
             "batch, and went on, so main waits for that batch forever."
         )
         fix = advice(run.said) or "Look at the error that the queue thread printed."
-    # If no batch arrived, and main didn't get a sample either, that sample may only be slow.
+    # If no batch arrived, and main also waited in vain for a sample, that sample may only be slow.
     certainty: Certainty = "likely" if before and not run.batches else "shown"
     yield _finding(said, where, fix, cause=cause, certainty=certainty)
 

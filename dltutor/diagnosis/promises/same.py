@@ -24,7 +24,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.words import by_interpreter
 from dltutor.failures import Promise
 
-_MANY: Final = 9  # numbers from a loop, of which a finding shows only how many differ
+_MANY: Final = 9  # if a loop returns this many numbers, a finding only says how many differ
 
 _finding: Final = partial(Finding, promise="same")
 
@@ -113,7 +113,7 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     if packed and evidence.alone is not None and recut(evidence.run, evidence.alone):
         return
     if evidence.shares is not None and evidence.shares.alike:
-        return  # the workers draw the same samples, but they're batched or padded differently
+        return  # the workers draw main's samples, but batch or pad them differently
     workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.other and difference.missing else "complete"
     if promise == "same":
@@ -316,7 +316,7 @@ def out_of_turn(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _results(run: Measures, how: str, other: Measures, instead: str) -> str:
-    # Say how what the loop returned differs between two runs.
+    # Say how the loop's results differ between two runs.
     count = len(run.numbers)
     if count < _MANY or count != len(other.numbers):
         return f"Your loop returns `{run.returned}` {how}, and `{other.returned}` {instead}."

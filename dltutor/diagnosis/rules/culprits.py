@@ -12,7 +12,8 @@ def raising(evidence: Evidence, *stages: str) -> Culprit | None:
 
     Args:
         evidence: The evidence from one examination.
-        stages: What may have failed: "sample", "collate", "sampler" (default: the first two).
+        stages: What may have failed, such as "sampler" (default: "sample" and "collate"). See
+            `Culprit.stage`.
     """
     run, culprit = evidence.run, evidence.culprit
     if culprit is None or culprit.stage not in (stages or ("sample", "collate")):

@@ -229,7 +229,7 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
     return Finding(evidenced, where, fix)
 
 
-_EXITS = ("SystemExit", "KeyboardInterrupt")  # torch's worker catches Exception, but not these
+_EXITS = ("SystemExit", "KeyboardInterrupt")  # torch's worker doesn't send these to main, but ends
 
 
 def lost_cause(evidence: Evidence) -> Finding | None:

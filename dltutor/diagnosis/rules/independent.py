@@ -78,13 +78,13 @@ def _fix(evidence: Evidence, path: str, source: str) -> str:
 
 
 _FEW: Final = 100  # in an epoch of fewer samples, a small buffer is enough
-_SAME: Final = 0.9  # if fewer of the samples are in both epochs, their positions say little
+_SAME: Final = 0.9  # if a smaller share of samples is in both epochs, positions say little
 # The part of an epoch by which a sample should move, at least. In a random order, a sample moves by
 # a third. With a buffer, it moves by about as many positions as the buffer has room for.
 _NEAR: Final = 0.05
-# `falling` was at least 2.53 times the square root of `moved` for buffers with room for 8 to 128 of
-# 200 to 4,096 samples, but at most 2.21 times as much for 2 to 16 sources that are read in order,
-# with the next sample from a random one.
+# A stream shuffles with a buffer if `falling` is more than this factor times the square root of
+# `moved`. For buffers with room for 8 to 128 of 200 to 4,096 samples, the factor was at least 2.53.
+# For 2 to 16 sources, read in order, with each sample from a random one, it was at most 2.21.
 _MIXES: Final = 2.5
 
 

@@ -83,8 +83,8 @@ def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
 
 
 def _parts(subject: Subject) -> tuple[list[set[Any]], set[Any], int] | None:
-    # Return the indices of each epoch before the first one that's empty or shares an index with an
-    # earlier epoch, the indices of that first one, and the size of the largest batch.
+    # Take epochs until one is empty or shares an index with an earlier one. Return the indices of
+    # each epoch before that one, the indices of that one, and the size of the largest batch.
     pins = Pins(subject.dealer)
     parts: list[set[Any]] = []
     largest = 0

@@ -95,7 +95,7 @@ class Watch:
         # How many temporary files and folders there were when each of the first two finished
         # iterations ended.
         self.temporary: list[int] = []
-        # How many descriptors each worker that went on had then, by pid.
+        # How many descriptors each worker that was still running had then, by pid.
         self.opened: list[dict[int, int]] = []
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # the batches' memory, by address
