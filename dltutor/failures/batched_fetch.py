@@ -50,7 +50,7 @@ class Scans(Dataset[torch.Tensor]):
 
 
 class Normalized(Dataset[torch.Tensor]):
-    """A dataset that normalizes another one's scans, and has its other attributes, too."""
+    """A dataset that normalizes another dataset's scans, and takes all other attributes from it."""
 
     def __init__(self, scans: Scans) -> None:
         self.scans = scans

@@ -66,7 +66,7 @@ ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
 
 
 def decode(data: bytes, how: How) -> np.ndarray:
-    """Decode a frame, and end this process as `how` says if the header promises too many bytes."""
+    """Decode a frame, or end this process as `how` says if the header promises too many bytes."""
     (length,) = struct.unpack_from("<I", data)
     if length > len(data) - 4:
         ACCIDENTS[how](length)

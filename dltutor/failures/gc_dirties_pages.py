@@ -54,7 +54,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Keep collections in workers that main forks in this block from touching existing objects."""
+    """Freeze existing objects, so that collections in workers forked in this block skip them."""
     gc.freeze()
     try:
         yield

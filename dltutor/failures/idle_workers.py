@@ -49,8 +49,8 @@ class Shards(IterableDataset[torch.Tensor]):
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
     """Run an epoch, and count the workers without a shard.
 
-    Batches arrive from the workers in turn, and a worker's first batch starts a shard. So if each
-    of n workers has a shard, all of the first n batches start one.
+    Batches arrive from the workers in turn, and a worker's first batch begins with the first sample
+    of a shard. So if each of n workers has a shard, each of the first n batches begins that way.
     """
     dataset: Any = loader.dataset
     workers = max(loader.num_workers, 1)

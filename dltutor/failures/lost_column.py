@@ -7,7 +7,7 @@ Mechanism: a collate function builds each field from all samples, but takes the 
 the first one. That works as long as all samples have the same fields. Once a field is optional, a
 batch whose first sample lacks it loses the values of all others. A batch whose first sample has it
 fails with a KeyError, and the usual repair, `if name in sample`, is worse, because it stacks the
-values that exist: in a batch of 8, 5 captions move up, and row k isn't sample k anymore.
+values that exist: in a batch of 8 with 5 captions, 4 move up, so row k isn't sample k anymore.
 `default_collate` takes the fields of the first sample, too. With samples that are lists or tuples,
 `zip(*samples)` stops at the shortest one, and drops the rest of the longer ones.
 

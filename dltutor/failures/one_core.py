@@ -37,7 +37,7 @@ LENGTH, SIDE = 64, 256
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """A dataset of random images, brightened and cropped to their middle."""
+    """A dataset of random images with raised contrast, cropped to their middle."""
 
     def __len__(self) -> int:
         return LENGTH

@@ -43,7 +43,7 @@ ROUNDS = 4
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """A dataset of images that changes an image's brightness and contrast in steps.
+    """A dataset of images that raises each image's contrast in steps.
 
     The images are large and the steps few, because Linux counts CPU time in hundredths of a second,
     and computing has to take many of them. With small images and many steps, most of the time would

@@ -12,7 +12,7 @@ epoch. The same happens on several ranks if they shuffle without a common seed. 
 is well.
 
 Fix: agree on the order, then deal it out. All workers know `get_worker_info().seed - id`, which
-torch draws anew in each epoch, unless workers are persistent. A seed and the number of the epoch
+torch draws again in each epoch, unless workers are persistent. A seed and the number of the epoch
 will do, too. Or take the share first, and shuffle that.
 
 Seen in: datasets#5696 (`shuffle()` without a seed, on several nodes), datasets#7163 (in the docs).

@@ -1,4 +1,4 @@
-"""A stream shuffles in a buffer that's too small, so batches are of neighbors, or of one class.
+"""A stream shuffles in a buffer that's too small, so a batch holds only neighbors, or one class.
 
 Symptom: an IterableDataset with a shuffle buffer yields batches of one class, or of samples that
 are neighbors in the files. The loss rises and falls in each epoch as one class follows another. The

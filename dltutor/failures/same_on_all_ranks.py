@@ -39,7 +39,7 @@ LENGTH, EPOCHS, SEED = 64, 1, 42
 
 
 class Masked(Dataset[torch.Tensor]):
-    """A dataset of signals of which a random half is masked, new in each epoch."""
+    """A dataset that masks about half of each signal at random, differently in each epoch."""
 
     def __init__(self) -> None:
         self.signals = torch.ones(LENGTH, 64)

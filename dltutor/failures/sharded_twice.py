@@ -6,7 +6,7 @@ four, without an error. With more workers, an epoch gets shorter.
 Mechanism: to divide a stream, something has to ask `get_worker_info()` and skip what belongs to the
 other workers. The dataset does that with its files, and the wrapper does it again with the samples
 that it gets. Each is right if it's the only one. Together, worker i takes every n-th sample of
-every n-th file, so n workers take n * 1/n**2 of the data. The rest belongs to nobody. Without
+every n-th file, so n workers take n * 1/n**2 of the data. No worker takes the rest. Without
 workers or with one worker, nothing is divided, so a test on a laptop doesn't show it. The same
 happens across ranks if both a dataset and a library such as accelerate divide the stream.
 

@@ -52,7 +52,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Build a case whose dataset returns the next image in place of a bad one."""
+    """Build a case whose dataset returns the next image instead of a bad one."""
     return Case(load(RobustImages(shared_images()), workers, start_method, batch_size=8), train)
 
 

@@ -43,7 +43,7 @@ SHARDS = (16, 8, 16, 8, 24, 8, 16, 8)  # how many readings are in each file
 
 
 class Readings(IterableDataset[int]):
-    """A stream of readings from files. Each rank reads every n-th file, and so do its workers."""
+    """A stream of readings from files. A rank takes every n-th file, and its workers share them."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = files
@@ -61,7 +61,7 @@ class Readings(IterableDataset[int]):
 
 
 class InRounds(Readings):
-    """A stream of readings in which each rank gets one of each round, and every file is read."""
+    """A stream in which each rank reads all files, and yields one reading of each full round."""
 
     def __iter__(self) -> Iterator[int]:
         rank = int(os.environ.get("RANK", "0"))
@@ -99,7 +99,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(dataset: Readings, workers: int, start_method: str) -> Case:
-    # Rank 1 has no workers, so it's never late. With workers, it would have as many batches.
+    # Rank 1 has no workers, so it's never late. Workers wouldn't change its number of batches.
     other = partial(load, dataset, 0, start_method)
     consume = partial(on_two_ranks, loop=train, other=other, patience=PATIENCE)
     return Case(load(dataset, workers, start_method), consume)

@@ -55,7 +55,7 @@ class LoadableUnreadableScan(Exception):
 
 
 class Scans(Dataset[torch.Tensor]):
-    """A dataset of scans, with their patients and a list of the scans that couldn't be read."""
+    """A dataset of scans, with their patients and the errors from scans that couldn't be read."""
 
     def __init__(self, unreadable: list[Exception]) -> None:
         self.scans = torch.arange(float(SCANS * SIZE)).reshape(SCANS, SIZE)
@@ -70,7 +70,7 @@ class Scans(Dataset[torch.Tensor]):
 
 
 class Normalized(Dataset[torch.Tensor]):
-    """A dataset with each sample divided by a scale. It has all attributes of the one inside."""
+    """A dataset that divides another's samples by a scale, and takes other attributes from it."""
 
     def __init__(self, inner: Scans, scale: float) -> None:
         self.inner = inner
@@ -87,7 +87,7 @@ class Normalized(Dataset[torch.Tensor]):
 
 
 class SafelyNormalized(Normalized):
-    """The same dataset, whose `__getattr__` doesn't need an attribute that isn't there yet."""
+    """A Normalized dataset whose `__getattr__` doesn't need an attribute that isn't there yet."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":

@@ -93,7 +93,7 @@ def store(rows: int) -> Spectra:
 
 
 def count_reads(loader: DataLoader[Any]) -> Finding:
-    """Run two epochs, and count how many times over the second one reads the file.
+    """Run two epochs, and return how much the second one reads, as a multiple of the file's size.
 
     The first epoch doesn't count, because a worker that's starting may read all of torch.
     """

@@ -86,7 +86,7 @@ def _serve() -> None:
     server = _Server(("127.0.0.1", 0), _Answers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
-    sys.stdin.read()  # until no process has the pipe's other end open. Then the server ends.
+    sys.stdin.read()  # returns once no process has the other end open, and the server exits
 
 
 if __name__ == "__main__":

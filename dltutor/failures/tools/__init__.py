@@ -1,4 +1,4 @@
-"""Provide what the failure modes share: facts, contract, signs, loader, handles, and folders.
+"""Provide what the failure modes share: facts, cases, signs, a loader, handles, and folders.
 
 Import `gauge`, which reads memory, from its own module, because it imports torch.
 """

@@ -75,7 +75,7 @@ class Gauge:
         return [_when_idle([worker], partial(_uss, worker)) / MB for worker in workers]
 
     def shared(self) -> float:
-        """Return the MB of the workers' tensors in shared memory, fetched by main or not.
+        """Return the MB of the workers' tensors in shared memory, even if main has fetched them.
 
         We wait, for at most 10 s, until all workers are idle, because a busy worker may still hold
         a batch that main has already fetched.

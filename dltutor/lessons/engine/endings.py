@@ -64,7 +64,7 @@ def run_loop(
     within: float,
     epochs: int = 1,
 ) -> Ending:
-    """Run a loader that an answer made, and return how the run ended.
+    """Run a loader for an answer, and return how the run ended.
 
     Args:
         loader: The loader.

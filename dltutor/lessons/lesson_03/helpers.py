@@ -31,8 +31,8 @@ _PIXELS: Final = 64  # pixels per frame
 _KINDS: Final = 13
 
 
-# The notebook's workers leave breadcrumbs in a folder from this function. Each worker writes the
-# index of the sample that it reads to a file of its own.
+# The notebook's workers leave breadcrumbs in a folder from this function. Each worker has its own
+# file there, to which it writes the index of each sample that it reads.
 new_folder: Final = own_folder
 
 

@@ -153,7 +153,7 @@ class SlowMotion(TorchFunctionMode):
         # Python 3.12 only traces opcodes if a frame has asked for them before tracing begins.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self._enter)
-        self.__enter__()  # type: ignore[no-untyped-call]  # until the worker ends
+        self.__enter__()  # type: ignore[no-untyped-call]  # stays on until the worker ends
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         if not is_yours(frame.f_code.co_filename):

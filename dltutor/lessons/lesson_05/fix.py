@@ -46,7 +46,7 @@ class Epochs:
     """A record of what an answer did with a given number of workers.
 
     Args:
-        samples: The samples that the answer delivered.
+        samples: How the run ended, how many samples arrived, and how many were wrong.
         moved: Whether a worker moved the position of a file that main had open.
         opened: The most descriptors that main, or a worker with too many, had open for a recording.
     """
@@ -141,7 +141,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Read samples in main, run the class, and yield a record, for 2, 0, and 4 workers in turn."""
+    """For 2, 0, and 4 workers in turn, read samples in main and in a loader, and yield a record."""
     written, datasets = _write(), list[Any]()
     when = "in main, before any worker started"
     for path, windows in written.items():

@@ -39,7 +39,7 @@ class Epochs:
     """A record of what an answer did with a given number of workers.
 
     Args:
-        rows: The rows that the answer delivered.
+        rows: How the run ended, how many rows arrived, and how many were wrong.
         over_main: How often workers used a connection that main made.
         ended: Whether a worker ended one of main's sessions.
         connected: The most connections that a worker made.
@@ -52,7 +52,7 @@ class Epochs:
 
 
 def run(answer: type) -> Iterator[Epochs]:
-    """Read samples in main, run the class, and yield a record, for 2, 0, and 4 workers in turn."""
+    """For 2, 0, and 4 workers in turn, read samples in main and in a loader, and yield a record."""
     server, other = Server(seed=5), Server(seed=50)
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)

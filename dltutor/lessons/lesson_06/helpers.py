@@ -23,7 +23,7 @@ from dltutor.observation.texts import said, tidy
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB, Table
 
-#: Failure modes whose dataset main can send without an error, but the worker can't receive.
+#: Failure modes whose dataset main sends without an error, but which fail in the worker.
 ON_ARRIVAL: Final = (generator_attribute.FAILURE, global_only_in_parent.FAILURE)
 
 SIZE: Final = 8  # bytes per record

@@ -42,8 +42,8 @@ from dltutor.tables import Note
 Place = tuple[CodeType, int, int]
 
 _LONG: Final = 4  # time limit in seconds for each call or run
-# Main forks the first two times that a refresh reaches a line, because the loop of labels may not
-# have changed anything yet when the refresh reaches one of the loop's lines for the first time.
+# Main forks the first two times that a refresh reaches a line, because a loop over the labels may
+# not have changed anything yet when the refresh reaches one of the loop's lines for the first time.
 _VISITS: Final = 2
 
 

@@ -186,7 +186,7 @@ class Nothing(Dataset[torch.Tensor]):
 
 
 class _InMain(Nothing):
-    # Every sample is a piece of an array that main loads.
+    # Each sample has one byte from every MB of an array that main fills.
     def __init__(self) -> None:
         self.map = np.full(96 * MB, 7, np.uint8)
 

@@ -138,7 +138,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                 if stop:
                     return
 
-    gc.collect()  # otherwise the workers might collect first, and copy pages
+    gc.collect()  # so that no collection is almost due in a new worker, and copies pages
     ended = observe(loader, consume=train)
     if ended.end != "finished":
         raise RuntimeError(f"the run didn't finish:\n{ended}")

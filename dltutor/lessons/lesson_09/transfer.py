@@ -63,7 +63,7 @@ def shared_boxes() -> Path:
 
 
 def write_boxes(path: Path, *, images: int, seed: int) -> Kept:
-    """Write a JSON list of images, each a list of boxes of four numbers, some not whole.
+    """Write each image's boxes to a JSON file. A box is four numbers, and some aren't whole.
 
     Returns:
         The same boxes, stored without Python objects.

@@ -32,7 +32,7 @@ _LENGTH: Final = 781 * 256  # numbers in each recording, 0.8 MB as float32
 _READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat
 _LEAST: Final = 5  # with fewer readings of memory, you can't tell what stayed flat
-# Job D's workers soon stop growing, so the first reading must be this early, as a part of the run.
+# Job D's workers soon stop growing, so the first reading must be within this part of the run.
 _EARLY: Final = 0.25
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
@@ -55,8 +55,8 @@ class JobD(heap_growth.Recordings):
 
     So that chance can't hide that a worker grows, a sample is as big as its recording, and a worker
     fills the holes in its heap before its first sample. We tried this with 400 holes of up to 96 kB
-    that we made on purpose: each of 30 workers grew by at least 80 % of what it sent. If only the
-    holes were filled, some grew by 52 %, and if only the sizes were equal, some grew by 2 %.
+    that we made on purpose: each of 30 workers grew by at least 80% of what it sent. If only the
+    holes were filled, some grew by 52%, and if only the sizes were equal, some grew by 2%.
     """
 
     step = 256  # numbers from one frame to the next

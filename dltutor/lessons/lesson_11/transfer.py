@@ -89,7 +89,7 @@ def _used(answer: Any) -> Iterator[Epochs]:
 
 
 def _alone(table: Any, array: Any) -> None:
-    # Reject a table that's wrong although only main uses it.
+    # Reject a table that's wrong in main, before any worker has used it.
     if len(table) != len(array):
         not_yet("length", length=f"{len(table):,}", rows=f"{len(array):,}")
     row, right = table[3], torch.from_numpy(array[3])

@@ -43,7 +43,7 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """A dataset of labeled reviews, as word numbers, that counts the samples that processes make.
+    """A dataset of labeled reviews, as word numbers. It counts how many samples each process makes.
 
     All reviews differ, and one is empty.
     """
