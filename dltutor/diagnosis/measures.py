@@ -23,6 +23,7 @@ class Measures:
         at: Your own lines in the traceback, innermost first.
         said: The messages from all exceptions, what was written to stderr, and the exceptions'
             notes, joined and cut to the last 4,000 characters.
+        stderr: What was written to stderr, cut to the last 4,000 characters.
         named: The failure modes that `explain` finds in all these messages, the likeliest first.
         codes: The exit code of each worker, or None for a worker that was still running.
         batches: How many batches reached the loop.
@@ -84,6 +85,7 @@ class Measures:
     raised: str | None = None
     at: tuple[str, ...] = ()
     said: str = ""
+    stderr: str = ""
     named: tuple[str, ...] = ()
     codes: tuple[int | None, ...] = ()
     batches: int = 0

@@ -6,10 +6,9 @@ from dltutor.tables import count_of as count_of
 
 
 def duration(seconds: float) -> str:
-    """Write seconds the way people do: "4.1 s", "36 ms"."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size or unit == "µs":
-            break
+    """Write seconds the way people do: "36 ms", "4.1 s", "63 h"."""
+    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+    unit, size = next((each for each in units if seconds >= each[1]), units[-1])
     count = seconds / size
     if unit == "s":
         return f"{count:.1f} s"

@@ -286,7 +286,7 @@ FITS: list[tuple[str, Evidence]] = [
     ),
     (
         "unpicklable_batch",
-        of(replace(HUNG, said=FEEDING + "TypeError: can't pickle"), culprit=Culprit("")),
+        of(replace(HUNG, stderr=FEEDING + "TypeError: can't pickle"), culprit=Culprit("")),
     ),
     ("silent_stop", of(EARLY, culprit=replace(SAMPLE, kind="StopIteration"))),
     ("dead_worker", of(DIED, samples=Samples(0, ended="died", at=9, code=-11))),
@@ -492,7 +492,7 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "unpicklable_exception": {"it can be sent": of(HUNG, culprit=SAMPLE)},
     "unpicklable_batch": {
         "it can be sent": of(HUNG, culprit=Culprit("")),
-        "the system refused": of(replace(HUNG, said=FEEDING + NO_SOCKET), culprit=Culprit("")),
+        "the system refused": of(replace(HUNG, stderr=FEEDING + NO_SOCKET), culprit=Culprit("")),
     },
     "silent_stop": {"it's another exception": of(EARLY, culprit=SAMPLE)},
     "dead_worker": {
@@ -735,7 +735,7 @@ def test_an_exception_that_only_workers_or_the_loader_raise_comes_with_what_is_k
 
 
 def test_a_batch_that_the_system_lets_no_worker_send_comes_with_what_is_known_of_it() -> None:
-    hung = replace(HUNG, said=FEEDING + NO_SOCKET)
+    hung = replace(HUNG, said=FEEDING + NO_SOCKET, stderr=FEEDING + NO_SOCKET)
     (found,) = findings(of(hung, culprit=Culprit(""), samples=Samples(4)))
     assert (found.name, found.promise) == ("ends", "ends")
     assert "TMPDIR" in found.fix

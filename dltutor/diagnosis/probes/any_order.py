@@ -23,7 +23,7 @@ from dltutor.diagnosis.running.subject import Subject
 
 SLOW: Final = 0.25  # a slow sample takes at least this many seconds
 TIMES: Final = 8  # a slow sample takes at least this many times as long as a typical one
-_SAMPLES: Final = 1000  # the most batches to search for the slow sample
+_SEARCHED: Final = 1000  # the most batches to search for the slow sample
 _BATCHES: Final = 8  # the fewest batches in a run that can show a difference
 _EACH: Final = 8  # time half of this many batches per worker, or more with a large prefetch_factor
 
@@ -82,7 +82,7 @@ def _begin_near(subject: Subject, index: int) -> int:
     # return how many batches there are, at most 1000. If none of these batches has the sample,
     # leave the order as it is.
     name = "sampler" if subject.inner.batch_sampler is None else "batch_sampler"
-    batches = list(islice(subject.dealer, _SAMPLES))
+    batches = list(islice(subject.dealer, _SEARCHED))
     at = next((n for n, each in enumerate(batches) if index in subject.indices_in(each)), None)
     if at is None:
         return len(batches)

@@ -27,7 +27,7 @@ def breaks_off(evidence: Evidence) -> Iterator[Finding]:
     if alone is not None:
         how = "finishes" if alone.well else f"also ends early: {alone.error or alone.end}"
         said += f" Without workers, the loop {how}."
-    if words := run.said.strip().splitlines():
+    if words := run.stderr.strip().splitlines():
         said += f" The last message on stderr: {words[-1][:160]!r}."
     where = run.line or run.stood or parts.where
     yield _finding(
@@ -117,7 +117,7 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
     if alone is not None:
         how = "finishes" if alone.well else f"doesn't finish either ({alone.end})"
         said += f" Without workers, the loop {how}."
-    if words := run.said.strip().splitlines():
+    if words := run.stderr.strip().splitlines():
         said += f" The last message on stderr: {words[-1][:160]!r}."
     waits = evidence.waits.stuck if evidence.waits is not None else ()
     where = waits[0][1] if waits else run.stood

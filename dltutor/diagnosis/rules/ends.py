@@ -129,9 +129,9 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
             "leaves the worker. Give the loader a timeout=."
         )
         return Finding(said, where, fix)
-    if culprit.stage or "in _feed" not in run.said:
+    if culprit.stage or "in _feed" not in run.stderr:
         return None
-    last = run.said.strip().splitlines()[-1]
+    last = run.stderr.strip().splitlines()[-1]
     if _is_os_error(last):
         return None
     return Finding(f"The loop waited in vain. The queue thread of a worker wrote: {last}.", where)

@@ -54,7 +54,7 @@ def cheap_samples(evidence: Evidence) -> Finding | None:
         f"A sample takes {duration(samples.typical)}. Not counting start-up, a batch takes "
         f"{duration(with_workers)} with {parts.workers} worker{'s' * (parts.workers > 1)} and "
         f"{duration(without)} without workers. In an epoch of {batches} batches, the workers add "
-        f"{lost:.1f} s.",
+        f"{duration(lost)}.",
         f"num_workers={parts.workers}",
         f"Set num_workers=0. To go even faster, let {parts.dataset} make a whole batch at once: "
         "use a BatchSampler as the sampler with batch_size=None, or a __getitems__ method.",

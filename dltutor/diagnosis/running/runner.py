@@ -176,6 +176,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         raised=seen.raised_in_worker,
         at=tuple(map(str, reversed(seen.traceback))),
         said=tidy(words)[-4000:],
+        stderr=tidy(seen.stderr)[-4000:],
         named=tuple(match.failure.name for match in explain(words)),
         codes=tuple(each.exitcode for each in seen.workers),
         batches=watch.batches,
