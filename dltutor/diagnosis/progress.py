@@ -21,7 +21,7 @@ def shown(stream: TextIO | None = None) -> Iterator[Asked]:
     """Show each question while the block runs, and clear the last one afterward.
 
     Args:
-        stream: Where to write if no notebook cell is running (default standard error). If the
+        stream: Where to write outside a notebook (default standard error). If the
             stream isn't a terminal, write nothing.
 
     Yields:

@@ -162,7 +162,8 @@ def the_helpers_of_multiprocessing_that_were_not_there_before_are_ended() -> Non
 
 
 def a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
-    # torch sets its SIGCHLD handler once per process, so torch must know if the handler is gone.
+    # torch sets its SIGCHLD handler once per process. So when `observe` removes the handler, it has
+    # to reset torch's flag, or later loaders have no handler.
     def plainly() -> str:
         iterator: Any = iter(load(Numbers(length=1000)))
         try:

@@ -112,7 +112,7 @@ def test_a_process_in_a_lock_says_so_and_lives_on(
 
 
 def test_a_process_that_does_not_listen_is_not_asked(tmp_path: Path) -> None:
-    # The signal that asks for a stack would kill this process.
+    # The process hasn't called `answer_when_asked`, so the signal would kill it.
     with stuck(sleep_without_answering, tmp_path) as pid:
         assert stacks.ask(str(tmp_path), pid) is None
 

@@ -41,8 +41,10 @@ def silent_stop(evidence: Evidence) -> Finding | None:
 def repeated_stream(evidence: Evidence) -> Finding | None:
     """Workers of a stream deliver samples that other workers deliver, too."""
     shares = evidence.shares
+    # If forked workers deliver every sample, what repeats samples is something that differs between
+    # new interpreters, such as `hash()` of a string.
     if evidence.only_forked:
-        return None  # only new interpreters divide the stream in different ways
+        return None
     if shares is None or not evidence.same_stream:
         return None
     counts = " and ".join(map(str, shares.shares[:4]))
@@ -332,7 +334,8 @@ def own_order_in_worker(evidence: Evidence) -> Finding | None:
         return None
     if not run.finished[:1] == alone.finished[:1] == (True,):
         return None
-    # Look at every epoch, because by chance, the workers' shares may not overlap in one of them.
+    # Look at every finished epoch, because in one of them, the workers' shares may happen not to
+    # overlap.
     ended = (one and other for one, other in zip(run.finished, alone.finished, strict=False))
     epochs = zip(run.drawn, alone.drawn, ended, strict=False)
     each = (mixed("", drawn, plain) for drawn, plain, whole in epochs if whole)

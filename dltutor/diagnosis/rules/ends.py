@@ -233,7 +233,7 @@ _EXITS = ("SystemExit", "KeyboardInterrupt")  # torch's worker doesn't send thes
 
 
 def lost_cause(evidence: Evidence) -> Finding | None:
-    """A worker died under forkserver, and the loop gets no error that says what killed it."""
+    """A worker died under forkserver, and neither the error nor stderr says what killed it."""
     run, samples = evidence.run, evidence.samples
     gone = evidence.run.dead
     if evidence.parts.method != "forkserver" or not gone or run.asked:

@@ -1,4 +1,4 @@
-"""Find the line of your code where a thread is most often, by looking 250 times a second."""
+"""Find the line of your code where a thread is most often, by looking up to 250 times a second."""
 
 from __future__ import annotations
 

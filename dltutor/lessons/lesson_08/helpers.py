@@ -152,6 +152,8 @@ def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note
 def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
     """Show how much shared memory loaders with full queues hold, next to the prediction.
 
+    The prediction is the number of batches in the queues times the size of a batch.
+
     Args:
         loaders: A loader's name, such as "2 x 4" for 2 workers and a prefetch_factor of 4 -> the
             loader.

@@ -27,7 +27,7 @@ from dltutor.observation.observing import observe
 from dltutor.system.heap import fill_holes
 from dltutor.tables import MB, Table
 
-_FILES: Final = 64  # recordings, which make one epoch
+_FILES: Final = 64  # samples in an epoch, each from a recording (in job B, from an image)
 _LENGTH: Final = 781 * 256  # numbers in each recording, 0.8 MB as float32
 _READ: Final = 10.0  # the most seconds to wait until the memory of every process has been read
 _NOISE: Final = 8  # growth by up to this many MB or descriptors counts as flat

@@ -64,7 +64,8 @@ def census(
     for _ in range(epochs):
         for batch in loader:
             came.update(names(batch))
-    if dist.is_available() and dist.is_initialized():  # all ranks have to call this
+    # All ranks have to call this function, because `all_gather_object` waits for every rank.
+    if dist.is_available() and dist.is_initialized():
         of_ranks: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(of_ranks, came)
         came = sum(of_ranks, Counter())

@@ -108,10 +108,10 @@ class Timeline:
         return self._sum(self._of(role), self._memory)
 
     def total_pss(self) -> Floats:
-        """Return the PSS of all processes together, which counts nothing twice.
+        """Return the PSS of all processes together in every sample, which counts nothing twice.
 
-        A batch that waits in `/dev/shm` isn't in any process until main takes it, but `shm` counts
-        it. The result is the sum of `pss_curve` over all roles, or NaN if nothing is known.
+        A batch that waits in `/dev/shm` doesn't count until main takes it, but `shm` counts it. A
+        sample adds up the processes whose PSS is known or estimated, and is NaN if there are none.
         """
         return self._pss(self.processes)
 

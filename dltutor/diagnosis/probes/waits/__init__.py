@@ -54,7 +54,7 @@ class Waits:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether forked workers hang, or the loader's timeout passed."""
+    """Return whether a loader with forked workers hung or reached its timeout."""
     if evidence.parts.method != "fork":
         return False
     timed_out = "DataLoader timed out" in evidence.run.error

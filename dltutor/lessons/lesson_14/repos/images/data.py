@@ -15,7 +15,7 @@ def start_worker(worker):
 
 
 def make_loader(folder, workers=2, ramp=None):
-    """Load batches of photos, shape (BATCH, 3, SIZE, SIZE), and their labels."""
+    """Make a loader for batches of photos, shape (BATCH, 3, SIZE, SIZE), and their labels."""
     transform = Compose(Crop(), Mirror(), Brightness(ramp or Ramp()))
     return DataLoader(
         for_training(Photos(folder, transform)),

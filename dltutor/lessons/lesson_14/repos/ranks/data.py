@@ -24,7 +24,7 @@ class Recordings(Dataset):
 
 
 def make_loader(folder, rank, ranks, workers=2):
-    """Load batches of indices and recordings for a rank."""
+    """Make a rank's loader, whose batches are pairs of indices and recordings."""
     dataset = Recordings(folder)
     share = Share(len(dataset), rank, ranks)
     return DataLoader(

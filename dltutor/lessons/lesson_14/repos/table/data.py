@@ -24,7 +24,7 @@ class Customers(Dataset):
 
 
 def make_loader(folder, workers=2):
-    """Load batches of customers: their ids, and their numbers, shape (BATCH, 8)."""
+    """Make a loader for batches of customers' ids and scaled numbers, shape (BATCH, 8)."""
     return DataLoader(
         Customers(folder),
         batch_size=BATCH,

@@ -13,7 +13,7 @@ def start_worker(worker):
 
 
 def make_loader(folder, workers=2):
-    """Load batches of blocks, shape (at most BATCH, CONTEXT + 1)."""
+    """Make a loader for batches of blocks, shape (at most BATCH, CONTEXT + 1)."""
     return DataLoader(
         Blocks(load(folder)),
         BATCH,

@@ -41,7 +41,7 @@ class Feed:
 
 
 def make_loader(folder, workers=2, validation=False):
-    """Load batches of scans and kinds."""
+    """Make a loader for batches of scans and their kinds."""
     return DataLoader(
         Scans(folder, validation),
         BATCH,

@@ -35,7 +35,7 @@ class Clips(Dataset):
 
 
 def make_loader(folder, workers=2):
-    """Load batches of clips as dicts: names, frames (BATCH, 8, 16, 16), and labels."""
+    """Make a loader for batches of clips: names, frames (BATCH, 8, 16, 16), and labels."""
     return DataLoader(
         Clips(folder),
         batch_size=BATCH,
