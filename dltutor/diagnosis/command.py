@@ -143,7 +143,7 @@ def _time_import(
     from dltutor.diagnosis.examination import most_memory, why_stopped
     from dltutor.diagnosis.running.subject import Subject
     from dltutor.observation import sandbox
-    from dltutor.observation.loaders import check_loader
+    from dltutor.observation.loaders import check_loader, what_instead
 
     def work(begin: Callable[[], None]) -> dict[str, Any]:
         begin()
@@ -163,7 +163,8 @@ def _time_import(
         try:
             check_loader(loader)
         except TypeError:
-            return {"refused": f"{target} must return a DataLoader, got {type(loader).__name__}"}
+            instead = what_instead(loader)
+            return {"refused": f"{target} must return a DataLoader, but returned {instead}"}
         method = Subject(loader, None, 1, 0).method
         return {"took": took, "method": method, "forkable": forkable}
 

@@ -30,7 +30,7 @@ _MOST: Final = 100
 def check_loader(thing: Any) -> None:
     """Raise TypeError if `observe` can't use this object as a loader."""
     if not _can_be_iterated_again(thing):
-        raise TypeError(f"observe() takes a torch DataLoader, got {_what_instead(thing)}")
+        raise TypeError(f"observe() takes a torch DataLoader, got {what_instead(thing)}")
 
 
 def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
@@ -123,12 +123,16 @@ def _can_be_iterated_again(thing: Any) -> bool:
     return not is_a(thing, Collection)
 
 
-def _what_instead(thing: Any) -> str:
+def what_instead(thing: Any) -> str:
+    """Describe an object that isn't a loader, and if we can tell, say what to pass instead."""
     kind = kind_of(thing)
     if is_a(thing, type):
         return f"the class {attribute(thing, '__name__', kind)}: make an object of it first"
     if is_a(thing, Dataset):
         return f"{kind} (a Dataset): wrap it, DataLoader({kind}(...), num_workers=2)"
+    inside = [name for name, each in attributes_of(thing).items() if is_a(each, DataLoader)]
+    if inside and not is_a(thing, Iterator):
+        return f"{kind}, which isn't iterable: pass the DataLoader in its `{inside[0]}`"
     if has(thing, "__next__"):
         return f"{kind} (an iterator, which runs once): pass the loader that it came from"
     return f"{kind}: {text(thing):.60}"

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -459,6 +460,7 @@ def test_main_still_writes_to_its_own_stderr(capfd: pytest.CaptureFixture[str]) 
         (lambda: torch.zeros(2), "got Tensor: tensor([0., 0.])"),
         (lambda: enumerate(load(Numbers(), num_workers=0)), "got enumerate (an iterator"),
         (lambda: iter(()), "which runs once): pass the loader that it came from"),
+        (lambda: SimpleNamespace(train=load(Numbers())), "pass the DataLoader in its `train`"),
     ],
 )
 def test_what_is_no_loader_is_named(make: Callable[[], Any], told: str) -> None:
