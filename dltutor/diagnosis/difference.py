@@ -150,6 +150,42 @@ def same_input(run: Measures, alone: Measures, reordered: Measures | None = None
     return shuffled and Counter(ours[0]) == Counter(theirs[0])
 
 
+def comparable_results(evidence: Evidence) -> tuple[Measures, Measures] | None:
+    """Return a run with workers and one without, in which the loop's results should be the same.
+
+    Return None if there are no such runs, for example because a result is a time.
+    """
+    run, alone = evidence.run, evidence.alone
+    reseeded, seeded = evidence.reseeded, evidence.seeded
+    if alone is None or reseeded is None or seeded is None or not evidence.parts.loop:
+        return None
+    if not all(each.end == "finished" for each in (run, alone, reseeded, seeded)):
+        return None
+    if close(alone.numbers, reseeded.numbers, EXACT):
+        # Also require that two runs with workers agree, because an amount of memory, counted in
+        # pages, can be the same in two runs by chance.
+        agree = close(run.numbers, seeded.numbers, EXACT)
+        return (run, alone) if agree and same_input(run, alone, reseeded) else None
+    return (seeded, reseeded) if same_input(seeded, reseeded) else None
+
+
+def meant_to_repeat(evidence: Evidence) -> bool:
+    """Return whether another seed changes the samples, but runs with one seed should be equal.
+
+    That's so if the loader has its own generator and delivers batches in order.
+    """
+    return evidence.parts.generator and evidence.parts.in_order and evidence.by_seed > 0
+
+
+def repeats_without_workers(evidence: Evidence) -> bool:
+    """Return whether runs with one seed should be equal, and two runs without workers are."""
+    reseeded, repeated = evidence.reseeded, evidence.repeated
+    if not meant_to_repeat(evidence) or reseeded is None or repeated is None:
+        return False
+    found = between(reseeded, repeated, in_order=True)
+    return found is not None and not found.any
+
+
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
     """Return whether two loops returned the same numbers, up to the relative difference `apart`.
 

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from dltutor.diagnosis.difference import (
     EXACT,
-    between,
     close,
+    comparable_results,
+    meant_to_repeat,
+    repeats_without_workers,
     results_differ,
     resumes_elsewhere,
     with_workers,
@@ -87,18 +89,9 @@ def _same_result_again(evidence: Evidence) -> bool:
     return results_differ(evidence.run, alone) and close(alone.numbers, reseeded.numbers, EXACT)
 
 
-def _meant_to_repeat(evidence: Evidence) -> bool:
-    # Return whether another seed changes the samples, but runs with the same seed should be equal,
-    # because the loader has its own generator and delivers batches in order.
-    return evidence.parts.generator and evidence.parts.in_order and evidence.by_seed > 0
-
-
-def _repeats_without_workers(evidence: Evidence) -> bool:
-    reseeded, repeated = evidence.reseeded, evidence.repeated
-    if not _meant_to_repeat(evidence) or reseeded is None or repeated is None:
-        return False
-    found = between(reseeded, repeated, in_order=True)
-    return found is not None and not found.any
+def _result_may_differ(evidence: Evidence) -> bool:
+    pair = comparable_results(evidence)
+    return pair is not None and results_differ(*pair)
 
 
 def _may_change_batches(evidence: Evidence) -> bool:
@@ -304,7 +297,7 @@ INTERVENTIONS: Final = (
         "Is the outcome the same again without workers and with the same seed?",
         10.0,
         lambda evidence: (
-            _depends_on_seed(evidence) or evidence.seeded_once or _meant_to_repeat(evidence)
+            _depends_on_seed(evidence) or evidence.seeded_once or meant_to_repeat(evidence)
         ),
         {"num_workers": 0},
         patience=4.0,
@@ -315,7 +308,7 @@ INTERVENTIONS: Final = (
         "What arrives with workers and the same seed?",
         10.0,
         lambda evidence: (
-            _resumes(evidence) or _same_result_again(evidence) or _repeats_without_workers(evidence)
+            _resumes(evidence) or _same_result_again(evidence) or repeats_without_workers(evidence)
         ),
         {},
         prepare=_fork_if_it_resumes,
@@ -325,7 +318,7 @@ INTERVENTIONS: Final = (
         "seeded_again",
         "Does the same arrive again with workers and the same seed?",
         10.0,
-        _repeats_without_workers,
+        lambda evidence: repeats_without_workers(evidence) or _result_may_differ(evidence),
         {},
         **_ONE_SEED,
     ),

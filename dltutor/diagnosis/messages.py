@@ -184,7 +184,7 @@ _NOT_PLAIN: Final = re.compile(
 @cache
 def anchor(text: str) -> str:
     """Return the longest plain, lowercase piece that every match of a pattern contains, or ""."""
-    flat = re.sub(r"\\[.()\[\]{}|*+?$^]", lambda sign: f"\0{ord(sign[0][1]):02x}\0", text)
+    flat = re.sub(r"\\(.)", lambda it: "\n" if it[1].isalnum() else f"\0{ord(it[1]):02x}\0", text)
     while flat != (flat := re.sub(r"\[[^\]]*\]|\([^()]*\)", "\n", flat)):
         pass  # each step removes the innermost groups
     pieces = re.split(_NOT_PLAIN, flat)

@@ -365,6 +365,20 @@ def test_the_piece_that_is_looked_for_first_is_in_whatever_a_text_matches() -> N
         assert all(piece in match for match in matches), message.text
 
 
+def test_a_backslash_in_a_class_does_not_hide_where_the_class_ends() -> None:
+    assert anchor(r"result \(concurrent[/\\]futures[/\\]_base\.py:\d+\)") == "result (concurrent"
+    for separator in ("/", "\\"):
+        stack = [
+            "wait (threading.py:320)",
+            f"result (concurrent{separator}futures{separator}_base.py:451)",
+            "__getitem__ (data.py:12)",
+            "_worker_loop (torch/utils/data/_utils/worker.py:349)",
+        ]
+        assert (
+            names('Thread 41 (idle): "MainThread"\n    ' + "\n    ".join(stack))[0] == "lost_thread"
+        )
+
+
 def test_every_failure_mode_that_ends_a_run_with_words_has_a_text() -> None:
     with_texts = {cause for message in messages() for cause in message.causes}
     for failure in CATALOG:

@@ -91,13 +91,24 @@ def in_two_epochs(**changes: Any) -> Evidence:
 
 
 def returned(*numbers: float) -> Evidence:
-    """Make evidence from what the loop returns in four runs.
+    """Make evidence from what the loop returns in five runs.
 
-    The runs are `run`, `alone`, `reseeded`, and `seeded`, which has workers and the same seed as
-    `reseeded`. If there are only three numbers, the last run returns the same as the first.
+    The runs are `run`, `alone`, `reseeded`, and two with workers and the same seed as `reseeded`,
+    `seeded` and `seeded_again`. If there are fewer numbers, the rest return the same as the first.
     """
-    runs = [replace(RUN, numbers=(each,), returned=f"{each}") for each in (*numbers, numbers[0])]
-    return ill(runs[0], alone=runs[1], reseeded=runs[2], seeded=runs[3])
+    numbers = (*numbers, *numbers[:1] * (5 - len(numbers)))
+    runs = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
+    names = ("alone", "reseeded", "seeded", "seeded_again")
+    return ill(runs[0], **dict(zip(names, runs[1:], strict=True)))
+
+
+def returned_with_one_seed(number: float, **changes: Any) -> Evidence:
+    """Make evidence from a loop that returns `number` in both runs with workers and one seed.
+
+    Without workers, it returns 5.0 with that seed, and 23.2 with another one.
+    """
+    seeded = replace(RUN, numbers=(number,), **changes)
+    return replace(returned(9.0, 23.2, 5.0), seeded=seeded, seeded_again=seeded)
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
@@ -438,6 +449,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             returned(0.46, 23.2, 23.5, 23.4),  # the result is random
             returned(0.46, 0.0, 0.0),  # the loop measures its workers
             returned(0.26, 0.02, 0.02, 0.21),  # the loop measures memory
+            returned(0.26, 0.02, 0.02, 0.26, 0.21),  # and two runs agree by chance
             replace(returned(0.46, 23.2, 23.2), seeded=None),
             in_another_order(returned(0.46, 23.2, 23.2), "321", "123", "123"),
             in_another_order(returned(0.46, 23.2, 23.2), "124", "123", "321"),
@@ -447,12 +459,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             in_another_order(returned(23.3, 23.2, 23.2), "321", "123", "213"),
         ),
         "the loop returns something else with one seed": (
-            replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(23.2,))),
-            replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(5.0,))),
-            replace(returned(9.0, 23.2, 5.0), seeded=run("ab", numbers=(23.2,))),
-            in_another_order(  # no run shows which samples the loop got
-                replace(returned(9.0, 23.2, 5.0), seeded=run("", numbers=(23.2,))), "", "", ""
-            ),
+            returned_with_one_seed(23.2),
+            returned_with_one_seed(5.0),
+            returned_with_one_seed(23.2, drawn=(("a", "b"),)),
+            in_another_order(returned_with_one_seed(23.2, drawn=((),)), "", "", ""),  # no samples
+            replace(returned_with_one_seed(23.2), seeded_again=replace(RUN, numbers=(23.9,))),
         ),
         "a stream has another sample": (
             stream(run("abcax"), run("abcbc"), reseeded=run("abcbc")),

@@ -13,9 +13,10 @@ from dltutor.diagnosis.difference import (
     Difference,
     between,
     close,
+    comparable_results,
     recut,
+    repeats_without_workers,
     results_differ,
-    same_input,
     with_workers,
 )
 from dltutor.diagnosis.evidence import Evidence
@@ -210,7 +211,7 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
 def raced(evidence: Evidence) -> Iterator[Finding]:
     """Find random samples that a seed decides without workers, but not with workers."""
     seeded, again, parts = evidence.seeded, evidence.seeded_again, evidence.parts
-    if seeded is None or again is None:
+    if seeded is None or again is None or not repeats_without_workers(evidence):
         return
     found = between(seeded, again, in_order=True)
     if found is None or not found.any:
@@ -266,25 +267,15 @@ def repeats_with_workers(evidence: Evidence) -> Iterator[Finding]:
 
 def results(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that returns different results with workers, though the samples are the same."""
-    run, alone = evidence.run, evidence.alone
-    reseeded, seeded = evidence.reseeded, evidence.seeded
-    if alone is None or reseeded is None or seeded is None or not evidence.parts.loop:
+    pair, again = comparable_results(evidence), evidence.seeded_again
+    if pair is None or not results_differ(*pair) or again is None or evidence.seeded is None:
         return
-    if not all(each.end == "finished" for each in (run, alone, reseeded, seeded)):
-        return
-    if close(alone.numbers, reseeded.numbers, EXACT):
-        # Also require that two runs with workers agree, because an amount of memory, counted in
-        # pages, can be the same in two runs by chance.
-        if not close(run.numbers, seeded.numbers, EXACT) or not same_input(run, alone, reseeded):
-            return
+    if again.end != "finished" or not close(evidence.seeded.numbers, again.numbers, EXACT):
+        return  # the result varies, like a time or an amount of memory
+    run, alone = pair
+    other = " Both runs had the same seed, and the same samples in the same order."
+    if run is evidence.run:
         other = " With another seed, each of these results is the same."
-    else:  # the result depends on the seed, or it's a time
-        if not same_input(seeded, reseeded):
-            return
-        run, alone = seeded, reseeded
-        other = " Both runs had the same seed, and the same samples in the same order."
-    if not results_differ(run, alone):
-        return
     yield _finding(
         _results(run, "with workers", alone, "without") + other,
         "your training loop",
