@@ -195,6 +195,9 @@ def _explain(chosen: argparse.Namespace) -> int:
         printed |= {text for _, text in parts}
     if rest := [match.failure.name for match in matches[3:]]:
         print(f"Less likely: {', '.join(rest)}")
+    if known := advice(log, unnamed=True):
+        print("The text has another message, which no failure mode causes. What to do about it:")
+        print(fill(known, _WIDTH, initial_indent="  ", subsequent_indent="  "))
     return 0
 
 

@@ -106,12 +106,18 @@ def explain(log: str) -> tuple[Match, ...]:
     return tuple(match for _, _, match in matches)
 
 
-def advice(log: str) -> str:
+def advice(log: str, *, unnamed: bool = False) -> str:
     """Return the advice (`tell`) that goes with the last known message in a log, or "".
 
     Messages without advice don't count, and neither do hints.
+
+    Args:
+        log: The log.
+        unnamed: Whether only messages count that no failure mode causes (default False).
     """
     found = [each for each in _outermost(log) if each.message.tell and not each.message.hint]
+    if unnamed:
+        found = [each for each in found if not each.message.causes]
     return max(found, key=lambda each: each.end).message.tell if found else ""
 
 

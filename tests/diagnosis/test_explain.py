@@ -384,3 +384,10 @@ def test_every_failure_mode_that_ends_a_run_with_words_has_a_text() -> None:
     for failure in CATALOG:
         if isinstance(failure.sign, Says):
             assert failure.name in with_texts, failure.name
+
+
+def test_a_message_without_a_failure_mode_has_advice_beside_one_with_a_failure_mode() -> None:
+    strides = "ValueError: At least one stride in the given numpy array is negative"
+    died = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed."
+    assert advice(strides) == advice(f"{strides}\n{died}", unnamed=True) != ""
+    assert advice(died, unnamed=True) == ""
