@@ -135,13 +135,15 @@ class Evidence:
 
     @property
     def only_forked(self) -> bool:
-        """Whether only forked workers deliver all samples that arrive without workers.
+        """Whether only forked workers deliver just the samples that arrive without workers.
 
         `forked` is enough to tell, because the doctor runs the loader with forked workers only if
         workers in new interpreters failed or delivered different samples.
         """
         forked, alone = self.forked, self.alone
-        return forked is not None and alone is not None and forked.covers(alone)
+        if forked is None or alone is None or forked.more_than(alone):
+            return False
+        return forked.covers(alone)
 
     @property
     def seeded_once(self) -> bool:

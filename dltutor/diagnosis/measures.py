@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -185,6 +186,16 @@ class Measures:
         """
         own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
         return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0
+
+    def more_than(self, other: Measures) -> int:
+        """Count the samples that this run's first pass has, but the other's has less often.
+
+        If the other run didn't finish its first pass, or its batches can't be taken apart, return
+        0.
+        """
+        if not self.drawn or not any(other.drawn[:1]) or other.finished[:1] != (True,):
+            return 0
+        return (Counter(self.drawn[0]) - Counter(other.drawn[0])).total()
 
     @property
     def waited(self) -> bool:

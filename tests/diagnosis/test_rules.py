@@ -338,6 +338,10 @@ FITS: list[tuple[str, Evidence]] = [
     ("reused_buffer", of(CRASHED, copies=REFILLED)),
     ("repeated_stream", of(shares=STREAM)),
     ("repeated_stream", of(shares=STREAM, alone=ONCE, forked=replace(ONCE, finished=(False,)))),
+    (
+        "repeated_stream",
+        of(shares=STREAM, alone=ONCE, forked=replace(ONCE, drawn=(("a", "b") * 2,))),
+    ),
     ("lost_tail", of(FEWER, parts=DROPS, shares=DEALT)),
     ("no_batch", of(EMPTY, alone=EMPTY, parts=replace(PARTS, length=6, drop_last=True))),
     ("no_batch", of(replace(EMPTY, end="raised", kind="ZeroDivisionError"), alone=None)),
@@ -529,6 +533,9 @@ NEAR: dict[str, dict[str, Evidence]] = {
         ),
         "forked workers lose samples as well": of(
             parts=SPAWN, alone=DREW, forked=replace(DREW, drawn=(("1",),)), imported=GIVEN
+        ),
+        "forked workers repeat samples as well": of(
+            parts=SPAWN, alone=DREW, forked=replace(DREW, drawn=(("1", "2") * 2,)), imported=GIVEN
         ),
     },
     "copy_on_read": {"little is read": of(memory=replace(READ, read=((*NAMES[:4], 0.01),)))},

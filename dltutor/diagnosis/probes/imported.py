@@ -42,8 +42,8 @@ class Imported:
 
     Args:
         end: How the run ended, as in `Measures.end`.
-        unlike: How many samples arrived that the run without workers doesn't have, or 0 if there's
-            no such run to compare with.
+        unlike: How many samples arrived that the run without workers doesn't have, or has less
+            often. It's 0 if there's no such run to compare with.
         batches: How many batches arrived.
         names: The globals and class attributes whose values had differed in the workers.
     """
@@ -82,7 +82,7 @@ def ask(subject: Subject) -> Imported:
     subject.in_workers(before=Given(packed(subject), folder))
     given = runner.run(subject, seconds=4.0, epochs=1, own_loop=True)
     names = {line for path in Path(folder).glob("*") for line in path.read_text().splitlines()}
-    unlike = alone.lacks(given) if alone else 0
+    unlike = given.more_than(alone) if alone else 0
     return Imported(given.end, unlike, given.batches, tuple(sorted(names)))
 
 

@@ -341,7 +341,7 @@ def global_only_in_parent(evidence: Evidence) -> Finding | None:
     run, alone, forked, given = evidence.run, evidence.alone, evidence.forked, evidence.imported
     if alone is None or forked is None or not forked.well:
         return None
-    if alone.lacks(forked) or forked.lacks(alone):
+    if alone.more_than(forked) or forked.more_than(alone):
         return None
     if given is None or given.end not in ("finished", "enough") or not given.batches:
         return None
