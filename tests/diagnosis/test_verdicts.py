@@ -678,6 +678,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "work done twice": (
             stream(computed(0.4), computed(0.1)),
             stream(computed(0.4), computed(0.3)),
+            replace(
+                stream(computed(0.4), computed(0.1)),
+                parts=replace(STREAM, method="spawn"),
+            ),
         ),
         "a large pickle": (
             ill(travel=Travel(bytes=10**7, seconds=3.0), parts=SPAWN),

@@ -221,6 +221,8 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream or parts.workers < 2 or not (run.well and alone.well):
         return
+    if parts.method != "fork":
+        return  # workers of another method import torch first, and that counts, too
     each, once = (one.computed / max(sum(one.counted), 1) for one in (run, alone))
     if once < _COSTLY or each < _REPEATED * once or sum(run.counted) < _ENOUGH:
         return
