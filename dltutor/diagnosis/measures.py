@@ -64,6 +64,8 @@ class Measures:
         others: How many workers of other loaders, which the loop iterated and kept, were running
             when it returned.
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
+        later: Seconds of CPU time that the workers (or main) used for each sample in about the
+            second half of the first iteration, or 0 if it was too short to tell.
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
         opened: How many descriptors a worker gained from the end of the first finished iteration to
@@ -118,6 +120,7 @@ class Measures:
     left: int = 0
     others: int = 0
     computed: float = 0.0
+    later: float = 0.0
     temporary: tuple[int, ...] = ()
     opened: int = 0
     ending: float = 0.0

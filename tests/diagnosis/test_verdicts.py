@@ -683,6 +683,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
                 parts=replace(STREAM, method="spawn"),
             ),
         ),
+        "work done twice for samples with an index": (
+            ill(replace(RUN, later=0.004, counted=(80,)), alone=replace(RUN, later=0.002)),
+            ill(replace(RUN, later=0.003, counted=(80,)), alone=replace(RUN, later=0.002)),
+            ill(replace(RUN, later=0.0004, counted=(80,)), alone=replace(RUN, later=0.0002)),
+            ill(replace(RUN, later=0.004, counted=(80,)), alone=RUN),
+        ),
         "a large pickle": (
             ill(travel=Travel(bytes=10**7, seconds=3.0), parts=SPAWN),
             ill(travel=Travel(bytes=10**7, seconds=3.0)),

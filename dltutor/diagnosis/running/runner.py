@@ -212,6 +212,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         left=seen.left,
         others=seen.others,
         computed=sum(watch.computed.values()) or state["computed"],
+        later=watch.later,
         temporary=tuple(watch.temporary),
         opened=_gained(*watch.opened) if len(watch.opened) > 1 else 0,
         ending=watch.ending,

@@ -85,6 +85,9 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own memory, by pid
         self.computed: dict[int, float] = {}  # seconds that each worker computed, by pid
+        # In the first iteration, now and then: how many samples had arrived, and how many seconds
+        # the workers had computed by then (main, if there are no workers).
+        self.computed_by: list[tuple[int, float]] = []
         # For each batch after the first in the first iteration, how long the loop waited for the
         # batch, and which workers had nothing left to do when it arrived.
         self.waits: list[tuple[float, set[int]]] = []
@@ -265,6 +268,20 @@ class Watch:
                 self.computed[pid] = times.user + times.system
                 self.memory.setdefault(pid, []).append(own / MB)
                 self._cores[pid] = cores_of(pid)
+        if len(self.passes) == 1:
+            computed = sum(self.computed.values()) or time.process_time()
+            self.computed_by.append((self.counted[0], computed))
+
+    @property
+    def later(self) -> float:
+        """Seconds that a sample in about the second half of the first iteration took to compute."""
+        if not self.computed_by:
+            return 0.0
+        last, whole = self.computed_by[-1]
+        half, before = max(
+            (each for each in self.computed_by if each[0] <= last / 2), default=(0, 0.0)
+        )
+        return (whole - before) / (last - half) if half else 0.0
 
 
 def idle_shares(
