@@ -20,7 +20,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
-from dltutor.diagnosis.probes import state
+from dltutor.diagnosis.probes import state, waits
 from dltutor.diagnosis.probes.ahead import Ahead
 from dltutor.diagnosis.probes.copies import Copies
 from dltutor.diagnosis.probes.culprit import Culprit
@@ -825,3 +825,11 @@ def test_results_of_a_stream_are_compared_only_if_the_samples_are_the_same() -> 
     assert state.needed(of(whole, parts=LOOPED, alone=replace(whole, result="9 samples")))
     lossy = replace(whole, drawn=(tuple("abcd"),), result="4 samples")
     assert not state.needed(of(lossy, parts=LOOPED, alone=whole))
+
+
+def test_an_exception_after_a_long_wait_may_be_that_of_a_wait_with_a_limit() -> None:
+    raised = Measures("raised", "TimeoutError", "TimeoutError", raised="TimeoutError", after=10.0)
+    assert waits.needed(of(raised))
+    assert not waits.needed(of(replace(raised, after=0.1)))
+    assert not waits.needed(of(replace(raised, raised=None)))  # main raised it
+    assert not waits.needed(of(raised, parts=replace(PARTS, method="spawn")))

@@ -22,6 +22,9 @@ from dltutor.diagnosis.running.subject import Subject
 
 #: Arguments to `runner.run` for a short run of a loader that may hang or fail.
 SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
+# If a worker's exception comes after the loop waited for more seconds, it may be the exception of a
+# wait with a time limit, such as `result(timeout=10)`.
+_GAVE_UP: Final = 2.0
 _PATIENCE: Final = 9.0  # `patience` for a run with witnesses, which usually end the run earlier
 
 
@@ -54,11 +57,12 @@ class Waits:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a loader with forked workers hung or reached its timeout."""
+    """Return whether a loader with forked workers hung, or a wait reached its time limit."""
+    run = evidence.run
     if evidence.parts.method != "fork":
         return False
-    timed_out = "DataLoader timed out" in evidence.run.error
-    return bool(evidence.run.end == "hung" or timed_out)
+    gave_up = run.raised is not None and run.after > _GAVE_UP
+    return bool(run.end == "hung" or "DataLoader timed out" in run.error or gave_up)
 
 
 def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
