@@ -310,6 +310,8 @@ UNSEEN: dict[str, list[str]] = {
             "objc[72091]: +[__NSCFConstantString initialize] may have been in progress in another thread "
             "when fork() was called. We cannot safely call it or ignore it in the fork() child process."
         ),
+    ],
+    "short_timeout": [
         "RuntimeError: DataLoader timed out after 120 seconds",
     ],
     "openmp_after_fork": [

@@ -12,8 +12,8 @@ from dltutor.diagnosis.interventions import INTERVENTIONS
 
 # Each is the name of an experiment in interventions.py, or of a module in `probes`.
 _QUESTIONS: Final = (
-    *("parts", "samples", "handles", "run", "waits", "one_thread", "recomputed", "alone"),
-    *("stayed", "views"),
+    *("parts", "samples", "handles", "run", "waits", "untimed", "one_thread", "recomputed"),
+    *("alone", "stayed", "views"),
     *("any_order", "threads", "workerless", "fetched", "reordered", "reseeded", "in_turn"),
     *("repeated", "seeded", "seeded_again", "called_again", "called_alone", "copied"),
     *("lighter", "arrays", "nothing_kept", "more_files", "culprit", "in_workers", "leftovers"),

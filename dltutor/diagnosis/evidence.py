@@ -64,6 +64,7 @@ class Evidence:
     in_turn: Measures | None = None
     not_kept: Measures | None = None
     stayed: Measures | None = None
+    untimed: Measures | None = None
     one_thread: Measures | None = None
     forked: Measures | None = None
     lighter: Measures | None = None
@@ -156,6 +157,14 @@ class Evidence:
         if not self.parts.persistent or samples is None or samples.random or samples.again:
             return False
         return self.by_seed > 0
+
+    @property
+    def only_slow(self) -> bool:
+        """Whether the loader timed out, but gets further without a timeout, after a longer wait."""
+        run, untimed = self.run, self.untimed
+        if not run.timeout or untimed is None or not untimed.well:
+            return False
+        return untimed.batches > run.batches and untimed.longest >= run.timeout
 
     def disturbed_by(self, kind: str) -> Handles | None:
         """Return the Handles of a shared "file" or "socket" that disturbs workers, or None."""

@@ -145,7 +145,17 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
 def _stuck_for_no_reason(evidence: Evidence) -> bool:
     # Return whether forked workers were seen stuck, and nothing that the doctor tried freed one.
     waits = evidence.waits
-    return waits is not None and bool(waits.stuck) and not any(freed for *_, freed in waits.stuck)
+    if waits is None or not waits.stuck or evidence.only_slow:
+        return False
+    return not any(freed for *_, freed in waits.stuck)
+
+
+def _timed_out(evidence: Evidence) -> bool:
+    # Return whether the loader reached its timeout, and nothing that the doctor tried freed one of
+    # the workers that were seen stuck.
+    waits = evidence.waits
+    freed = waits is not None and any(freed for *_, freed in waits.stuck)
+    return evidence.run.timeout > 0 and not freed
 
 
 def _shm_ran_out(evidence: Evidence) -> bool:
@@ -373,6 +383,16 @@ INTERVENTIONS: Final = (
         {"persistent_workers": True},
         longest=8.0,
         all_epochs=True,
+    ),
+    _run(
+        "untimed",
+        "Does the loader get through with `timeout=0`?",
+        10.0,
+        _timed_out,
+        {"timeout": 0},
+        seconds=1.5,
+        content=False,
+        epochs=1,
     ),
     _run(
         "one_thread",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import Counter
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class Measures:
         gpu: How many bytes main's tensors take up on the GPU when each batch arrives.
         first: Seconds from the first call of `iter(loader)` to the first batch.
         pace: Mean seconds between two batches in one iteration.
+        longest: The most seconds that the loop waited for a batch.
         stood: If the run hung, the first worker that was in your code and its line there. If none
             was, the first worker whose stack is known, or "" if no stack is known.
         left: How many processes that workers had started outlived the workers.
@@ -116,6 +118,7 @@ class Measures:
     gpu: tuple[int, ...] = ()
     first: float = 0.0
     pace: float = 0.0
+    longest: float = 0.0
     stood: str = ""
     left: int = 0
     others: int = 0
@@ -201,9 +204,15 @@ class Measures:
         return (Counter(self.drawn[0]) - Counter(other.drawn[0])).total()
 
     @property
+    def timeout(self) -> float:
+        """After how many seconds the loader timed out, or 0 if it didn't."""
+        said = _TIMED_OUT.search(self.error)
+        return float(said[1]) if said else 0.0
+
+    @property
     def waited(self) -> bool:
         """Whether the run hung, or main waited for a batch until the loader's timeout."""
-        return self.end == "hung" or "DataLoader timed out" in self.error
+        return self.end == "hung" or self.timeout > 0
 
     def __str__(self) -> str:
         epochs = sum(self.finished)
@@ -217,6 +226,7 @@ class Measures:
         return f"{_ENDED[self.end]} after {came}{error}."
 
 
+_TIMED_OUT: Final = re.compile(r"DataLoader timed out after ([\d.]+) seconds")
 _ENDED: Final = {
     "raised": "It raised",
     "hung": "It hung",

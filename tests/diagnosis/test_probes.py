@@ -873,6 +873,26 @@ def test_the_first_batch_is_timed_from_when_the_loop_asks_for_it() -> None:
     assert 0 < first <= waited
 
 
+class SlowOnce(Rows):
+    """A dataset with one sample that takes half a second."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.5 * (index == 8))
+        return super().__getitem__(index)
+
+
+def test_the_longest_wait_is_for_the_slowest_batch_and_not_for_the_loop() -> None:
+    def asked() -> float:
+        def steps(loader: Any) -> None:
+            for _ in loader:
+                time.sleep(0.5)
+
+        subject = Subject(DataLoader(SlowOnce(), batch_size=8), steps, 1, PATIENCE)
+        return runner.run(subject, seconds=PATIENCE).longest
+
+    assert 0.5 <= in_fork(asked, PATIENCE) < 1
+
+
 def test_a_worker_that_is_not_forked_copies_all_but_shared_memory() -> None:
     def prepared() -> tuple[bool, bool]:
         dataset = stale_epoch.SharedEpochClips()

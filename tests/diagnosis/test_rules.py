@@ -56,6 +56,8 @@ from dltutor.tables import MB
 WELL = Measures("finished", batches=4, counted=(64,), finished=(True,))
 HUNG = Measures("hung", batches=2)
 RAISED = Measures("raised", "ValueError: 9", "ValueError", "ValueError")
+TIMED_OUT = Measures("raised", "RuntimeError: DataLoader timed out after 5 seconds", "RuntimeError")
+PATIENT = replace(WELL, longest=7.5)
 DIED = Measures("worker died", "RuntimeError: exited", "RuntimeError", codes=(None, -9))
 STAINED = Fetched(stained=(60, 64))
 SPAWN = replace(PARTS, method="spawn")
@@ -300,6 +302,8 @@ FITS: list[tuple[str, Evidence]] = [
     ("plot_in_thread", of(HUNG, waits=stuck("lock", "/x/matplotlib/figure.py", held=HELD))),
     ("lost_thread", of(HUNG, waits=stuck("executor"))),
     ("openmp_after_fork", of(HUNG, waits=stuck("", freed=False, threads=2), one_thread=WELL)),
+    ("short_timeout", of(TIMED_OUT, untimed=PATIENT)),
+    ("short_timeout", of(TIMED_OUT, untimed=PATIENT, waits=stuck("", freed=False))),
     ("children_of_workers", of(NO_CHILDREN)),
     ("unpicklable_handle", of(NO_PICKLE, parts=SPAWN, travel=SOCKET)),
     ("main_only_class", of(NO_CLASS, parts=SPAWN, travel=Travel(main=("Tiles",)))),
@@ -474,6 +478,13 @@ NEAR: dict[str, dict[str, Evidence]] = {
         "a batch is made otherwise by no method": of(fetched=replace(FETCHED, by="")),
         "the epoch is told": of(order=replace(ORDER, told=3, repeated=0)),
         "one epoch has no other to repeat": of(order=replace(ORDER, epochs=1, repeated=0)),
+    },
+    "short_timeout": {
+        "it hangs without a timeout, too": of(TIMED_OUT, untimed=replace(HUNG, longest=7.5)),
+        "it gets no further": of(replace(TIMED_OUT, batches=4), untimed=PATIENT),
+        "this time, no batch took long": of(TIMED_OUT, untimed=WELL),
+        "something else raised": of(RAISED, untimed=PATIENT),
+        "nothing was tried without a timeout": of(TIMED_OUT),
     },
     "poor_shuffle": {
         "it doesn't shuffle": of(displaced=replace(NEARLY, moved=0.0, falling=1)),

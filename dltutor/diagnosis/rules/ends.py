@@ -11,7 +11,7 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Certainty, Finding
 from dltutor.diagnosis.probes.two_ranks import PATIENCE
 from dltutor.diagnosis.rules.culprits import fate, how_many, raising
-from dltutor.diagnosis.words import duration
+from dltutor.diagnosis.words import count_of, duration
 
 
 def corrupt_images(evidence: Evidence) -> Finding | None:
@@ -526,6 +526,19 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
 def plot_in_thread(evidence: Evidence) -> Finding | None:
     """A worker that draws a plot waits for matplotlib's lock, and goes on once the lock is free."""
     return _lock_never_released(evidence, in_matplotlib=True)
+
+
+def short_timeout(evidence: Evidence) -> Finding | None:
+    """The loader times out, but without a timeout, the batch arrives after a longer wait."""
+    run, untimed = evidence.run, evidence.untimed
+    if untimed is None or not evidence.only_slow:
+        return None
+    came = count_of(run.batches, "batch", "batches")
+    return Finding(
+        f"After {came}, the loop ended with {run.error.rstrip('.')}. With `timeout=0`, it got "
+        f"{untimed.batches} and waited {duration(untimed.longest)} for the slowest.",
+        f"timeout={run.timeout:g}",
+    )
 
 
 def uneven_ranks(evidence: Evidence) -> Finding | None:

@@ -208,6 +208,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         gpu=tuple(watch.gpu),
         first=watch.first,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
+        longest=watch.longest,
         stood=_where_stuck(seen),
         left=seen.left,
         others=seen.others,

@@ -77,6 +77,7 @@ class Watch:
         # When each iteration began, or when its last batch had been recorded.
         self._last: dict[int, float] = {}
         self._asked: dict[int, float] = {}  # when the loop last asked each iteration for a batch
+        self.longest = 0.0  # the most seconds that the loop waited for a batch
         self.ending = 0.0  # the most seconds that the loop waited for an iteration to end
         self.resumed = 0
         self.tensors = self.batches = 0
@@ -150,6 +151,7 @@ class Watch:
             Enough: Time is up.
         """
         now = time.monotonic()
+        self.longest = max(self.longest, now - self._asked[number])
         if self.counted[number]:
             self.pauses.append(now - self._last[number])
             if number == 0:

@@ -88,7 +88,7 @@ def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any)
         workers: The number of workers, or 0 to load in main.
         start_method: "fork", "spawn", or "forkserver", which matters only with workers.
         options: More arguments for the DataLoader. Without workers, `load` drops
-            `prefetch_factor` and `persistent_workers`, because torch rejects them.
+            `prefetch_factor`, `persistent_workers`, and `timeout`, because torch rejects them.
     """
     from torch.utils.data import DataLoader
 
@@ -96,6 +96,6 @@ def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any)
     if workers:
         options["multiprocessing_context"] = start_method
     else:
-        for name in ("prefetch_factor", "persistent_workers"):
+        for name in ("prefetch_factor", "persistent_workers", "timeout"):
             options.pop(name, None)
     return DataLoader(dataset, num_workers=workers, **options)

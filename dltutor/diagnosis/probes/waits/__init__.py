@@ -62,7 +62,7 @@ def needed(evidence: Evidence) -> bool:
     if evidence.parts.method != "fork":
         return False
     gave_up = run.raised is not None and run.after > _GAVE_UP
-    return bool(run.end == "hung" or "DataLoader timed out" in run.error or gave_up)
+    return run.waited or gave_up
 
 
 def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
