@@ -271,6 +271,16 @@ def between_fields(evidence: Evidence) -> FieldDifference | None:
     return None
 
 
+def same_field(run: Measures | None, other: Measures | None, path: str) -> bool:
+    """Return whether a field has the same values, equally often, in the first epoch of two runs."""
+    values = [
+        Counter(dict(each.fields[0]).get(path, ()))
+        for each in (run, other)
+        if each is not None and each.fields and each.finished[:1] == (True,)
+    ]
+    return len(values) == 2 and bool(values[0]) and values[0] == values[1]
+
+
 def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDifference | None:
     """Return a FieldDifference if `values` lacks expected values and repeats others, or None.
 

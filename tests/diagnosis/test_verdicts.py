@@ -10,6 +10,7 @@ import pytest
 from recorded import PARTS
 
 from dltutor.diagnosis.conclusions import findings
+from dltutor.diagnosis.difference import same_field
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.examination import silent
 from dltutor.diagnosis.measures import Measures
@@ -759,3 +760,14 @@ def test_what_was_not_tested_is_never_kept() -> None:
     nothing = verdicts(Evidence(PARTS, Measures("not run")), (), ("no time was left",))
     assert {each.state for each in nothing} == {"not tested"}
     assert [each.said for each in nothing if each.promise == "ends"] == ["no time was left"]
+
+
+def test_ids_that_arrive_once_if_workers_are_forked() -> None:
+    found = identified("affbdd")
+    assert not same_field(found.run, found.alone, "['id']")
+    assert same_field(found.reseeded, found.alone, "['id']")  # in another order
+    assert not same_field(None, found.alone, "['id']")
+    assert not same_field(found.reseeded, found.alone, "['name']")
+    (by_fork,) = findings(replace(found, forked=found.reseeded))
+    (anyhow,) = findings(replace(found, forked=found.run))
+    assert by_fork.promise == anyhow.promise == "complete" and by_fork.cause != anyhow.cause

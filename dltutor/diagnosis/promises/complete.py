@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from dltutor.diagnosis.difference import between_fields, recut
+from dltutor.diagnosis.difference import between_fields, recut, same_field
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
@@ -77,18 +77,23 @@ def overlaps(evidence: Evidence) -> Iterator[Finding]:
 
     This works even if the rest of a sample is random.
     """
-    found = between_fields(evidence)
+    found, parts = between_fields(evidence), evidence.parts
     if found is None:
         return
-    yield _finding(
+    said = (
         f"Without workers, `batch{found.path}` has {found.expected} different values in each "
-        f"epoch. With {evidence.parts.workers} workers, {found.missing} of them don't arrive, and "
-        f"{found.twice} arrive more than once.",
-        evidence.parts.where,
-        f"In each worker, print the index that `{evidence.parts.dataset}` gets, and the sample "
-        "that it returns.",
-        cause="With workers, an index doesn't always give the same sample.",
+        f"epoch. With {parts.workers} workers, {found.missing} of them don't arrive, and "
+        f"{found.twice} arrive more than once."
     )
+    cause = "With workers, an index doesn't always give the same sample."
+    fix = f"In each worker, print the index that `{parts.dataset}` gets, and the sample it returns."
+    if parts.stream:
+        cause = "Each worker takes a share of the stream, and these shares overlap and leave gaps."
+        fix = f"In each worker, print what `{parts.dataset}` takes as its share."
+    if same_field(evidence.forked, evidence.alone, found.path):
+        said += " With forked workers, each arrives once."
+        cause, fix = by_interpreter("What divides the stream" if parts.stream else "A sample")
+    yield _finding(said, parts.where, fix, cause=cause)
 
 
 def announced(evidence: Evidence) -> Iterator[Finding]:
