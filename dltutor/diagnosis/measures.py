@@ -68,6 +68,8 @@ class Measures:
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
         later: Seconds of CPU time that the workers (or main) used for each sample in about the
             second half of the first iteration, or 0 if it was too short to tell.
+        carried: The path of the largest numpy array that's in both of the first two batches, and
+            the bytes of all such arrays.
         temporary: How many temporary files and folders there were at the end of the first two
             finished iterations.
         opened: How many descriptors a worker gained from the end of the first finished iteration to
@@ -124,6 +126,7 @@ class Measures:
     others: int = 0
     computed: float = 0.0
     later: float = 0.0
+    carried: tuple[str, int] = ("", 0)
     temporary: tuple[int, ...] = ()
     opened: int = 0
     ending: float = 0.0

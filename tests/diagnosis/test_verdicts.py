@@ -684,6 +684,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
                 parts=replace(STREAM, method="spawn"),
             ),
         ),
+        "each batch carries the same arrays": (
+            ill(replace(RUN, carried=("batch.graph.x", 8_000_000), batch_bytes=800_000)),
+            ill(replace(RUN, carried=("batch.graph.x", 80_000), batch_bytes=800)),
+            ill(replace(RUN, carried=("batch.grid", 8_000_000), batch_bytes=80_000_000)),
+            Evidence(replace(PARTS, workers=0), replace(RUN, carried=("batch.graph.x", 8_000_000))),
+        ),
         "work done twice for samples with an index": (
             ill(replace(RUN, later=0.004, counted=(80,)), alone=replace(RUN, later=0.002)),
             ill(replace(RUN, later=0.003, counted=(80,)), alone=replace(RUN, later=0.002)),

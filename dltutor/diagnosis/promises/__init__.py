@@ -62,7 +62,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, clean.processes, clean.workers, clean.threads)
         found += _each(evidence, clean.temporary_files, clean.by_samples)
     found += _each(evidence, quick.uneven, quick.pickled, quick.dealing)
-    found += _each(evidence, quick.unpinned)
+    found += _each(evidence, quick.unpinned, quick.carried)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, quick.recomputed, quick.redone, quick.works_again)
     for look in (quick.climbing, quick.starts, quick.slower):

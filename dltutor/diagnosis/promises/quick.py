@@ -43,6 +43,7 @@ _DRAWING: Final = 0.1  # the fewest seconds that count if the sampler draws samp
 # busy machine, which does no harm.
 _LATE_START: Final = 2.0
 _PINNED: Final = 100_000  # bytes; copying fewer takes no time worth saving
+_CARRIED: Final = 1_000_000  # bytes in each batch; pickling fewer takes no time worth saving
 _START: Final = 1.0  # seconds; a shorter wait for pickles or the sampler doesn't matter
 
 
@@ -248,6 +249,23 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
         cause="The workers do the same work several times. Each one reads or decodes what another "
         "one delivers, and throws it away.",
         certainty="shown" if parts.stream else "likely",
+    )
+
+
+def carried(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches that all carry the same large arrays."""
+    run, parts = evidence.run, evidence.parts
+    path, amount = run.carried
+    if not parts.workers or amount < max(_CARRIED, run.batch_bytes):
+        return
+    yield _finding(
+        f"The first two batches both carry the same {size(amount)} of arrays, such as `{path}`. "
+        f"A batch's tensors are {size(run.batch_bytes)}.",
+        parts.where,
+        "Return only what your loop needs, as tensors and numbers. Leave out references to larger "
+        "objects, such as the graph or the file that a sample comes from.",
+        cause="A worker pickles each batch with everything that it refers to, and main unpickles "
+        "it, whether the loop uses it or not.",
     )
 
 

@@ -214,6 +214,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         others=seen.others,
         computed=sum(watch.computed.values()) or state["computed"],
         later=watch.later,
+        carried=watch.carried,
         temporary=tuple(watch.temporary),
         opened=_gained(*watch.opened) if len(watch.opened) > 1 else 0,
         ending=watch.ending,

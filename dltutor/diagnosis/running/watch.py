@@ -28,6 +28,7 @@ from dltutor.diagnosis.objects.digests import (
     split,
     split_fields,
 )
+from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running.side_effects import temporary_files
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation import torch_internals
@@ -38,6 +39,7 @@ from dltutor.tables import MB
 _SEEN: Final = 2000  # the most batches in one iteration that get a digest
 _PARTS: Final = 200_000  # the most parts of samples in one iteration whose digests to keep
 _HELD: Final = 4000  # with this many tensors and arrays in memory, don't follow more
+_LARGE: Final = 64_000  # bytes; a smaller array in a batch costs next to nothing
 
 
 class Enough(BaseException):
@@ -86,6 +88,8 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own memory, by pid
         self.computed: dict[int, float] = {}  # seconds that each worker computed, by pid
+        # For each of the first two batches, its large arrays: their paths and bytes, by content.
+        self.arrays: list[dict[str, tuple[str, int]]] = []
         # In the first iteration, now and then: how many samples had arrived, and how many seconds
         # the workers had computed by then (main, if there are no workers).
         self.computed_by: list[tuple[int, float]] = []
@@ -168,6 +172,8 @@ class Watch:
             if self.subject.stream and number == 0:
                 found = ngrams.count(batch)
                 self.ngrams = found if self.ngrams is None else self.ngrams + found
+            if len(self.arrays) < 2:
+                self.arrays.append(_large_arrays(batch))
         self._weigh(batch)
         if torch.cuda.is_initialized() and len(self.gpu) < _SEEN:
             self.gpu.append(torch.cuda.memory_allocated())
@@ -275,6 +281,15 @@ class Watch:
             self.computed_by.append((self.counted[0], computed))
 
     @property
+    def carried(self) -> tuple[str, int]:
+        """The path of the largest array in both of the first two batches, and the bytes of all."""
+        if len(self.arrays) < 2:
+            return "", 0
+        first, second = self.arrays
+        both = [each for content, each in first.items() if content in second]
+        return max(both, key=lambda each: each[1], default=("", 0))[0], sum(n for _, n in both)
+
+    @property
     def later(self) -> float:
         """Seconds that a sample in about the second half of the first iteration took to compute."""
         if not self.computed_by:
@@ -327,6 +342,14 @@ class _Kept:
 
 def _gone(reference: weakref.ref[Any]) -> bool:
     return reference() is None
+
+
+def _large_arrays(batch: Any) -> dict[str, tuple[str, int]]:
+    return {
+        digest(found.thing): (found.path, found.thing.nbytes)
+        for found in walk(batch, named="batch", with_globals=False)
+        if is_a(found.thing, np.ndarray) and found.thing.nbytes >= _LARGE
+    }
 
 
 def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
