@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -308,6 +309,17 @@ class Unpacks(Rows):
         return super().__getitem__(index)
 
 
+class Refers(Rows):
+    """A dataset whose samples refer to a whole table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = SimpleNamespace(numbers=np.arange(300_000.0))
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index), self.table
+
+
 class Uneven(Rows):
     """A dataset in which every third batch of four rows takes a while."""
 
@@ -348,6 +360,11 @@ function returns a loader, or a function that makes one."""
 # Loaders that break one promise each, with the promise and with what the finding's `where` contains
 BROKEN: dict[str, tuple[Loader, str, str]] = {
     "rows that never arrive": ((lambda _: load(Waits()), None), "ends", "in __getitem__"),
+    "each batch has the table": (
+        (lambda _: load(Refers(), collate_fn=list), None),
+        "quick",
+        HERE,
+    ),
     "a worker with another scale": ((lambda _: load(ByWorker()), None), "same", HERE),
     # Return a function, because all experiments on one loader would share the counter.
     "a race for random numbers": (
