@@ -184,8 +184,10 @@ def _called_for_each_epoch(evidence: Evidence) -> bool:
 
 
 def _leaves_its_epoch(evidence: Evidence) -> bool:
+    # The second call may reach the epoch's end, because a sampler that's ahead of the loop leaves
+    # less of the epoch for it.
     again = evidence.called_again
-    return again is not None and again.finished[:2] == (False, False)
+    return again is not None and len(again.finished) > 1 and not again.finished[0]
 
 
 _BRIEF: Final = 3.0  # seconds; if an epoch takes less, the doctor has time for three
@@ -342,12 +344,13 @@ INTERVENTIONS: Final = (
     ),
     _run(
         "called_alone",
-        "What arrives without workers if the loop is called three times?",
+        "What arrives without workers if the loop is called five times?",
         14.0,
         _leaves_its_epoch,
         {"num_workers": 0},
         patience=4.0,
-        **_CALLS,
+        # Workers may load more ahead than a call takes, so look further.
+        **_CALLS | {"epochs": 5},
     ),
     _run(
         "copied",

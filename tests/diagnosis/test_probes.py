@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +42,9 @@ from torch.utils.data import (
 from dltutor import diagnose
 from dltutor.diagnosis import examination as examination_module
 from dltutor.diagnosis import limits, progress
+from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.diagnose import prepare
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.objects import containers, digests
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
@@ -69,6 +71,7 @@ from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.probes.twice import Twice
+from dltutor.diagnosis.rules import RULES
 from dltutor.diagnosis.running import runner, small_loaders
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
@@ -990,6 +993,51 @@ def test_a_loop_that_was_stopped_is_not_compared_with_itself_without_workers(
             in_fork(asked, PATIENCE)
     else:
         assert in_fork(asked, PATIENCE).paths == (("dataset.drawn", "0", "32"),)
+
+
+class Onward(Sampler[int]):
+    """A sampler that goes on where it stopped dealing out, or where `at` was set to."""
+
+    at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(self.at, 32):
+            self.at = index + 1
+            yield index
+
+
+class Named(Rows):
+    """A dataset whose samples have a name, and a row that may be random."""
+
+    def __init__(self, noisy: bool) -> None:
+        self.noisy = noisy
+
+    def __getitem__(self, index: int) -> Any:
+        return {"row": torch.rand(8) if self.noisy else super().__getitem__(index), "id": index}
+
+
+@pytest.mark.parametrize("noisy", [False, True], ids=["plain", "noisy"])
+@pytest.mark.parametrize("counts", [False, True], ids=["sampler counts", "loop counts"])
+def test_a_loop_that_is_called_again_goes_on_after_what_it_got(counts: bool, noisy: bool) -> None:
+    def loop(loader: Any) -> None:
+        start = loader.sampler.at
+        for step, _ in enumerate(loader, start=1):
+            if step == 7:
+                break
+        if counts:
+            loader.sampler.at = start + 2 * step
+
+    def asked(name: str) -> Any:
+        experiment = next(each for each in experiments() if each.field == name)
+        loader = DataLoader(Named(noisy), 2, sampler=Onward(), num_workers=2, **FORK)
+        assert evidence is None or experiment.needed(evidence)
+        return in_fork(lambda: experiment.ask(Subject(loader, loop, 1, PATIENCE)), PATIENCE)
+
+    evidence = None
+    evidence = Evidence(asked("parts"), asked("run"))
+    for name in ("called_again", "called_alone"):
+        evidence = replace(evidence, **{name: asked(name)})
+    assert bool(RULES["resume_repeats"](evidence)) is not counts
 
 
 class Lazy(Rows):

@@ -250,29 +250,37 @@ def _iterations(counts: str) -> Measures:
     return replace(WELL, counted=counted, finished=finished, passes=(("a",),) * len(each))
 
 
-def called(
-    ours: tuple[str, str], theirs: tuple[str, str], left: bool = True, run: str = ""
-) -> Evidence:
-    """Make evidence about a loop that's called twice, with workers and without.
+def called(ours: str, theirs: str, run: str = "", fields: bool = False) -> Evidence:
+    """Make evidence about a loop that's called several times, with workers and without.
 
     Args:
-        ours: The samples of the two calls with workers, a letter each.
+        ours: The samples of the calls with workers, a letter each, such as "abcd- gh". A minus
+            means that the loop left the epoch early.
         theirs: The same without workers.
-        left: Whether the loop leaves each epoch early.
         run: The samples of a run with workers and another seed (default: those of the first call).
+        fields: Whether the letters are only one field of the samples, and the rest is random.
     """
-    both = [
-        replace(
-            WELL,
-            counted=tuple(map(len, each)),
-            finished=(not left,) * 2,
-            passes=(("a",),) * 2,
-            drawn=tuple(map(tuple, each)),
-        )
-        for each in (ours, theirs)
-    ]
-    as_it_is = replace(WELL, passes=(("a",),), drawn=(tuple(run or ours[0]),))
+    both = [_calls(each, fields) for each in (ours, theirs)]
+    as_it_is = _calls(run or ours.split()[0], fields)
     return of(as_it_is, called_again=both[0], called_alone=both[1])
+
+
+def _calls(samples: str, fields: bool) -> Measures:
+    each = samples.replace("nothing", "").split(" ")
+    finished = tuple(not one.endswith("-") for one in each)
+    drawn = tuple(tuple(one.strip("-")) for one in each)
+    counted = tuple(map(len, drawn))
+    run = replace(WELL, counted=counted, finished=finished, passes=drawn, drawn=drawn)
+    if not fields:
+        return run
+    digests = tuple(tuple(f"{id(drawn)} {at}" for at in range(count)) for count in counted)
+    parts = tuple(
+        (("['x']", other), ("['id']", own)) for other, own in zip(digests, drawn, strict=True)
+    )
+    return replace(run, drawn=digests, fields=parts[:2])
+
+
+NAMED: Any = called("abcd- ghi", "abcd- efgh-", fields=True)  # a field names random samples
 
 
 # Each row has the name of a failure mode, and evidence that fits it and no other failure mode.
@@ -372,8 +380,15 @@ FITS: list[tuple[str, Evidence]] = [
     ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
     ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
     ("resume_repeats", resumed("24- 24-", "24- 24- 16")),  # the loop has no third iteration
-    ("resume_repeats", called(("abcd", "ghij"), ("abcd", "efgh"))),
-    ("resume_repeats", called(("acbd", "acbd"), ("abcd", "efgh"))),
+    ("resume_repeats", called("abcd- ghij-", "abcd- efgh-")),
+    ("resume_repeats", called("acbd- acbd-", "abcd- efgh-")),
+    ("resume_repeats", called("acbd- acbd-", "abcd- ef")),  # the epoch ends in the second call
+    # With workers, the second call gets what's left of the epoch, or nothing, or the next epoch.
+    ("resume_repeats", called("abcd- ghi each-", "abcd- efgh- i")),
+    ("resume_repeats", called("abcd- nothing", "abcd- ef each-")),
+    ("resume_repeats", called("abcd- each-", "abcd- ef each-")),
+    ("resume_repeats", called("abcd- klmn-", "abcd- efgh- ijkl- mnop-")),  # workers load far ahead
+    ("resume_repeats", NAMED),
     ("sampler_with_state", of(fetched=Fetched(begun=(32, 32, 0)))),
     ("sampler_with_state", of(fetched=Fetched(begun=(40, 64, 40)))),
     ("same_on_all_ranks", of(two_ranks=TwoRanks(seeded=("numpy", "torch")))),
@@ -657,14 +672,27 @@ NEAR: dict[str, dict[str, Evidence]] = {
     "resume_repeats": {
         "it goes on with the next sample": resumed("24- 40", "24- 40"),
         "the loop stops sooner, and leaves its last epoch too": resumed("24- 24-", "24- 24- 24-"),
-        "the next call goes on with the next sample": called(("abcd", "efgh"), ("abcd", "efgh")),
-        "each call begins again": called(("abcd", "abcd"), ("abcd", "abcd")),
-        "workers share the stream out": called(("acbd", "egfh"), ("abcd", "efgh")),
-        "each call gets other random samples": called(("abcd", "efgh"), ("ijkl", "mnop")),
-        "the sampler draws random numbers as it goes": called(
-            ("abcd", "ghij"), ("abcd", "efgh"), run="klmn"
+        "the next call goes on with the next sample": called("abcd- efgh-", "abcd- efgh-"),
+        "the next call goes on, and ends the epoch": called("abcd- ef abcd-", "abcd- ef abcd-"),
+        "each call begins again": called("abcd- abcd-", "abcd- abcd-"),
+        "each call begins again, and the doctor stops the second": called(
+            "abcd- ab-", "abcd- abcd-"
         ),
-        "the loop doesn't leave its epoch": called(("abcd", "ghij"), ("abcd", "efgh"), left=False),
+        "only the first call leaves its epoch": called("abcd- fbdeca", "abcd- cdefab"),
+        "workers share the stream out": called("acbd- egfh-", "abcd- efgh-"),
+        "each call gets other random samples": called("abcd- efgh-", "ijkl- mnop-"),
+        "each call shuffles again": called("abcd- kieg-", "abcd- efgh-"),
+        "the sampler draws random numbers as it goes": called(
+            "abcd- ghij-", "abcd- efgh-", run="klmn-"
+        ),
+        "the sampler draws with replacement": called("abca- caeb-", "abca- dbca- eb"),
+        "the loop doesn't leave its epoch": called("abcd ghij", "abcd efgh"),
+        "a field has few values": called("abab- abba-", "abab- baab-", fields=True),
+        "the second call's batches have no such field": replace(
+            NAMED,
+            called_again=replace(NAMED.called_again, fields=(NAMED.called_again.fields[0], ())),
+        ),
+        "random samples go on with the next one": called("abcd- efgh-", "abcd- efgh-", fields=True),
         "every epoch has another length": resumed("64 56", "64 60"),
         "the loop stops when time is up": resumed("24- 64 16-", "24- 48-"),
         "the loop is longer with one seed": resumed("24- 8", "24- 40", again="24- 48"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import Final
 
 from dltutor.diagnosis.difference import between_fields, mixed, resumes_elsewhere
@@ -248,16 +249,14 @@ def _resumed_in_loop(evidence: Evidence) -> Finding | None:
 def _resumed_by_next_call(evidence: Evidence) -> Finding | None:
     # The loop was called several times, with workers and without, with the same seed.
     parts, again, alone = evidence.parts, evidence.called_again, evidence.called_alone
-    if (
-        again is None
-        or alone is None
-        or not again.finished[:2] == alone.finished[:2] == (False,) * 2
-    ):
+    if again is None or alone is None:
+        return None
+    if any(len(each.passes) < 2 or each.finished[0] for each in (again, alone)):
         return None
     (first, second), (plain, later) = again.contents[:2], alone.contents[:2]
     said = f"Your loop leaves the epoch after {again.counted[0]} samples. When it's called again"
     where = parts.where if parts.stream else f"{parts.sampler}.__iter__"
-    if Counter(first) == Counter(second) and not {*plain} & {*later}:
+    if Counter(first) == Counter(second) and later and not {*plain} & {*later}:
         return Finding(
             f"{said} without workers, it goes on with others. With {parts.workers} workers, it "
             "gets the same ones.",
@@ -265,17 +264,54 @@ def _resumed_by_next_call(evidence: Evidence) -> Finding | None:
             cause="Workers have copies of the dataset, and a copy's position is lost when its "
             "worker ends. Main's dataset never moves on, and neither does its saved state.",
         )
-    others = (Counter(later) - Counter(second)).total()
-    # Require `run`, which has no seed, to begin with the same samples. Otherwise, the sampler may
-    # draw random numbers as it goes. Then it draws more of them with workers, so its later samples
-    # differ, and that's fine.
-    if not others or not first == plain == evidence.run.contents[0][: len(first)]:
+    skipped = _skipped(again, alone, evidence.run)
+    if not skipped:
         return None
+    ahead = parts.workers * parts.prefetch * (parts.batch_size or 1)
+    so = ", which is how many they load ahead" if skipped == ahead else ""
     return Finding(
-        f"{said} with {parts.workers} workers, {others} of the {len(later)} samples that arrive "
-        "next without workers don't arrive.",
+        f"{said} without workers, it goes on with the next sample. With {parts.workers} workers, "
+        f"it skips {skipped} samples{so}.",
         where,
     )
+
+
+def _skipped(again: Measures, alone: Measures, run: Measures) -> int:
+    """Return how many samples the second call skips with workers, or 0 if it skips none.
+
+    Compare whole samples and then each field, because a field may name samples that are otherwise
+    random. In the samples that arrive without workers, look for those of the second call.
+    """
+    runs = (again, alone, run)
+    every = [
+        [each.contents for each in runs],
+        *([_field(each, path) for each in runs] for path, _ in (*again.fields, ())[0]),
+    ]
+    for (first, second, *_), (plain, *after), (as_it_is, *_) in every:
+        # Require `run`, which has no seed, to begin with the same samples. Otherwise, the sampler
+        # may draw random numbers as it goes. Then it draws more of them with workers, so its later
+        # samples differ, and that's fine.
+        if not first or not first == plain == as_it_is[: len(first)]:
+            continue
+        # If samples come again before the epoch ends, the sampler doesn't go on where the loop
+        # left, or it draws with replacement, and then no sample can be skipped.
+        if len({*plain, *after[0]}) < len(plain) + len(after[0]):
+            continue
+        if again.finished[1] and not again.counted[1]:
+            return alone.counted[1]  # nothing is left of the epoch
+        # The second call may also begin after the next few calls, or in the next epoch.
+        rest = tuple(chain.from_iterable(after))
+        starts = (at for at, each in enumerate(rest) if (each,) == second[:1])
+        fits = (at for at in starts if rest[at : at + len(second)] == second[: len(rest) - at])
+        if at := next(fits, 0):
+            # If batches can't be taken apart, `at` counts batches.
+            return at * again.counted[0] // len(first)
+    return 0
+
+
+def _field(run: Measures, path: str) -> tuple[tuple[str, ...], ...]:
+    # Return the digests of one field in the first two iterations, or none if the field isn't known.
+    return tuple(dict(each).get(path, ()) for each in run.fields[:2])
 
 
 def _count(run: Measures, at: int) -> int:
