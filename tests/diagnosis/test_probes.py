@@ -24,7 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -323,6 +323,110 @@ def test_a_sampler_may_have_no_length() -> None:
 def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
     assert ask(fetched, Lines(), collate_fn=sorted_apart).crossed == (("[2]", "[0]"),)
     assert ask(fetched, Lines(), collate_fn=sorted_together).crossed == ()
+
+
+class Numbers(Rows):
+    """A dataset whose samples are a float and an integer, which `number` makes from the index."""
+
+    def __init__(self, number: Callable[[int], Any], kind: Any = lambda *fields: fields) -> None:
+        self.number = number
+        self.kind = kind
+
+    def __getitem__(self, index: int) -> Any:
+        return self.kind(index / 3, self.number(index))
+
+
+class Payment(NamedTuple):
+    share: float
+    account: int
+
+
+@dataclass
+class Booking:
+    share: float
+    account: int
+
+
+ACCOUNTS = Numbers(lambda index: 4_210_000_001 + 37 * index)
+SIZES = Numbers(lambda index: 4_210_000_001 + 500 * index)
+LABELS = Numbers(lambda index: (3, 200, 90, 300 + index)[index % 4])
+SECONDS = Numbers(lambda index: 1_700_000_001 + index)
+POSTS = Numbers(lambda index: 2**60 + 1 + index)
+STEPS = Numbers(lambda index: 3_001 + 2 * index)
+
+
+def integers(drawn: list[Any], kind: Any = torch.int64) -> Any:
+    return torch.tensor([number for _, number in drawn]).to(kind)
+
+
+def of_one_tensor(drawn: list[Any], kind: Any = torch.float32) -> Any:
+    return torch.tensor([*map(tuple, drawn)], dtype=kind)[:, 1].long()
+
+
+def padded_and_sorted(drawn: list[Any]) -> Any:
+    padded = torch.zeros(len(drawn), 5)
+    for row, (_, number) in zip(padded, drawn[::-1], strict=True):
+        row[:2] = torch.as_tensor(number)
+    return padded.long()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "collate", "kind", "sure"),
+    [
+        (ACCOUNTS, of_one_tensor, "float32", True),
+        (ACCOUNTS, lambda drawn: (of_one_tensor(drawn), random.random()), "float32", True),
+        (Numbers(ACCOUNTS.number, Payment), of_one_tensor, "float32", True),
+        (
+            Numbers(ACCOUNTS.number, Booking),
+            lambda drawn: of_one_tensor([(each.share, each.account) for each in drawn]),
+            "float32",
+            True,
+        ),
+        (
+            Numbers(lambda index: torch.tensor([ACCOUNTS.number(index), 7])),
+            padded_and_sorted,
+            "float32",
+            True,
+        ),
+        (POSTS, lambda drawn: np.array(drawn)[:, 1].astype(np.int64), "float64", True),
+        (STEPS, lambda drawn: of_one_tensor(drawn, torch.float16), "float16", True),
+        (STEPS, lambda drawn: of_one_tensor(drawn, torch.bfloat16), "bfloat16", True),
+        (SECONDS, lambda drawn: integers(drawn, torch.float32), "float32", False),
+        (LABELS, lambda drawn: integers(drawn, torch.uint8), "uint8", False),
+    ],
+)
+def test_integers_that_arrive_as_other_numbers(
+    dataset: Any, collate: Any, kind: str, sure: bool
+) -> None:
+    (found,) = ask(fetched, dataset, collate_fn=collate).narrowed
+    assert (found[2], found[-1]) == (kind, sure)
+    assert found[3] != found[4]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "collate"),
+    [
+        (ACCOUNTS, integers),
+        (ACCOUNTS, lambda drawn: integers(drawn, torch.float64)),
+        (ACCOUNTS, lambda drawn: integers(drawn) % 4096),  # a bucket for an embedding
+        (ACCOUNTS, lambda drawn: integers(drawn, torch.uint8)),  # the same, cut off
+        (SIZES, lambda drawn: integers(drawn, torch.float32)),  # a feature, a little rounded
+        (SECONDS, lambda drawn: integers(drawn) // 60 * 60),
+        (  # each sample's time after the first one's is exact
+            SECONDS,
+            lambda drawn: [integers(drawn, torch.float32), integers(drawn) - integers(drawn)[0]],
+        ),
+        (STEPS, of_one_tensor),
+        (STEPS, lambda drawn: torch.arange(5_000)),  # without the field
+        (STEPS, lambda drawn: 2 * (integers(drawn) // 2 + torch.arange(-3, 4)[:, None])),
+        (  # no class is 255, so it's free for what doesn't count
+            Numbers(lambda index: (3, 20, 90, -1)[index % 4]),
+            lambda drawn: integers(drawn, torch.uint8),
+        ),
+    ],
+)
+def test_integers_may_change_on_purpose(dataset: Any, collate: Any) -> None:
+    assert ask(fetched, dataset, collate_fn=collate).narrowed == ()
 
 
 class Keeps(Rows):

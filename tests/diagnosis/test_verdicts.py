@@ -41,6 +41,7 @@ TOLD = replace(PARTS, hooks=("sampler",))
 OF_1000 = replace(PARTS, length=1000)
 LOOP = replace(PARTS, loop=True)
 LEFT = Order(told=2, epochs=2, repeated=1, early=400, follows=True)
+LOST_DIGITS = ("[1]", "['account']", "float32", 4210004680, 4210004736, 14, 14, True)
 BY_TWO = replace(STREAM, batch_size=2)
 
 
@@ -480,6 +481,10 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(fetched=Fetched(lost=(("[0]", "scale"),))),
             ill(fetched=Fetched()),
             ill(fetched=Fetched(lost=(("[0]", "scale"),)), parts=replace(PARTS, workers=0)),
+        ),
+        "integers arrive as what float32 makes of them": (
+            ill(fetched=Fetched(narrowed=(LOST_DIGITS,))),
+            ill(fetched=Fetched()),
         ),
         "only in new interpreters, and new in each epoch": (
             in_new_interpreters(forked="abcd"),

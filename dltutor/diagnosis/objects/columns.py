@@ -7,17 +7,29 @@ belong to. These functions report neither.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
+import torch
 
-from dltutor.diagnosis.objects.digests import leaves, rows
+from dltutor.diagnosis.objects.digests import digest, leaves, parts_of, rows
 from dltutor.observation import foreign
 from dltutor.observation.foreign import elements, is_a
 
 Collate = Callable[[list[Any]], Any]
+Narrowed = tuple[str, str, str, int, int, int, int, bool]
+
+_FIELDS: Final = 256  # the most fields of the samples in which to look for changed integers
+_TRIES: Final = 3  # the most fields to test, because each test makes the batch twice
+_SOME: Final = 4_096  # the most numbers to take from one sample's field
+_MANY: Final = 2_000_000  # the most numbers to compare in one part of a batch
+_FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_KINDS: Final = (*_FLOATS, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
@@ -111,6 +123,91 @@ def crossed(batches: list[Any], batch: Any) -> dict[str, str]:
         for name, other in found.items()
         if not any(all(map(_same, each, given[name])) for each in right)
     }
+
+
+def narrowed(samples: list[Any], batch: Any, remake: Callable[[Any], Any]) -> Iterator[Narrowed]:
+    """Yield integer fields that arrive as what a narrower dtype makes of them.
+
+    Leave out a field unless the batch is the same if the samples have the new numbers in the first
+    place, but changes if each number is halved.
+
+    Args:
+        samples: The samples of the batch.
+        batch: The batch that the collate function made from them.
+        remake: A function that makes the batch again, and passes each sample to a function first.
+
+    Returns:
+        For each field: its path in a sample and in the batch, the dtype, one number in a sample and
+        in the batch, how many different numbers changed, of how many, and whether they were floats
+        on the way, but arrive as integers. If not, the change may be on purpose.
+    """
+    parts = dict(leaves(batch))
+    for found in islice(_narrower(samples, parts), _TRIES):
+        field, path, kind, *_, sure = found
+        changes = (partial(_held_as, getattr(torch, kind)), lambda numbers: numbers // 2)
+        again, halved = (remake(partial(_with, field=field, change=each)) for each in changes)
+        same, other = (digest(dict(leaves(each)).get(path)) for each in (again, halved))
+        if digest(parts[path]) == same != other and (sure or digest(again) == digest(batch)):
+            yield found
+
+
+def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
+    # Yield integer fields of which a part of the batch has all numbers as a narrower dtype holds
+    # them. Features may be approximate, so if floats arrive, half of the different numbers have to
+    # be lost. Hashes are cut off on purpose, and -1 may become 255, so most numbers have to fit
+    # into a narrower dtype of integers, and one that doesn't has to become one in their range.
+    came = {path: each for path, leaf in batch.items() for each in _numbers(leaf)}
+    held = [dict(leaves(each)) for each in samples]
+    for field in islice(dict.fromkeys(path for each in held for path in each), _FIELDS):
+        found = [[*_numbers(each[field])] for each in held if field in each]
+        if not all(each and each[0].dtype.kind in "iu" for each in found):
+            continue
+        before = np.unique(np.concatenate([each.ravel()[:_SOME] for each, *_ in found]))
+        if before.dtype.kind == "f" or before[-1] > np.iinfo(np.int64).max:
+            continue  # a few numbers of 64 bits without a sign can't be compared
+        before = before.astype(np.int64)
+        for kind in _KINDS:
+            after, name = _held_as(kind, before), str(kind).split(".")[-1]
+            new, kept = after != before, before[after == before]
+            if kind in _FLOATS:
+                fit = kind.itemsize > 2 and 2 * len(np.unique(after)) <= len(before)
+            else:
+                among = (after >= kept.min(initial=0)) & (after <= kept.max(initial=0))
+                fit = 2 * len(kept) > len(before) and bool(among[new].any())
+            for path, leaf in came.items() if new.any() else ():
+                sure = kind in _FLOATS and leaf.dtype.kind in "iu"
+                if (sure or (fit and leaf.dtype.name == name)) and np.isin(after, leaf).all():
+                    one, other = int(before[new][0]), int(after[new][0])
+                    yield field, path, name, one, other, int(new.sum()), len(before), sure
+
+
+def _numbers(leaf: Any) -> Iterator[Any]:
+    with suppress(Exception):  # not every tensor can become a numpy array
+        if is_a(leaf, (int, np.generic, np.ndarray, torch.Tensor)):
+            array = np.asarray(leaf)
+            if array.dtype.kind in "iuf" and 0 < array.size <= _MANY:
+                yield array
+
+
+def _held_as(kind: torch.dtype, numbers: Any) -> Any:
+    return torch.as_tensor(numbers).to(kind).to(torch.int64).numpy()
+
+
+def _with(thing: Any, field: str, change: Callable[[Any], Any], path: str = "") -> Any:
+    # Return a copy of a sample with other numbers in a field.
+    if path == field:
+        numbers = np.asarray(thing)
+        changed = np.asarray(change(numbers.astype(np.int64))).astype(numbers.dtype)
+        if is_a(thing, torch.Tensor):
+            return torch.as_tensor(changed)
+        return changed if is_a(thing, np.ndarray) else type(thing)(changed)
+    copied = list(thing) if is_a(thing, tuple) else copy.copy(thing)
+    for name, part in parts_of(thing) or ():
+        if field.startswith(inside := f"{path}[{foreign.text(name)}]"):
+            put = operator.setitem if is_a(copied, (Mapping, list)) else object.__setattr__
+            put(copied, name, _with(part, field, change, inside))
+    make = foreign.attribute(type(thing), "_make", type(thing))  # named tuples take no list
+    return make(copied) if is_a(thing, tuple) else copied
 
 
 def _fields(thing: Any) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class Fetched:
             batch doesn't.
         crossed: What `columns.crossed` finds: fields whose rows are in a different order than the
             first field's rows, each as (field, first field).
+        narrowed: The first of what `columns.narrowed` finds: integer fields that arrive as other
+            numbers.
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
             value when a worker sends the batch, each as (path of the array, attribute).
         overwritten: Whether a batch changes when the collate function makes another one.
@@ -92,6 +94,7 @@ class Fetched:
     ragged: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
+    narrowed: tuple[columns.Narrowed, ...] = ()
     lost: tuple[tuple[str, str], ...] = ()
     overwritten: bool = False
     stained: tuple[int, int] = (0, 0)
@@ -128,6 +131,7 @@ def ask(subject: Subject) -> Fetched:
     ragged: dict[str, tuple[str, int, int]] = {}
     dropped: dict[str, tuple[str, int, int]] = {}
     crossed: dict[str, str] = {}
+    narrowed: tuple[columns.Narrowed, ...] = ()
     lost: dict[tuple[str, str], None] = {}
     together = overwritten = False
     stained = tried = 0
@@ -155,6 +159,10 @@ def ask(subject: Subject) -> Fetched:
                     alone = [copy.deepcopy(subject.inner.collate_fn([each])) for each in samples]
                     crossed |= columns.crossed(alone, batch)
                     together = together or _together(alone, batch)
+            with suppress(Exception):  # the collate function may not take the changed numbers
+                remake = partial(_remade, subject, pins, keys)
+                changed = columns.narrowed(samples, batch, remake)
+                narrowed = narrowed or (*islice(changed, 1),)
             if digest(batch) == first:
                 alike, called = _fetched(subject, pins, keys, batch, samples)
                 looked += len(keys) * (alike is not None)
@@ -168,6 +176,7 @@ def ask(subject: Subject) -> Fetched:
         ragged=tuple(ragged.values()),
         dropped=tuple(dropped.values()),
         crossed=tuple(crossed.items()),
+        narrowed=narrowed,
         lost=tuple(lost)[:_FEW],
         overwritten=overwritten,
         stained=(stained, tried),
@@ -254,6 +263,12 @@ def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], 
     with pins.held():
         samples = [subject.dataset[key] for key in keys]
         return samples, subject.inner.collate_fn(list(samples))
+
+
+def _remade(subject: Subject, pins: Pins, keys: list[Any], change: Callable[[Any], Any]) -> Any:
+    with pins.held():
+        samples = [subject.dataset[key] for key in keys]
+        return subject.inner.collate_fn([change(each) for each in samples])
 
 
 def _fetched(

@@ -30,7 +30,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, complete.no_batch_from_workers)
         found += _each(evidence, ends.hangs, ends.breaks_off, ends.late, ends.goes_on)
     if not explained & _SAME_DATA:
-        found += _each(evidence, same.lost, same.repeats_with_workers, same.changed_by_loop)
+        found += _each(evidence, same.lost, same.narrowed)
+        found += _each(evidence, same.repeats_with_workers, same.changed_by_loop)
         found += _each(evidence, complete.reused)
         found += _each(evidence, independent.order, independent.left_early, independent.seeded)
         found += _each(evidence, independent.seeded_by_index)

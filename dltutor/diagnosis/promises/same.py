@@ -47,6 +47,25 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def narrowed(evidence: Evidence) -> Iterator[Finding]:
+    """Find integers that arrive as other numbers, because a narrower dtype held them."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.narrowed:
+        return
+    field, path, kind, before, after, changed, looked, sure = fetched.narrowed[0]
+    yield _finding(
+        f"In `batch{path}`, {changed} of {looked} different numbers aren't those of "
+        f"`dataset[i]{field}`. For example, {before} arrives as {after}, which is what {kind} "
+        "makes of it. If the samples have the second number, the batch is the same.",
+        f"collate_fn={parts.collate or 'default_collate'}",
+        "Make a tensor for each field, with a dtype that can hold all its numbers, such as "
+        "`torch.tensor(numbers, dtype=torch.int64)`.",
+        cause=f"A tensor or array of {kind} held the numbers, and it can't hold all of them "
+        "exactly. `torch.tensor` makes float32 of integers if there's one float among them.",
+        certainty="shown" if sure else "likely",
+    )
+
+
 def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that changes batches in place, and thereby the data that the dataset keeps."""
     run, copied = evidence.run, evidence.copied
