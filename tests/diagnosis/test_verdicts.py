@@ -41,7 +41,7 @@ TOLD = replace(PARTS, hooks=("sampler",))
 OF_1000 = replace(PARTS, length=1000)
 LOOP = replace(PARTS, loop=True)
 LEFT = Order(told=2, epochs=2, repeated=1, early=400, follows=True)
-LOST_DIGITS = ("[1]", "['account']", "float32", 4210004680, 4210004736, 14, 14, True)
+LOST_DIGITS = ("[1]", "['account']", "float32", 4210004680, 4210004736, 14, 14)
 BY_TWO = replace(STREAM, batch_size=2)
 
 

@@ -22,14 +22,13 @@ from dltutor.observation import foreign
 from dltutor.observation.foreign import elements, is_a
 
 Collate = Callable[[list[Any]], Any]
-Narrowed = tuple[str, str, str, int, int, int, int, bool]
+Narrowed = tuple[str, str, str, int, int, int, int]
 
 _FIELDS: Final = 256  # the most fields of the samples in which to look for changed integers
 _TRIES: Final = 3  # the most fields to test, because each test makes the batch twice
 _SOME: Final = 4_096  # the most numbers to take from one sample's field
 _MANY: Final = 2_000_000  # the most numbers to compare in one part of a batch
 _FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_KINDS: Final = (*_FLOATS, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def ragged(samples: list[Any], batch: Any) -> Iterator[tuple[str, int, int]]:
@@ -126,7 +125,7 @@ def crossed(batches: list[Any], batch: Any) -> dict[str, str]:
 
 
 def narrowed(samples: list[Any], batch: Any, remake: Callable[[Any], Any]) -> Iterator[Narrowed]:
-    """Yield integer fields that arrive as what a narrower dtype makes of them.
+    """Yield integer fields that arrive as what a float dtype makes of them, but as integers.
 
     Leave out a field unless the batch is the same if the samples have the new numbers in the first
     place, but changes if each number is halved.
@@ -138,24 +137,20 @@ def narrowed(samples: list[Any], batch: Any, remake: Callable[[Any], Any]) -> It
 
     Returns:
         For each field: its path in a sample and in the batch, the dtype, one number in a sample and
-        in the batch, how many different numbers changed, of how many, and whether they were floats
-        on the way, but arrive as integers. If not, the change may be on purpose.
+        in the batch, how many different numbers changed, and of how many.
     """
     parts = dict(leaves(batch))
     for found in islice(_narrower(samples, parts), _TRIES):
-        field, path, kind, *_, sure = found
+        field, path, kind, *_ = found
         changes = (partial(_held_as, getattr(torch, kind)), lambda numbers: numbers // 2)
         again, halved = (remake(partial(_with, field=field, change=each)) for each in changes)
         same, other = (digest(dict(leaves(each)).get(path)) for each in (again, halved))
-        if digest(parts[path]) == same != other and (sure or digest(again) == digest(batch)):
+        if digest(parts[path]) == same != other:
             yield found
 
 
 def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
-    # Yield integer fields of which a part of the batch has all numbers as a narrower dtype holds
-    # them. Features may be approximate, so if floats arrive, half of the different numbers have to
-    # be lost. Hashes are cut off on purpose, and -1 may become 255, so most numbers have to fit
-    # into a narrower dtype of integers, and one that doesn't has to become one in their range.
+    # Yield integer fields whose numbers a part of the batch has as a float dtype holds them.
     came = {path: each for path, leaf in batch.items() for each in _numbers(leaf)}
     held = [dict(leaves(each)) for each in samples]
     for field in islice(dict.fromkeys(path for each in held for path in each), _FIELDS):
@@ -166,19 +161,13 @@ def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
         if before.dtype.kind == "f" or before[-1] > np.iinfo(np.int64).max:
             continue  # a few numbers of 64 bits without a sign can't be compared
         before = before.astype(np.int64)
-        for kind in _KINDS:
+        for kind in _FLOATS:
             after, name = _held_as(kind, before), str(kind).split(".")[-1]
-            new, kept = after != before, before[after == before]
-            if kind in _FLOATS:
-                fit = kind.itemsize > 2 and 2 * len(np.unique(after)) <= len(before)
-            else:
-                among = (after >= kept.min(initial=0)) & (after <= kept.max(initial=0))
-                fit = 2 * len(kept) > len(before) and bool(among[new].any())
+            new = after != before
             for path, leaf in came.items() if new.any() else ():
-                sure = kind in _FLOATS and leaf.dtype.kind in "iu"
-                if (sure or (fit and leaf.dtype.name == name)) and np.isin(after, leaf).all():
+                if leaf.dtype.kind in "iu" and np.isin(after, leaf).all():
                     one, other = int(before[new][0]), int(after[new][0])
-                    yield field, path, name, one, other, int(new.sum()), len(before), sure
+                    yield field, path, name, one, other, int(new.sum()), len(before)
 
 
 def _numbers(leaf: Any) -> Iterator[Any]:

@@ -48,11 +48,11 @@ def lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def narrowed(evidence: Evidence) -> Iterator[Finding]:
-    """Find integers that arrive as other numbers, because a narrower dtype held them."""
+    """Find integers that arrive as other numbers, because a float dtype held them."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.narrowed:
         return
-    field, path, kind, before, after, changed, looked, sure = fetched.narrowed[0]
+    field, path, kind, before, after, changed, looked = fetched.narrowed[0]
     yield _finding(
         f"In `batch{path}`, {changed} of {looked} different numbers aren't those of "
         f"`dataset[i]{field}`. For example, {before} arrives as {after}, which is what {kind} "
@@ -62,7 +62,6 @@ def narrowed(evidence: Evidence) -> Iterator[Finding]:
         "`torch.tensor(numbers, dtype=torch.int64)`.",
         cause=f"A tensor or array of {kind} held the numbers, and it can't hold all of them "
         "exactly. `torch.tensor` makes float32 of integers if there's one float among them.",
-        certainty="shown" if sure else "likely",
     )
 
 
