@@ -284,6 +284,7 @@ def wait_in_a_thread() -> None:
 
 def ask(probe: Any, dataset: Any, **options: Any) -> Any:
     def asked() -> Any:
+        torch.set_num_threads(1)  # as in the doctor's forks: OpenMP's threads aren't copied
         loader = DataLoader(dataset, **{"batch_size": 4, **options})
         return probe.ask(Subject(loader, None, 1, PATIENCE / 2))
 
