@@ -144,18 +144,19 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
 
 def _stuck_for_no_reason(evidence: Evidence) -> bool:
     # Return whether forked workers were seen stuck, and nothing that the doctor tried freed one.
-    waits = evidence.waits
-    if waits is None or not waits.stuck or evidence.only_slow:
-        return False
-    return not any(freed for *_, freed in waits.stuck)
+    stuck = evidence.waits.stuck if evidence.waits is not None else ()
+    return bool(stuck) and not evidence.only_slow and not _freed(evidence)
 
 
 def _timed_out(evidence: Evidence) -> bool:
     # Return whether the loader reached its timeout, and nothing that the doctor tried freed one of
     # the workers that were seen stuck.
+    return evidence.run.timeout > 0 and not _freed(evidence)
+
+
+def _freed(evidence: Evidence) -> bool:
     waits = evidence.waits
-    freed = waits is not None and any(freed for *_, freed in waits.stuck)
-    return evidence.run.timeout > 0 and not freed
+    return waits is not None and any(freed for *_, freed in waits.stuck)
 
 
 def _shm_ran_out(evidence: Evidence) -> bool:

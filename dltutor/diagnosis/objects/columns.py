@@ -151,11 +151,11 @@ def narrowed(samples: list[Any], batch: Any, remake: Callable[[Any], Any]) -> It
 
 def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
     # Yield integer fields whose numbers a part of the batch has as a float dtype holds them.
-    came = {path: each for path, leaf in batch.items() for each in _numbers(leaf)}
+    came = {path: each for path, leaf in batch.items() for each in _integers(leaf)}
     held = [dict(leaves(each)) for each in samples]
     for field in islice(dict.fromkeys(path for each in held for path in each), _FIELDS):
-        found = [[*_numbers(each[field])] for each in held if field in each]
-        if not all(each and each[0].dtype.kind in "iu" for each in found):
+        found = [[*_integers(each[field])] for each in held if field in each]
+        if not all(found):
             continue
         before = np.unique(np.concatenate([each.ravel()[:_SOME] for each, *_ in found]))
         if before.dtype.kind == "f" or before[-1] > np.iinfo(np.int64).max:
@@ -165,16 +165,16 @@ def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
             after, name = _held_as(kind, before), str(kind).split(".")[-1]
             new = after != before
             for path, leaf in came.items() if new.any() else ():
-                if leaf.dtype.kind in "iu" and np.isin(after, leaf).all():
+                if np.isin(after, leaf).all():
                     one, other = int(before[new][0]), int(after[new][0])
                     yield field, path, name, one, other, int(new.sum()), len(before)
 
 
-def _numbers(leaf: Any) -> Iterator[Any]:
+def _integers(leaf: Any) -> Iterator[Any]:
     with suppress(Exception):  # not every tensor can become a numpy array
         if is_a(leaf, (int, np.generic, np.ndarray, torch.Tensor)):
             array = np.asarray(leaf)
-            if array.dtype.kind in "iuf" and 0 < array.size <= _MANY:
+            if array.dtype.kind in "iu" and 0 < array.size <= _MANY:
                 yield array
 
 
