@@ -64,7 +64,11 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         if path.is_file() and path.read_bytes() in (b"", b"blat")
     }
     if left := sorted(set(folder.glob("*/*")) - allowed):
-        lines = [f"  {path.name}, since {makers.get(path.name, 'no test')}" for path in left]
+        lines = [
+            f"  {path.name}{'/' * path.is_dir()}, {path.lstat().st_size} bytes, "
+            f"since {makers.get(path.name, 'no test')}"
+            for path in left
+        ]
         print("\nleft among temporary files:", *lines, sep="\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     return result

@@ -48,6 +48,9 @@ list(loader)
 """
 
 
+# When a worker dies, torch raises an error in whatever main is doing, and main may be making one of
+# torch's own temporary files, which then stays.
+@pytest.mark.usefixtures("short_folder")
 def test_the_code_for_on_call_names_the_sample_even_if_faulthandler_was_on(tmp_path: Path) -> None:
     [code] = to_copy("on-call", read(TWIN))
     shown = source("crumbs", read(TWIN))
