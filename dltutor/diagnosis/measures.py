@@ -55,6 +55,8 @@ class Measures:
             and at its largest.
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
+        loaded: How many samples had arrived and how many the sampler had left, at the start of the
+            run and each time that the loop had called the sampler's `load_state_dict`.
         asked: Whether the loop asked a dead worker for its exit code.
         gpu: How many bytes main's tensors take up on the GPU when each batch arrives.
         first: Seconds from the first call of `iter(loader)` to the first batch.
@@ -116,6 +118,7 @@ class Measures:
     private: tuple[tuple[float, float], ...] = ()
     files: int = 0
     epochs_told: int = 0
+    loaded: tuple[tuple[int, int], ...] = ()
     asked: bool = False
     gpu: tuple[int, ...] = ()
     first: float = 0.0

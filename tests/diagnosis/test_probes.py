@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import multiprocessing
 import os
 import queue
@@ -1133,6 +1134,61 @@ def test_a_loop_that_is_called_again_goes_on_after_what_it_got(counts: bool, noi
         return in_fork(lambda: experiment.ask(Subject(loader, loop, 1, PATIENCE)), PATIENCE)
 
     evidence = None
+    evidence = Evidence(asked("parts"), asked("run"))
+    for name in ("called_again", "called_alone"):
+        evidence = replace(evidence, **{name: asked(name)})
+    assert bool(RULES["resume_repeats"](evidence)) is not counts
+
+
+class Restored(Sampler[int]):
+    """A shuffling sampler whose position can be saved and loaded."""
+
+    at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.at:
+            self.order = torch.randperm(32).tolist()
+        while self.at < 32:
+            self.at += 1
+            yield self.order[self.at - 1]
+        self.at = 0
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at, self.order = state["at"], state["order"]
+
+
+class RestoredBatches(Restored):
+    """The same as a batch sampler."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from ([each] for each in super().__iter__())
+
+
+@pytest.mark.parametrize("batches", [False, True], ids=["sampler", "batch sampler"])
+@pytest.mark.parametrize("counts", [False, True], ids=["sampler counts", "loop counts"])
+def test_a_loop_that_loads_its_sampler_from_a_file_goes_on_after_what_it_got(
+    counts: bool, batches: bool, tmp_path: Path
+) -> None:
+    # Each call goes on where the last one stopped, even if that was in another run.
+    saved = tmp_path / "saved.json"
+    sampler = RestoredBatches() if batches else Restored()
+
+    def loop(loader: Any) -> None:
+        if saved.exists():
+            sampler.load_state_dict(json.loads(saved.read_text()))
+        start = sampler.at
+        for step, _ in enumerate(loader, start=1):
+            if step == 7:
+                break
+        at = start + step if counts else sampler.at
+        saved.write_text(json.dumps({"at": at % 32, "order": sampler.order}))
+
+    def asked(name: str) -> Any:
+        experiment = next(each for each in experiments() if each.field == name)
+        made = {"batch_sampler": sampler} if batches else {"sampler": sampler}
+        loader = DataLoader(Rows(), num_workers=2, **made, **FORK)
+        return in_fork(lambda: experiment.ask(Subject(loader, loop, 1, PATIENCE)), PATIENCE)
+
     evidence = Evidence(asked("parts"), asked("run"))
     for name in ("called_again", "called_alone"):
         evidence = replace(evidence, **{name: asked(name)})

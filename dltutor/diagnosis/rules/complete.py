@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from dltutor.diagnosis.difference import between_fields, mixed, resumes_elsewhere
@@ -218,7 +218,11 @@ def sampler_with_state(evidence: Evidence) -> Finding | None:
 
 def resume_repeats(evidence: Evidence) -> Finding | None:
     """After the loop left an iteration, the next one goes on at another sample with workers."""
-    return _resumed_in_loop(evidence) or _resumed_by_next_call(evidence)
+    return (
+        _resumed_in_loop(evidence)
+        or _resumed_by_next_call(evidence)
+        or _resumed_from_state(evidence)
+    )
 
 
 def _resumed_in_loop(evidence: Evidence) -> Finding | None:
@@ -307,6 +311,38 @@ def _skipped(again: Measures, alone: Measures, run: Measures) -> int:
             # If batches can't be taken apart, `at` counts batches.
             return at * again.counted[0] // len(first)
     return 0
+
+
+def _resumed_from_state(evidence: Evidence) -> Finding | None:
+    # The loop loads a state of the sampler before it goes on. Other runs may have left the state
+    # that a run begins with, for example in a file, so compare the states within each run.
+    parts = evidence.parts
+    for run, alone in (
+        (evidence.run, evidence.alone),
+        (evidence.called_again, evidence.called_alone),
+    ):
+        if run is None or alone is None or not (moved := _moved(run)) or not _moved(alone):
+            continue
+        arrived, by = moved[0]
+        if min(b - a for a, b in moved) > max(b - a for a, b in _moved(alone)):
+            without = next((b for a, b in _moved(alone) if a == arrived), arrived)
+            return Finding(
+                f"Your loop loads the sampler's state after {arrived} samples have arrived. With "
+                f"{parts.workers} workers, that state is {by} samples further than the one before. "
+                f"Without workers, it's {without} samples further.",
+                f"{parts.sampler}.__iter__",
+            )
+    return None
+
+
+def _moved(run: Measures) -> list[tuple[int, int]]:
+    # Return how many samples arrived between two states that the sampler had, and by how many
+    # samples the second state was further. Leave out a second state of another epoch.
+    return [
+        (then - before, left - rest)
+        for (before, left), (then, rest) in pairwise(run.loaded)
+        if then > before and left > rest
+    ]
 
 
 def _field(run: Measures, path: str) -> tuple[tuple[str, ...], ...]:

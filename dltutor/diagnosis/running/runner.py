@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from multiprocessing.process import BaseProcess
 from statistics import fmean
 from typing import Any, Final
@@ -28,6 +30,8 @@ from dltutor.observation.texts import said, tidy
 PATIENCE: Final = 6.0  # seconds that a run may take past its time before it counts as hung
 STARTING: Final = 14.0  # the same limit for workers that import torch first
 _NUMBERS: Final = 4096  # how many numbers from a loop's result to keep
+_LOADS: Final = 16  # the most calls of the sampler's `load_state_dict` to note
+_LEFT: Final = 100_000  # the most samples to count that a sampler has left
 
 
 def run(
@@ -76,6 +80,7 @@ def run(
         "epochs_told": 0,
         "asked": False,
         "after": 0.0,
+        "loaded": [],
     }
 
     def plainly(loader: Any, epoch: int) -> None:
@@ -88,6 +93,7 @@ def run(
         with (
             counting(loader, watch.begin, watch.prepare),
             _epochs_counted(subject, state),
+            _loads_noted(subject, watch, state),
             _exit_code_reads_noted(state),
         ):
             try:
@@ -149,6 +155,40 @@ def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
+def _loads_noted(subject: Subject, watch: Watch, state: dict[str, Any]) -> Iterator[None]:
+    having = (each for each in subject.samplers if callable(attribute(each, "load_state_dict")))
+    sampler = next(having, None)
+    if sampler is None:
+        yield
+        return
+    own = sampler.load_state_dict
+    state["loaded"].append((0, copy.copy(sampler)))
+
+    def load_state_dict(*args: Any, **options: Any) -> Any:
+        loaded = own(*args, **options)
+        if len(state["loaded"]) < _LOADS:
+            # Count what's left in the copy after the run, because the loop shouldn't wait for that.
+            state["loaded"].append((sum(watch.counted), copy.copy(sampler)))
+        return loaded
+
+    sampler.load_state_dict = load_state_dict
+    try:
+        yield
+    finally:
+        del sampler.load_state_dict
+
+
+def _left(loaded: list[tuple[int, Any]], batch_sampler: Any) -> Iterator[tuple[int, int]]:
+    if len(loaded) < 2:
+        return  # the loop loaded nothing
+    for arrived, sampler in loaded:
+        with suppress(Exception):  # the sampler is the user's
+            in_batches = type(sampler) is type(batch_sampler)
+            indices = chain.from_iterable(sampler) if in_batches else sampler
+            yield arrived, sum(1 for _ in islice(indices, _LEFT))
+
+
+@contextmanager
 def _exit_code_reads_noted(state: dict[str, Any]) -> Iterator[None]:
     own: Any = vars(BaseProcess)["exitcode"]
 
@@ -204,6 +244,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["epochs_told"],
+        loaded=tuple(_left(state["loaded"], watch.subject.inner.batch_sampler)),
         asked=state["asked"],
         gpu=tuple(watch.gpu),
         first=watch.first,
