@@ -68,6 +68,7 @@ class Measures:
         others: How many workers of other loaders, which the loop iterated and kept, were running
             when it returned.
         computed: Seconds of CPU time that all workers used (main, if there are no workers).
+        anew: Seconds of CPU time that the second iteration's new workers used.
         later: Seconds of CPU time that the workers (or main) used for each sample in about the
             second half of the first iteration, or 0 if it was too short to tell.
         carried: The path of the largest numpy array that's in both of the first two batches, and
@@ -128,6 +129,7 @@ class Measures:
     left: int = 0
     others: int = 0
     computed: float = 0.0
+    anew: float = 0.0
     later: float = 0.0
     carried: tuple[str, int] = ("", 0)
     temporary: tuple[int, ...] = ()

@@ -33,6 +33,7 @@ import torch
 from torch.utils.data import (
     DataLoader,
     Dataset,
+    DistributedSampler,
     IterableDataset,
     Sampler,
     Subset,
@@ -1436,6 +1437,54 @@ def test_a_sampler_of_your_own_that_deals_out_batches_is_told_the_epoch() -> Non
     subject = Subject(DataLoader(Rows(), batch_sampler=batches), None, 1, PATIENCE)
     assert subject.sampler is subject.told is batches
     assert ask(order, Rows(), batch_size=1, batch_sampler=batches).follows
+
+
+class Sorted(Sampler[list[int]]):
+    """A batch sampler that gets its indices from another sampler."""
+
+    def __init__(self, base: Sampler[int]) -> None:
+        self.base = base
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([sorted(self.base)])
+
+
+def test_a_sampler_inside_a_batch_sampler_of_your_own_is_told_the_epoch() -> None:
+    shared = DistributedSampler(Rows(), num_replicas=2, rank=0)
+    loader = DataLoader(Rows(), batch_sampler=Sorted(shared))
+    assert Subject(loader, None, 1, PATIENCE).told is shared
+
+
+class Slow(Rows):
+    """A dataset whose samples take 20 ms of CPU time, but only once if it keeps them."""
+
+    def __init__(self, keep: bool) -> None:
+        self.keep = keep
+        self.kept: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.kept:
+            until = time.process_time() + 0.02
+            while time.process_time() < until:
+                pass
+            if self.keep:
+                self.kept[index] = super().__getitem__(index)
+        return self.kept.get(index, super().__getitem__(index))
+
+
+def test_what_drawing_a_sample_again_takes() -> None:
+    kept, not_kept = (ask(samples, Slow(keep)) for keep in (True, False))
+    assert kept.redrawn < kept.typical / 5
+    assert not_kept.redrawn > not_kept.typical / 5
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_what_the_second_epochs_new_workers_compute(persistent: bool) -> None:
+    options = {"num_workers": 2, "persistent_workers": persistent} | FORK
+    loader = DataLoader(Slow(False), 4, **options)
+    found = in_fork(lambda: runner.run(Subject(loader, None, 2, PATIENCE), seconds=20), 30)
+    assert len(found.counted) == 2
+    assert (found.anew > 0.2) is not persistent
 
 
 def test_samples_that_seed_a_global_generator() -> None:

@@ -181,6 +181,18 @@ def stayed(anew: float, once: float) -> Evidence:
     return replace(found, stayed=replace(found.run, computed=once))
 
 
+def forgotten(typical: float, redrawn: float, anew: float) -> Evidence:
+    """Make evidence about two epochs of 40 samples.
+
+    Args:
+        typical: The seconds that main needs for a sample.
+        redrawn: The same for a sample that's drawn again.
+        anew: The CPU seconds of the second epoch's new workers.
+    """
+    found = in_two_epochs(computed=2 * anew, anew=anew, counted=(40, 40))
+    return replace(found, samples=drawn(typical=typical, redrawn=redrawn))
+
+
 def on_two_ranks(**found: Any) -> Evidence:
     """Make evidence about two ranks that divide 400 samples. 100 go to both, and 100 to neither."""
     dealt = {"length": 400, "dealt": (200, 200), "both": 100, "neither": 100, "batch": 8}
@@ -395,6 +407,11 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             ill(samples=drawn(left_out=(30, 18, 20)), parts=OF_1000),
             ill(samples=drawn(left_out=(300, 240, 20)), parts=OF_1000),
             ill(samples=drawn(left_out=(30, 24, 20)), parts=replace(OF_1000, drop_last=True)),
+        ),
+        "a sampler that drops an index after each batch": (
+            ill(samples=drawn(dealt=((31, 31), (30, 30)), left_out=(30, 30, 20)), parts=OF_1000),
+            ill(samples=drawn(dealt=((40, 40), (40, 40)), left_out=(30, 30, 20)), parts=OF_1000),
+            ill(samples=drawn(dealt=((29, 29), (30, 30)), left_out=(30, 30, 20)), parts=OF_1000),
         ),
     },
     "same": {
@@ -642,6 +659,12 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             stayed(4.0, 1.6),
             stayed(4.0, 3.6),
             ill(),
+        ),
+        "work whose result is lost with each epoch's workers": (
+            forgotten(0.03, 0.0001, 1.0),
+            forgotten(0.03, 0.0001, 0.1),  # the workers share what they keep
+            forgotten(0.03, 0.02, 1.0),  # main keeps nothing either
+            forgotten(0.003, 0.0001, 0.1),  # it's little work
         ),
         "a late start, not without workers": (
             changed(first=3.0),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import tarfile
 from collections.abc import Callable, Iterator
@@ -15,7 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    get_worker_info,
+)
 
 from dltutor import diagnose
 
@@ -78,6 +85,11 @@ def load(dataset: Any, **options: Any) -> DataLoader[Any]:
     return DataLoader(dataset, **{"batch_size": 8, "num_workers": 2} | options)
 
 
+def of_rank(made: Any) -> Any:
+    """Return rank 0's share for two ranks."""
+    return importlib.import_module("datasets.distributed").split_dataset_by_node(made, 0, 2)
+
+
 def from_generator(*shards: int, **options: Any) -> Any:
     made = hf.IterableDataset.from_generator(rows, gen_kwargs={"shards": [*shards], **options})
     return made.with_format("torch")
@@ -118,6 +130,39 @@ def combined(_: Path) -> Any:
     return module.CombinedLoader(both, "max_size_cycle")
 
 
+def fit(loader: Any) -> None:
+    """Train a tiny model for two epochs with Lightning."""
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Tiny(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(16, 1)
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.layer(batch[0]).square().mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=1, max_epochs=2, **dict.fromkeys(quiet, False)
+    )
+    trainer.fit(Tiny(), loader)
+
+
+def unfit(loader: Any) -> None:
+    """Run two epochs as Lightning does, but without `set_epoch`."""
+    for _ in range(2):
+        for _ in loader:
+            pass
+
+
+def ranked(_: Path) -> Any:
+    return load(Rows(), sampler=DistributedSampler(Rows(), num_replicas=2, rank=0))
+
+
 def tars(folder: Path, **options: Any) -> Any:
     """Write four shards with 24 samples each, and make a dataset of batches of 8 from them."""
     for shard in range(4):
@@ -148,6 +193,8 @@ HEALTHY: dict[str, Callable[[Path], Any]] = {
     "datasets, with a transform": lambda _: load(table().with_transform(twice)),
     "datasets, a stream": lambda _: load(from_generator(0, 1, 2, 3)),
     "datasets, shuffled": lambda _: load(from_generator(0, 1, 2, 3).shuffle(1, buffer_size=32)),
+    "datasets, a table of one rank": lambda _: load(of_rank(table().with_format("torch"))),
+    "datasets, a stream of one rank": lambda _: load(of_rank(from_generator(0, 1, 2, 3))),
     "Lightning": combined,
     "webdataset": webloader,
 }
@@ -159,6 +206,10 @@ BROKEN: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "datasets, shared out twice": (
         "sharded_twice",
         lambda _: load(from_generator(0, 1, 2, 3, own=True)),
+    ),
+    "datasets, one shard for each rank": (
+        "idle_workers",
+        lambda _: load(of_rank(from_generator(0, 1))),
     ),
     "datasets, one shard": ("idle_workers", lambda _: load(from_generator(0))),
     "webdataset, a length and no end": (
@@ -181,3 +232,12 @@ def test_a_broken_loader_is_found(what: str, tmp_path: Path) -> None:
     name, make = BROKEN[what]
     diagnosis = diagnose(make(tmp_path))
     assert diagnosis.findings and diagnosis.findings[0].name == name, diagnosis
+
+
+@pytest.mark.parametrize(("loop", "found"), [(fit, []), (unfit, ["ranks"])])
+def test_lightning_s_fit_tells_the_sampler_the_epoch(
+    loop: Callable[[Any], None], found: list[str], tmp_path: Path
+) -> None:
+    diagnosis = diagnose(ranked(tmp_path), consume=loop)
+    assert [each.name for each in diagnosis.findings] == found, diagnosis
+    assert next(each.state for each in diagnosis.promises if each.promise == "ends") == "kept"

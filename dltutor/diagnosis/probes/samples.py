@@ -63,6 +63,7 @@ class Samples:
         before: How many samples main had drawn before the one at `at`, as far as that's known.
         code: The exit code of the process if it died, or None.
         typical: Median seconds per sample.
+        redrawn: Median seconds per sample when some samples are drawn again.
         slowest: Seconds that the slowest sample takes.
         slowest_at: The index of the slowest sample.
         again: How many samples came out differently when drawn again with the same seeds.
@@ -101,6 +102,7 @@ class Samples:
     before: int = 0
     code: int | None = None
     typical: float = 0.0
+    redrawn: float = 0.0
     slowest: float = 0.0
     slowest_at: int = -1
     again: int = 0
@@ -170,7 +172,7 @@ def ask(subject: Subject) -> Samples:
     read, (line, share, _) = reading.counts(), busiest.stop()
     keys = record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN]
     before = things_left()
-    again, unlike, draws = _again(dataset, keys)
+    again, unlike, draws, redrawn = _again(dataset, keys)
     left = tuple(
         (what, count - before[what], draws)
         for what, count in things_left().items()
@@ -188,6 +190,7 @@ def ask(subject: Subject) -> Samples:
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
+        redrawn=redrawn,
         left=left if draws else None,
         seeded=seeded,
         seeded_each=seeded_each,
@@ -293,25 +296,29 @@ def _stream(subject: Subject) -> Samples:
     return record.samples(**reading.counts())
 
 
-def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
+def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int, float]:
     # Return how many samples differ when they're drawn again with the same random numbers, how many
-    # differ without seeds, and how many draws there were. With the same random numbers, only other
-    # state can make samples differ.
+    # differ without seeds, how many draws there were, and the median seconds of a draw. With the
+    # same random numbers, only other state can make samples differ.
     pins = Pins(dataset)
     differ = unlike = draws = 0
+    seconds = []
     # Vary the seed, in case only some seeds show a difference.
     for seed, key in enumerate(in_time(keys, _AGAIN_FOR)):
         draws += _TIMES
         with suppress(Exception):
             with pins.held(seed=seed):
-                first = digest(dataset[key])
+                began = time.perf_counter()
+                sample = dataset[key]
+                seconds.append(time.perf_counter() - began)
+                first = digest(sample)
             with pins.held(seed=seed):
                 again = digest(dataset[key])
             unlike += digest(dataset[key]) != digest(dataset[key])
             # Draw once more after other random numbers, because these may have changed the data.
             with pins.held(seed=seed):
                 differ += {again, digest(dataset[key])} != {first}
-    return differ, unlike, draws
+    return differ, unlike, draws, median(seconds or [0.0])
 
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -175,23 +175,35 @@ def dealt(evidence: Evidence) -> Iterator[Finding]:
 def left_out(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that leaves out a few samples, but more than a batch, in each epoch.
 
-    Report the sampler only if it leaves out different samples, and a different number of them, in
-    two epochs.
+    Report the sampler only if it leaves out different samples in two epochs, and also a different
+    number of them or one for each batch.
     """
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.left_out or parts.drop_last or not parts.length:
         return
     first, second, largest = samples.left_out
-    if first == second:
+    # After the last batch, no index follows that could be dropped.
+    for_each = len(samples.dealt) > 1 and all(
+        0 <= batches - count <= 1
+        for count, (_, batches) in zip((first, second), samples.dealt, strict=True)
+    )
+    if first == second and not for_each:
         return  # a sampler that drops the rest of each bucket on purpose drops as many each time
     if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
         return  # at most a batch is left out, or the sampler draws a part of the data on purpose
     yield _finding(
         f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
-        f"the next, and not the same ones. Its largest batch has {largest} indices.",
+        f"the next, and not the same ones. "
+        + (f"It deals out {samples.dealt[0][1]} batches. " if for_each else "")
+        + f"Its largest batch has {largest} indices.",
         f"{parts.sampler}.__iter__",
-        "Deal out what's left at the end of each bucket or pool, or carry it over to the next one.",
-        cause="The sampler groups the indices and drops what doesn't fill a batch in each group.",
+        "Begin the next batch with the index that didn't fit."
+        if for_each
+        else "Deal out what's left at the end of each bucket or pool, or carry it over to the next "
+        "one.",
+        cause="When a batch is full, the sampler has already taken one index more, and drops it."
+        if for_each
+        else "The sampler groups the indices and drops what doesn't fill a batch in each group.",
         certainty="likely",
     )
 

@@ -28,6 +28,7 @@ _REPEATED: Final = 1.6
 # Workers that stay have to save a larger share of the computing. Two workers that decode everything
 # in the first of two epochs save half of it.
 _SAVED: Final = 0.25
+_REMEMBERED: Final = 5  # drawing a sample again has to be this many times as fast
 _WAITED: Final = 0.4  # the fewest seconds that the loop has to wait in an epoch
 _ONE: Final = 0.3  # the largest share of the loop's waiting that a single sample may cause
 # The average worker may be idle for a share of the time that's this much larger than the busiest
@@ -271,21 +272,39 @@ def carried(evidence: Evidence) -> Iterator[Finding]:
 
 def works_again(evidence: Evidence) -> Iterator[Finding]:
     """Find new workers that do in each epoch what workers that stay do only once."""
-    run, stayed = evidence.run, evidence.stayed
-    if stayed is None or sum(stayed.finished) < 2:
-        return
-    anew, once = (one.computed / one.total for one in (run, stayed))
-    if once > (1 - _SAVED) * anew:
+    run, stayed, samples = evidence.run, evidence.stayed, evidence.samples
+    each = run.computed / max(run.total, 1)
+    if stayed is not None and sum(stayed.finished) > 1:
+        once = stayed.computed / stayed.total
+        if once > (1 - _SAVED) * each:
+            return
+        said = f"If they stay after the first of {sum(stayed.finished)} epochs, that's "
+        said += f"{duration(once)}."
+    elif samples is not None and _forgets(evidence):
+        said = f"In main, a sample takes {duration(samples.typical)} at first, and "
+        said += f"{duration(samples.redrawn)} when it's drawn again."
+    else:
         return
     yield _finding(
-        f"For each sample, the workers together compute for {duration(anew)}. If they stay after "
-        f"the first of {sum(stayed.finished)} epochs, that's {duration(once)}.",
+        f"For each sample, the workers together compute for {duration(each)}. {said}",
         evidence.parts.where,
         "Fill the cache in main, before the workers are forked. Or use `persistent_workers=True`, "
         "so that each worker fills it only once.",
         cause="What a worker keeps after making it, for example decoded files in a cache, is lost "
         "when the epoch ends. The next epoch's workers, and each of them, make it again.",
     )
+
+
+def _forgets(evidence: Evidence) -> bool:
+    # Return whether new workers compute, in each epoch, what one process computes only once.
+    run, parts, samples = evidence.run, evidence.parts, evidence.samples
+    if samples is None or parts.stream or parts.persistent or not parts.workers:
+        return False
+    if len(run.counted) < 2 or samples.redrawn > samples.typical / _REMEMBERED:
+        return False
+    # A first draw may also take longer because a disk is slow, but then the workers compute little.
+    saved = samples.typical * run.counted[1]
+    return run.finished[1] and saved > _WAITED and run.anew > saved / 2
 
 
 def starts(evidence: Evidence) -> Iterator[Finding]:

@@ -189,7 +189,7 @@ def ranks(evidence: Evidence) -> Finding | None:
             "never calls the sampler's `set_epoch`. When the doctor called it, the order changed.",
             f"{evidence.parts.sampler}.set_epoch",
             "Call `loader.sampler.set_epoch(epoch)` before each epoch. If the sampler is inside a "
-            "batch sampler, call `set_epoch` on the inner one, such as `loader.sampler.sampler`.",
+            "batch sampler, call it on that one, for example `loader.batch_sampler.sampler`.",
         )
     if order.twice and not order.shuffles and not evidence.parts.drop_last:
         return Finding(

@@ -254,6 +254,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         left=seen.left,
         others=seen.others,
         computed=sum(watch.computed.values()) or state["computed"],
+        anew=watch.anew,
         later=watch.later,
         carried=watch.carried,
         temporary=tuple(watch.temporary),

@@ -17,14 +17,14 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.own_locks import OwnLocks
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.observation import errors
-from dltutor.observation.foreign import attribute, has, is_a, message_of
+from dltutor.observation.foreign import attribute, attributes_of, has, is_a, message_of
 from dltutor.observation.loaders import inner_loaders, sampler_of
 from dltutor.observation.texts import tidy
 from dltutor.observation.worker_init import InWorker, WorkerInit, own_init
@@ -178,7 +178,8 @@ class Subject:
     def samplers(self) -> tuple[Any, ...]:
         """The objects that may deal out indices, starting with the one that surely does."""
         batches = self.inner.batch_sampler
-        return self.sampler, batches, attribute(batches, "sampler"), self.inner.sampler
+        held = (each for each in attributes_of(batches).values() if is_a(each, Sampler))
+        return self.sampler, batches, attribute(batches, "sampler"), *held, self.inner.sampler
 
     @property
     def told(self) -> Any:

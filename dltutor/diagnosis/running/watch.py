@@ -88,6 +88,7 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own memory, by pid
         self.computed: dict[int, float] = {}  # seconds that each worker computed, by pid
+        self._since: dict[int, int] = {}  # the iteration in which each worker was first seen
         # For each of the first two batches, its large arrays: their paths and bytes, by content.
         self.arrays: list[dict[str, tuple[str, int]]] = []
         # In the first iteration, now and then: how many samples had arrived, and how many seconds
@@ -274,6 +275,7 @@ class Watch:
                 worker = psutil.Process(pid)
                 own, times = worker.memory_full_info().uss, worker.cpu_times()
                 self.computed[pid] = times.user + times.system
+                self._since.setdefault(pid, len(self.passes) - 1)
                 self.memory.setdefault(pid, []).append(own / MB)
                 self._cores[pid] = cores_of(pid)
         if len(self.passes) == 1:
@@ -288,6 +290,11 @@ class Watch:
         first, second = self.arrays
         both = [each for content, each in first.items() if content in second]
         return max(both, key=lambda each: each[1], default=("", 0))[0], sum(n for _, n in both)
+
+    @property
+    def anew(self) -> float:
+        """Seconds that workers computed which were first seen in the second iteration."""
+        return sum(self.computed[pid] for pid, number in self._since.items() if number == 1)
 
     @property
     def later(self) -> float:
