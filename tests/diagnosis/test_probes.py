@@ -1439,6 +1439,20 @@ def test_a_sampler_of_your_own_that_deals_out_batches_is_told_the_epoch() -> Non
     assert ask(order, Rows(), batch_size=1, batch_sampler=batches).follows
 
 
+@pytest.mark.parametrize(("most", "finished"), [(8, True), (7, False)])
+def test_a_loop_that_counts_its_batches_gets_to_the_end_of_an_epoch(
+    most: int, finished: bool
+) -> None:
+    def loop(loader: Any) -> None:
+        batches = iter(loader)
+        for _ in range(most):
+            next(batches)
+
+    loader = DataLoader(Rows(), 4, num_workers=2, **FORK)
+    found = in_fork(lambda: runner.run(Subject(loader, loop, 1, PATIENCE)), 2 * PATIENCE)
+    assert (found.finished, found.counted) == ((finished,), (4 * most,))
+
+
 class Sorted(Sampler[list[int]]):
     """A batch sampler that gets its indices from another sampler."""
 

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from dltutor.diagnosis.difference import recut, with_workers
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
 from dltutor.failures import PROMISES, Promise
 from dltutor.observation.growth import LATE
 
@@ -77,7 +78,12 @@ def _ended(evidence: Evidence) -> Answer:
     if any(run.finished):
         epochs = sum(run.finished)
         return True, f"{epochs} epoch{'s' * (epochs > 1)} ended, and {run.batches} batches arrived"
-    return False, f"{run.batches} batches arrived, but time ran out before an epoch ended"
+    return False, f"{run.batches} batches arrived, but {_cut(run)} before an epoch ended"
+
+
+def _cut(run: Measures | None) -> str:
+    left = run is not None and run.end == "finished"
+    return "the loop stopped" if left else "time ran out"
 
 
 _NOT_ALIKE: Final = "the samples of the two epochs can't be compared one to one"
@@ -91,7 +97,7 @@ def _complete(evidence: Evidence) -> Answer:
     if not evidence.parts.workers:
         return True, f"{run.counted[0]} samples arrived"
     if alone is None or alone.finished[:1] != (True,):
-        return False, "time ran out before an epoch without workers ended"
+        return False, f"{_cut(alone)} before an epoch without workers ended"
     if evidence.shares is not None and evidence.shares.alike:
         return True, f"{evidence.shares.whole} samples were drawn, with workers and without"
     difference = with_workers(evidence)

@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.objects import ngrams
 from dltutor.diagnosis.objects.digests import (
@@ -73,6 +74,8 @@ class Watch:
         self.ngrams: ngrams.Counts | None = None  # from a stream's first iteration
         self.counted: list[int] = []
         self.finished: list[bool] = []
+        self._came: list[int] = []  # how many batches each iteration delivered
+        self._length = _length(subject)
         self._prepared: float | None = None  # when the loop first called `iter(loader)`
         self.first = 0.0  # seconds from that first call to the first batch
         self.pauses: list[float] = []  # seconds between two batches of one iteration
@@ -136,6 +139,7 @@ class Watch:
         self.fields.append({})
         self.counted.append(0)
         self.finished.append(False)
+        self._came.append(0)
         self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
         # If the iterator allows no weak reference, don't look for loops that restart it.
@@ -167,6 +171,9 @@ class Watch:
         self.batches += 1
         count = length_by_shape(batch) or 1 if samples is None else samples
         self.counted[number] += count
+        self._came[number] += 1
+        # The loop may count its batches, as Lightning does, and never ask for one more.
+        self.finished[number] |= self._came[number] == self._length
         if self.content and len(self.passes[number]) < _SEEN:
             self.passes[number].append(digest(batch))
             self._take_apart(number, batch, count)
@@ -306,6 +313,14 @@ class Watch:
             (each for each in self.computed_by if each[0] <= last / 2), default=(0, 0.0)
         )
         return (whole - before) / (last - half) if half else 0.0
+
+
+def _length(subject: Subject) -> int | None:
+    # Return how many batches an epoch has, or None if only its end tells.
+    with suppress(Exception):  # a sampler's `__len__` may be the user's
+        if is_a(subject.loader, DataLoader) and not subject.stream:
+            return len(subject.loader)
+    return None
 
 
 def idle_shares(
