@@ -193,7 +193,7 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
         return  # at most a batch is left out, or the sampler draws a part of the data on purpose
     yield _finding(
         f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
-        f"the next, and not the same ones. "
+        "the next, and not the same ones. "
         + (f"It deals out {samples.dealt[0][1]} batches. " if for_each else "")
         + f"Its largest batch has {largest} indices.",
         f"{parts.sampler}.__iter__",

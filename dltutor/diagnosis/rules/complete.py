@@ -321,11 +321,12 @@ def _resumed_from_state(evidence: Evidence) -> Finding | None:
         (evidence.run, evidence.alone),
         (evidence.called_again, evidence.called_alone),
     ):
-        if run is None or alone is None or not (moved := _moved(run)) or not _moved(alone):
+        if run is None or alone is None:
             continue
-        arrived, by = moved[0]
-        if min(b - a for a, b in moved) > max(b - a for a, b in _moved(alone)):
-            without = next((b for a, b in _moved(alone) if a == arrived), arrived)
+        ours, theirs = _moved(run), _moved(alone)
+        arrived, by = next(iter(ours), (0, 0))
+        without = dict(theirs).get(arrived)
+        if without is not None and min(b - a for a, b in ours) > max(b - a for a, b in theirs):
             return Finding(
                 f"Your loop loads the sampler's state after {arrived} samples have arrived. With "
                 f"{parts.workers} workers, that state is {by} samples further than the one before. "

@@ -162,15 +162,19 @@ def _loads_noted(subject: Subject, watch: Watch, state: dict[str, Any]) -> Itera
         yield
         return
     own = sampler.load_state_dict
-    state["loaded"].append((0, copy.copy(sampler)))
+
+    def note() -> None:
+        # Count what's left in the copy after the run, because the loop shouldn't wait for that.
+        with suppress(Exception):  # the sampler is the user's
+            state["loaded"].append((sum(watch.counted), copy.copy(sampler)))
 
     def load_state_dict(*args: Any, **options: Any) -> Any:
         loaded = own(*args, **options)
         if len(state["loaded"]) < _LOADS:
-            # Count what's left in the copy after the run, because the loop shouldn't wait for that.
-            state["loaded"].append((sum(watch.counted), copy.copy(sampler)))
+            note()
         return loaded
 
+    note()
     sampler.load_state_dict = load_state_dict
     try:
         yield
@@ -182,7 +186,7 @@ def _left(loaded: list[tuple[int, Any]], batch_sampler: Any) -> Iterator[tuple[i
     if len(loaded) < 2:
         return  # the loop loaded nothing
     for arrived, sampler in loaded:
-        with suppress(Exception):  # the sampler is the user's
+        with suppress(Exception):
             in_batches = type(sampler) is type(batch_sampler)
             indices = chain.from_iterable(sampler) if in_batches else sampler
             yield arrived, sum(1 for _ in islice(indices, _LEFT))
