@@ -310,6 +310,8 @@ def abandon(iterator: Any) -> None:
     # A loop, a wrapper, or a cycle may keep the iterator. Free its queues and semaphores anyway.
     vars(iterator).clear()
     iterator._shutdown = True
+    # A subclass, such as litdata's, may use its own attributes there when the iterator is deleted.
+    iterator._shutdown_workers = lambda: None
 
 
 def _free(condition: threading.Condition) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -22,12 +23,38 @@ from fresh_interpreter import run_fresh
 from own_process import DEADLINE, until
 from small_datasets import Numbers, load
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from dltutor.observation import observe, torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import is_alive
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+
+class Owning(_MultiProcessingDataLoaderIter):
+    """An iterator that has an attribute of its own, and needs it in the end."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.own = 0
+        super().__init__(loader)
+
+    def _shutdown_workers(self) -> None:
+        self.own += 1
+        super()._shutdown_workers()
+
+
+class LoadsWithOwning(DataLoader[Any]):
+    """A loader with such an iterator, as litdata has one."""
+
+    def _get_iterator(self) -> Any:
+        return Owning(self)
+
+
+# If it raised there, pytest would turn Python's warning into a failure.
+def test_an_iterator_of_your_own_class_ends_without_an_error() -> None:
+    assert observe(LoadsWithOwning(Numbers(), num_workers=2)).ok
+    gc.collect()
 
 
 @pytest.mark.parametrize("runs", [12, pytest.param(200, marks=pytest.mark.thorough)])
