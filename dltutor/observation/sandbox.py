@@ -159,7 +159,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _wait(pid: int, notebook: int) -> int | None:
-    # Return the exit status of the code's process, or None if the notebook's process is gone.
+    # Return the wait status of the code's process, or None if the notebook's process is gone.
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)

@@ -74,7 +74,12 @@ class _Dealt:
         self.last: int | None = None
 
     def pop_arrived(self, iterator: Any) -> list[int | None]:
-        """Forget the batch that has arrived, if any, and return its number of samples in a list."""
+        """Forget the batches that torch no longer waits for, and return their numbers of samples.
+
+        Usually that's one batch. If a worker has reached the end of its stream, torch also gave up
+        on a batch from that worker. If a call inside this one has already forgotten the batch, the
+        list is empty.
+        """
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
 

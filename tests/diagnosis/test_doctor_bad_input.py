@@ -164,7 +164,7 @@ def test_a_loader_without_a_batch_is_told_to_be_empty(loader: Any) -> None:
     assert not diagnosis.ok
 
 
-@pytest.mark.thorough  # it takes seconds, and test_diagnose.py has a healthy loader of 16 samples
+@pytest.mark.thorough  # it's slow, and test_diagnose.py has a healthy loader of 16 samples
 def test_one_sample_is_healthy() -> None:
     diagnosis = diagnose(rows(1))
     assert diagnosis.findings == () and AS_IT_IS in [each.question for each in diagnosis.tried]

@@ -643,7 +643,11 @@ def test_indices_that_a_sampler_leaves_out() -> None:
 
 
 class ReadsAhead(IterableDataset[int]):
-    """A stream that reads ahead in a thread, which ends with the iteration only if `ends`."""
+    """A stream that reads ahead in a thread.
+
+    If `ends` is True, the stream stops the thread at the end of each iteration. Otherwise, the
+    thread waits until something takes its numbers.
+    """
 
     def __init__(self, ends: bool, length: int = 1000) -> None:
         self.ends = ends

@@ -1,4 +1,7 @@
-"""Check which outcome `check` returns, even if code raises, and what `hint` and `progress` show."""
+"""Check which outcome `check` returns, and what `hint` and `progress` show.
+
+This includes answers and graders that raise an exception.
+"""
 
 from __future__ import annotations
 

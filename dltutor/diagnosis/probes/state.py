@@ -86,7 +86,8 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> State:
     """Run the loop twice with workers and twice without, and compare what it does.
 
-    If the first run, without workers, changes nothing in the dataset, don't run the others.
+    If the first run, without workers, changes nothing in the dataset or in its module's globals,
+    don't run the others.
     """
     before = _values(subject)
     without = _run(subject, workers=False)

@@ -258,7 +258,10 @@ def _used_up(evidence: Evidence) -> Finding:
 
 
 def between_ranks(evidence: Evidence) -> Iterator[Finding]:
-    """Find ranks whose shares overlap, because each rank divides an order of its own."""
+    """Find ranks that share some samples and leave others out.
+
+    Each rank shuffles differently before it takes its share.
+    """
     found = evidence.made_as_rank
     if found is None or len(found.dealt) < 2 or found.repeated > found.batch:
         return

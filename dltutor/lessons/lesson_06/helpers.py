@@ -147,7 +147,8 @@ def costs() -> Table:
 
 
 def _memory() -> float:
-    # Return the memory of main, its workers, and the fork server, without main's other children.
+    # Return the bytes (PSS) that main, its workers, and the fork server use. Leave out main's other
+    # children.
     workers = [each.pid for each in multiprocessing.active_children()]
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return sum(pss(pid) for pid in (os.getpid(), server, *workers) if pid)

@@ -61,7 +61,10 @@ class Clips(Dataset[tuple[int, int]]):
 
 
 class Server:
-    """A server of labels, which all change with each version. `shift` makes two servers differ."""
+    """A server of labels, which all change with each version.
+
+    Servers with a different `shift` give different labels.
+    """
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0
