@@ -34,8 +34,9 @@ class Displaced:
         looked: How many samples of each epoch were compared.
         found: How many of them are in both epochs, once in each.
         moved: By how many positions these samples move, on average.
-        falling: The most samples that come in the reverse order in the second epoch. That's at most
-            k for a stream that reads k sources in order and takes each sample from a random one.
+        falling: The most samples that the second epoch has in the reverse of their order in the
+            first. That's at most k for a stream that reads k sources in order and takes each sample
+            from a random one.
         shuffles: Whether only random numbers can change the order. Either the first epoch begins
             the same again with the same random numbers, or the stream starts no thread or process.
     """

@@ -31,10 +31,11 @@ class Ending:
     Args:
         length: What `__len__` returns.
         end: The index where the samples run out, or -1 if it wasn't found.
-        limits: The paths of numbers in the dataset that show that the length is intended.
+        limits: The paths of up to three numbers in the dataset, or of its `__len__`, which show
+            that the length is intended.
         said: The exception that `dataset[length - 1]` raises, or "" if no end before `length` was
             found.
-        line: The line of your code that raises this exception, or "".
+        line: Your innermost line in this exception's traceback, or "".
     """
 
     length: int
@@ -65,7 +66,7 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Ending:
-    """Find the end by bisection and, if it's beyond `len()`, numbers that explain the length."""
+    """Find the end by bisection and, if the last sample exists, what explains the length."""
     dataset = subject.dataset
     length = len(dataset)
     kind, said, line = _missing(dataset, length - 1)

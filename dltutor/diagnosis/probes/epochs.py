@@ -1,7 +1,8 @@
 """Do persistent workers see what main changes between epochs?
 
 Run the same epochs with persistent workers, with fresh workers, and without workers. The order and
-all random numbers are the same in each run, so any difference comes from what main changed.
+all random numbers are the same in each run, so any difference comes from what main, or a worker
+that stays, changed.
 """
 
 from __future__ import annotations

@@ -65,21 +65,21 @@ class Fetched:
         ragged: What `columns.ragged` finds: fields with fewer rows than their batch has samples.
         dropped: What `columns.dropped` finds: fields that some samples of a batch have, but the
             batch doesn't.
-        crossed: What `columns.crossed` finds: fields whose rows are in a different order than the
-            first field's rows, each as (field, first field).
-        narrowed: The first of what `columns.narrowed` finds: integer fields that arrive as other
-            numbers.
+        crossed: What `columns.crossed` finds: fields whose rows are in a different order than
+            another field's rows, each as (field, other field).
+        narrowed: The first integer field that arrives as other numbers, as `columns.narrowed`
+            yields it. Empty if there's none.
         lost: Attributes of the batch's arrays and tensors that don't arrive or arrive with another
             value when a worker sends the batch, each as (path of the array, attribute).
         overwritten: Whether a batch changes when the collate function makes another one.
-        stained: How many samples change after the collate function has had them, but not when
-            they're only drawn twice, and how many were tried.
+        stained: How many samples change once the collate function has had them, and how many were
+            tried. If a batch's samples also change without that, none of them counts.
         together: Whether samples differ between a batch and batches of one, for example because the
             collate function pads them. True if a batch can't be split into samples.
         reused: Whether the sampler changes a batch of indices after dealing it out.
         dealt_once: Whether the sampler's batches differ the second time, even with the same seed.
-        begun: What `lost_if_begun_twice` returns for the sampler, which says what it loses if an
-            iterator is made and not used.
+        begun: What `lost_if_begun_twice` returns, which shows whether the sampler loses indices if
+            an iterator is made and not used.
         seeds: Whether the sampler always sets torch's global generator, from which the loader
             draws the workers' seeds, to the same state.
         stuck: The function or the kind of numpy generator from which the sampler gets its random

@@ -1,7 +1,8 @@
 """Does the dataset need something that main set up and a new interpreter doesn't have?
 
 Run the loader with workers that get main's globals before they draw a sample. The doctor asks this
-if workers that aren't forked raise an error or deliver samples that differ from main's.
+if workers in new interpreters raise an error or deliver other samples than main, but forked workers
+run well.
 """
 
 from __future__ import annotations

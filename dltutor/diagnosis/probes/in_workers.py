@@ -31,8 +31,8 @@ class InWorkers:
         end: How the run ended, as in `Measures.end`.
         died: The workers with an exit code other than 0, each as (number, exit code, index that the
             worker drew last or -1).
-        failed: The first exceptions that the workers raised, up to 20, each as (index, type,
-            message, line of your code).
+        failed: The first exceptions, up to 20, that drawing a sample raised in a worker, each as
+            (index, type, message, line of your code).
     """
 
     end: str

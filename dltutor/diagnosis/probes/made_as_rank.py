@@ -1,9 +1,9 @@
 """Do two ranks share the samples if each of them makes the loader?
 
 Two forks make the loader at the same time, one as rank 0 and one as rank 1 (see
-`dltutor.diagnosis.running.ranks`). Each fork imports the module of your function again, because the
-module may ask for its rank when it's imported, and starts with other random numbers. Nothing is
-loaded: only the samplers' indices are compared.
+`dltutor.diagnosis.running.ranks`). Each fork has its own random seed, and imports the module of
+your function again, because the module may ask for its rank when it's imported. The forks make no
+batches, because only the samplers' indices are compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MadeAsRank:
     Args:
         length: How many samples the dataset has.
         dealt: How many indices each rank got.
-        repeated: The most indices that one rank got more than once.
+        repeated: How many duplicate indices the rank with more of them got.
         both: How many indices both ranks got.
         neither: How many samples neither rank got.
         batch: The most indices in a batch.
@@ -61,7 +61,7 @@ class MadeAsRank:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a file of yours mentions a rank, and the dataset isn't a stream."""
+    """Return whether a file of yours mentions a rank, and a map-style dataset's run went well."""
     parts = evidence.parts
     return parts.by_rank and not parts.stream and evidence.run.well
 
@@ -118,7 +118,7 @@ def _anew(make: Callable[[], Any], modules: Sequence[str]) -> Callable[[], Any]:
     for each in modules:
         sys.modules.pop(each, None)
     if spec is None or spec.origin is None or "<locals>" in path:
-        return make  # a script or a notebook can't be imported again
+        return make  # code in a script, a notebook, or a function can't be imported again
     again = importlib.util.spec_from_file_location(spec.name, spec.origin)
     assert again is not None and again.loader is not None
     found: Any = importlib.util.module_from_spec(again)

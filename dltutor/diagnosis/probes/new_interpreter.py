@@ -42,10 +42,10 @@ from dltutor.tables import MB
 
 _DRAWN: Final = 16
 _FOR: Final = 0.5  # the most seconds to draw samples in each process
-_MADE: Final = 1.0  # seconds; if making a loader takes longer, don't make it again
+_MADE: Final = 1.0  # seconds; if making a loader and drawing takes longer, don't do it again
 _SALTS: Final = ("1", "2")  # values of PYTHONHASHSEED
 
-#: The indices to draw, or for a stream, how many workers there are. Each process draws as W0.
+#: The indices to draw, or for a stream, how many workers there are, of which each process is W0.
 _Keys = list[Any] | int
 _Drawn = list[tuple[str, str]]  # digests of a sample and of a batch of this sample, for each sample
 
@@ -55,9 +55,11 @@ class NewInterpreter:
     """A comparison of samples from this interpreter with samples from new ones.
 
     Args:
-        looked: How many samples were compared, each along with a batch of only this sample.
+        looked: How many samples this interpreter drew to compare, each along with a batch of only
+            this sample.
         raised: The error from drawing a sample in a new interpreter, or "" if there was none.
-        unlike: How many samples of a copy of the dataset differ in a new interpreter.
+        unlike: How many samples of a copy of the dataset, or their batches, differ in a new
+            interpreter.
         names: The globals and class attributes that main has set to other values than the new
             interpreter, if the samples are the same once both have main's values.
         salted: How many samples or batches depend on `PYTHONHASHSEED`.
@@ -235,7 +237,7 @@ def _there(
 ) -> _There:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        key = bytes(current_process().authkey)  # to talk to a Manager whose dict the dataset has
+        key = bytes(current_process().authkey)  # because the dataset may hold a Manager's dict
         task = (sent, keys, _FOR, make, given or {}, torch.get_num_threads(), key)
         (folder / "task").write_bytes(cloudpickle.dumps(task))
         os.environ["PYTHONHASHSEED"] = salt

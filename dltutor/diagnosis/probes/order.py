@@ -1,7 +1,7 @@
 """Does the sampler deal out a new order in every epoch?
 
 Ask the sampler for its order twice, and again after `set_epoch`. Then look for duplicates across
-all ranks. Finally, run the loop once more, to see whether it calls `set_epoch`.
+all ranks. Finally, run the loop once more, and note its orders and its calls of `set_epoch`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Order:
         told: How often the loop called the sampler's `set_epoch`.
         epochs: How many epochs the loop finished, or two if it leaves them early.
         repeated: How many of these epochs had the same order as an earlier one, as far as they got.
-        early: How many samples the shorter of two epochs that the loop left early got to, or 0.
+        early: How many indices the sampler dealt out in the shorter of two epochs that the loop
+            left early, or 0.
         moves: Whether `set_epoch` changes the order, and the order stays the same without it.
         follows: Whether the order depends on the epoch that `set_epoch` gets.
         ranks: How many ranks there are, or 0 if that isn't known.
@@ -52,7 +53,7 @@ class Order:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there's a loop, and a sampler with a `set_epoch` method."""
+    """Return whether a loop ran well, with a sampler that has a `set_epoch` method."""
     if not evidence.parts.loop or not evidence.run.well:
         return False
     return "sampler" in evidence.parts.hooks

@@ -42,7 +42,8 @@ class Parts:
         stream: Whether the dataset is an IterableDataset.
         workers: How many workers the loader starts.
         method: The workers' start method, or "" if there are no workers.
-        batch_size: The batch size, or None if it isn't fixed.
+        batch_size: The batch size, or None if the loader was given a batch sampler or makes no
+            batches.
         length: What `len(dataset)` returns, or None if it raises.
         batches: What `len(loader)` returns, or None if it raises.
         persistent: Whether the workers stay between epochs.
@@ -61,7 +62,7 @@ class Parts:
         pinned: Whether the loader pins memory.
         mixed: Whether a wrapper has several DataLoaders, one of which doesn't go in order. Workers
             change when each loader draws its order from the generator that all loaders share, so
-            with workers, other samples come together.
+            with workers, the wrapper may combine other samples.
         by_rank: Whether the file with your function that makes the loader, your dataset, or your
             sampler mentions a rank.
     """
@@ -153,7 +154,7 @@ def ask(subject: Subject) -> Parts:
 
 def _mentions_rank(thing: Any) -> bool:
     # Return whether the file with a class or function is yours and mentions a rank.
-    with suppress(OSError, UnicodeError, TypeError):  # it has no file
+    with suppress(OSError, UnicodeError, TypeError):  # it has no file that can be read
         file = inspect.getfile(thing)
         return is_yours(file) and bool(_RANK.search(Path(file).read_text()))
     return False

@@ -64,7 +64,8 @@ def ask(subject: Subject) -> Pinned:
 
 
 def _unknown(part: Any, missed: set[int]) -> str:
-    # Return the class of the first object that has a missed tensor and isn't a collection.
+    # Return the class of the first object that has a missed tensor and isn't a mapping, list, or
+    # tuple.
     if not any(id(leaf) in missed for _, leaf in leaves(part)):
         return ""
     if is_a(part, Mapping):

@@ -56,8 +56,8 @@ class Samples:
     Args:
         looked: How many samples were drawn without an error.
         failed: The samples that raised, each as (index, type, message, line of your code).
-        ended: "died" or "hung" if the process did, "sampler" if the sampler never dealt out the
-            indices, "time" if a stream took too long, or "".
+        ended: "died" or "hung" if the process did, "sampler" if time ran out while the sampler was
+            dealing out the indices, "time" if a stream took too long, or "".
         at: The index that main was drawing when the process died or hung, -2 (DEALING) if the
             process died while the sampler was dealing out the indices, or -1 at any other time.
         before: How many samples main had drawn before the one at `at`, as far as that's known.
@@ -75,14 +75,14 @@ class Samples:
         read: How many bytes this process read while samples were drawn, from files or elsewhere.
         of_files: Total size in bytes of all files that were open at that time, even briefly.
         opened: How many file descriptors the samples left open.
-        left: The threads, child processes, or temporary files that drawing some samples again left
-            behind, each as (kind, how many, after how many draws), or None if no sample was drawn
-            again.
+        left: The threads, child processes, or temporary files that drawing samples again left
+            behind, if there's at least one for every two draws, each as (kind, how many, after how
+            many draws). None if no sample was drawn again.
         seeded: The names of global generators that each sample sets to the same state.
         seeded_each: The names of global generators that each sample seeds from its index alone.
         busiest: The line of your code where more than half of the time goes, or "" if there's none.
         drawn_by_sampler: How many samples the sampler itself drew from the dataset.
-        dealing: Seconds that the sampler took to deal out the indices, up to a thousand.
+        dealing: Seconds that the sampler took to deal out up to a thousand indices.
         dealing_each: Seconds per batch that the sampler took after its first batch.
         dealt: For an epoch and the next one, (batches that `len()` promises, batches that the
             sampler deals out). The first number is -1 if there's no `len()`. If the batches weren't
@@ -90,9 +90,9 @@ class Samples:
         left_out: How many of the dataset's indices the sampler leaves out in an epoch and in the
             next one, and the most indices in a batch. Empty if it leaves out the same ones in both,
             or if that isn't known, for example because it deals one out twice.
-        replaced: Samples that equal another index's sample, after your code caught an exception,
-            though it catches none for the other index, each as (index, the other index, type,
-            message, line that raised it).
+        replaced: Samples that equal another index's sample, if your code catches an exception for
+            this index, but not for the other one. Each is (index, the other index, the exception's
+            type and message, your line).
     """
 
     looked: int
@@ -148,7 +148,10 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Samples:
-    """Draw up to `_DRAWN` samples in main, for at most `_LOOKED` s, and some of them again."""
+    """Draw up to 256 samples in main, for up to 3 s, and draw some of them again.
+
+    From a stream, draw each sample only once.
+    """
     if subject.stream:
         return _stream(subject)
     dataset = subject.dataset
@@ -203,7 +206,7 @@ def cut_short(stopped: str, code: int | None, mark: Mark) -> Samples:
     """Record a sample that ended the process or never arrived, or a sampler that didn't finish."""
     if stopped and mark.get() == DEALING:
         return Samples(looked=0, ended="sampler")
-    # One of the numbers is for the sampler or for `iter`, and one is for this sample.
+    # Of the numbers in the mark so far, one is for the sampler or `iter`, and one for this sample.
     return Samples(
         looked=0,
         ended="hung" if stopped else "died",
@@ -284,7 +287,7 @@ class _Record:
 def _stream(subject: Subject) -> Samples:
     record, reading = _Record(), Reading()
     until = time.monotonic() + _LOOKED
-    subject.mark.set(-1)  # this number is for `iter`, as for other datasets one is for the sampler
+    subject.mark.set(-1)  # for `iter`, because `cut_short` expects a number before the samples'
     source = iter(subject.dataset)
     for number in range(_DRAWN):
         if time.monotonic() > until:

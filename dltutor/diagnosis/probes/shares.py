@@ -108,8 +108,8 @@ def ask(subject: Subject) -> Shares:
 
 
 def _totals(subject: Subject) -> tuple[tuple[int, int], ...]:
-    # Count the samples with one worker, and with one more than the loader has. Return () if the
-    # workers don't reach the stream's end in time, with either number.
+    # Count the samples with one worker, and with one more than the loader has. Return () if, in
+    # either case, the workers don't reach the stream's end in time.
     totals = []
     for workers in (1, subject.inner.num_workers + 1):
         counted = forks.attempt(partial(_delivered, subject, held=False, workers=workers), PASS + 3)
@@ -122,8 +122,8 @@ def _totals(subject: Subject) -> tuple[tuple[int, int], ...]:
 def most_of(subject: Subject) -> int:
     """Return the most samples to draw in a pass.
 
-    If the run without workers didn't reach the stream's end, the stream may be endless, so draw
-    only a few samples.
+    If the run without workers didn't reach the stream's end, the stream may be endless, so return
+    only 192.
     """
     alone = subject.known.alone if subject.known else None
     return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED

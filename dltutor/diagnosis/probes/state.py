@@ -1,8 +1,8 @@
 """Does the loop come out the same without workers?
 
 Run the training loop twice with workers and twice without, always with the same random numbers.
-Compare what the loop returns and prints, and which of the dataset's attributes and of its module's
-globals change.
+Compare what the loop returns and prints, and which values in the dataset, in its class, and in the
+globals of its code change.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def needed(evidence: Evidence) -> bool:
         other = run.lacks(alone) > 0
     else:
         other = _sorted(run.passes) != _sorted(alone.passes)
-    if other:  # other samples may lead to another result
+    if other:  # other samples explain another result, unless they're random
         return evidence.samples is not None and evidence.samples.random > 0
     return not run.result or run.result != alone.result
 
@@ -86,8 +86,8 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> State:
     """Run the loop twice with workers and twice without, and compare what it does.
 
-    If the first run, without workers, changes nothing in the dataset or in its module's globals,
-    don't run the others.
+    If the first run, without workers, changes nothing in the dataset, in its class, or in the
+    globals of its code, don't run the others.
     """
     before = _values(subject)
     without = _run(subject, workers=False)

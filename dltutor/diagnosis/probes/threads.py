@@ -121,8 +121,8 @@ def _seconds(pid: int | None) -> dict[int, float]:
 
 def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
-    # Don't count a thread that computes far less than the busiest one, as the thread that sends
-    # batches usually does.
+    # Don't count a thread that computes far less than the busiest one. Usually, the thread that
+    # sends batches is such a thread.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
 
 

@@ -1,11 +1,11 @@
 """Do two ranks share the samples, does the loop end on both, and do they draw the same numbers?
 
-Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set the
-environment variables that `torchrun` sets, and form a process group, so the dataset can ask the
+Two forks draw from the stream at the same time, one as rank 0 and one as rank 1. The forks set
+variables such as `RANK`, as `torchrun` does, and form a process group, so the dataset can ask the
 environment or torch for its rank. If the forks can't form a group, no samples are compared. If the
-ranks get different samples, two more forks run the training loop, whose collective calls then wait
-for the other rank. Each of these forks starts with other random numbers, as two processes do that
-nothing has seeded.
+ranks get different samples, or there's no stream, two forks run the training loop, whose collective
+calls then wait for the other rank. Each of these forks starts with other random numbers, as two
+processes do that nothing has seeded.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> TwoRanks:
     """Compare the first samples of a stream on each rank, and then run the loop on each.
 
-    If this process is already in a process group, or torch can't form one, don't draw samples.
+    If this process is already in a process group, or torch can't form one, do neither.
     """
     # Look in the dataset's attributes and in the globals that its code uses, because either may
     # hold a rank or a world size.
@@ -175,8 +175,8 @@ def _loop(subject: Subject) -> tuple[tuple[int, ...], tuple[bool, ...], str, flo
 
 
 def _note_states(dataset: Any) -> int:
-    # Return a file in which each process that draws samples writes down its worker's number and the
-    # states of global generators, before the first sample that uses them.
+    # Return a file in which each process that draws samples notes its worker's number and, for the
+    # global generators that its first random sample uses, their states before that sample.
     file, left = os.memfd_create("dltutor-states"), [_NOTED]
 
     def around(draw: Callable[[], Any], index: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Draw samples and make batches in main the way a worker does, in the sampler's order, until one
 fails. Then find out why, for example by making batches of other samples. If main waited in vain for
-a batch when the doctor ran the loader, also pickle each batch.
+a batch when the doctor ran the loader, also pickle each batch. If main raised an exception that
+wasn't a worker's, also unpickle each batch.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class Culprit:
         code: The exit code of the process, if it died.
         decoder: The library that couldn't decode an image, a string such as "cv2.imread returned
             None" for cv2, or "" for any other failure.
-        image: The image that can't be read, and why, or "" if every image can be read.
+        image: The image that can't be read, and why, or "" if no such image was found.
         mode: The modes of this sample's image and of the others, such as "L, the others RGB", if
             converting the image helps, or "".
         readable: How many other samples have an image that could be read, up to six.
-        blame: Why the batch couldn't be made, which is "none" (samples are None), "ragged" (samples
-            differ in shape), or "" for another reason.
+        blame: Why the batch couldn't be made, which is "none" (samples are None or hold one),
+            "ragged" (samples differ in shape), or "" for another reason.
         told: Which samples keep main from making the batch, and what's wrong with them, or "".
         made: How many batches were made before the failure.
         empty: How many batches before the failure were None.
@@ -92,7 +93,10 @@ class Culprit:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether a run failed or fell short, unless main also died or hung drawing samples."""
+    """Return whether a run failed or an epoch was too short.
+
+    If main also died or hung when it drew the samples itself, return False.
+    """
     if evidence.samples and evidence.samples.ended in ("died", "hung", "sampler"):
         return False
     run, batches = evidence.run, evidence.parts.batches
@@ -100,7 +104,7 @@ def needed(evidence: Evidence) -> bool:
         done and batches is not None and len(seen) < batches
         for done, seen in zip(run.finished, run.passes, strict=False)
     )
-    # A stream promises no number of batches, but its epochs should all be equally long.
+    # Even if a stream promises no number of batches, its epochs should all be equally long.
     runs = (run, evidence.alone) if evidence.alone is not None else (run,)
     counts = {count for each in runs for count in each.lengths}
     return not run.well or early or (evidence.parts.stream and len(counts) > 1)

@@ -29,7 +29,7 @@ def blame(
 
     Returns:
         The reason ("none", "ragged", or "" for another one), and a clause about the samples to
-        blame, such as "dataset[3][label] is None", or "" for another reason.
+        blame, such as "dataset[3]['label'] is None", or "" for another reason.
     """
 
     def makes(first: Any, others: Any) -> bool:

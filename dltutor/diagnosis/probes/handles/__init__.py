@@ -40,13 +40,13 @@ class Handles:
     Args:
         kind: "file", "socket" (which includes a pipe), or "" if samples use neither.
         paths: The paths of up to three files and connections that workers share.
-        looked: How many samples were compared. All of them were the same in main, with one worker,
-            and with two taking turns, or in a stream, in two runs in which only one worker drew.
+        looked: How many samples were compared. Only those count that `samples` in two_at_once.py
+            or, for a stream, `shares` calls right.
         wrong: How many of these samples were wrong with two workers at once, in slow motion.
         said: The error that a worker raised with two workers at once, "no answer came" if a worker
             hung, or "" if neither happened.
-        lazy: The path of a handle that the dataset reopens if it's missing, or "" if none was found
-            or no sample was wrong.
+        lazy: The path of a handle that the dataset reopens if it's missing, or of an object that
+            holds such a handle, or "" if none was found or no sample was wrong.
     """
 
     kind: str = ""
@@ -80,7 +80,7 @@ class Handles:
 
 
 def needed(evidence: Evidence) -> bool:
-    """Return whether there are workers, and samples can be drawn without them."""
+    """Return whether there are workers, and main didn't die or hang when it drew samples itself."""
     if evidence.parts.workers == 0:
         return False
     return not (evidence.samples and evidence.samples.ended in ("died", "hung", "sampler"))

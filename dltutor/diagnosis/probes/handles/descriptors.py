@@ -75,7 +75,7 @@ def _passed(descriptor: int) -> bytes:
 
 
 def holders(dataset: Any, of: Collection[int]) -> list[Found]:
-    """Return the files and connections in a dataset that use one of these descriptors."""
+    """Return files and connections with these descriptors, in a dataset or its code's globals."""
     return [each for each in walk(dataset) if not is_a(each.thing, int) and _has(each, of)]
 
 

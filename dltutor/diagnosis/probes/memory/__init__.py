@@ -210,8 +210,8 @@ class _Runs:
 
 
 def _first_pass(subject: Subject) -> int:
-    # Return how many samples a worker draws before any of them repeats. For a stream, that isn't
-    # known, so return a large number.
+    # Return how many samples a worker draws before any of them repeats. If the dataset has no
+    # length, that isn't known, so return a large number.
     length = length_of(subject.dataset)
     return max(length // subject.inner.num_workers, 1) if length else 1_000_000_000
 
@@ -231,7 +231,8 @@ def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
 
 
 def _within(curves: list[Curve], most: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    # For each measurement after at most `most` samples, yield its worker's first one and itself.
+    # For each measurement after at most `most` samples, yield the worker's first measurement and
+    # this one.
     return ((curve[0], each) for curve in curves for each in curve if each["samples"] <= most)
 
 
@@ -252,8 +253,8 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Return the growth after a third of the samples and some batches, and how many samples came
-    # after that point.
+    # Return the growth after a third of the samples and up to four batches, whichever is later, and
+    # how many samples came after that point.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]

@@ -1,8 +1,8 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
-The doctor asks this if a loader with forked workers hangs or reaches its timeout. A witness thread
-in each worker reads the worker's stack, releases the lock that the worker waits for, and restarts
-threads that the fork didn't copy.
+The doctor asks this if a loader with forked workers hangs, or if a wait reaches a time limit. A
+witness thread in each worker reads the worker's stack, releases the lock that the worker waits for,
+and restarts threads that the fork didn't copy.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dltutor.diagnosis.running.subject import Subject
 
 #: Arguments to `runner.run` for a short run of a loader that may hang or fail.
 SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
-# If a worker's exception comes after the loop waited for more seconds, it may be the exception of a
-# wait with a time limit, such as `result(timeout=10)`.
+# If a worker's exception arrives more seconds than this after the last batch, a wait with a time
+# limit, such as `result(timeout=10)`, may have raised it.
 _GAVE_UP: Final = 2.0
 _PATIENCE: Final = 9.0  # `patience` for a run with witnesses, which usually end the run earlier
 
@@ -35,7 +35,7 @@ class Waits:
     Args:
         stuck: Each place where a worker was stuck, as (worker, your line, kind, name, file of the
             code that waits there, freed). Kind is "lock", "executor", "thread", "answer" (the
-            result of the named thread), or "" if nothing was found. Freed says whether the worker
+            result of the named thread), or "" if nothing freed the worker. Freed says whether it
             went on once the witness released the lock, started the threads, or gave an answer.
         held: The names of locks that another thread already held when the worker started.
         threads: The most threads that torch or OpenCV would use for one call in a stuck worker.

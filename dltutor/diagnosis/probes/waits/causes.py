@@ -1,6 +1,7 @@
 """Find what a stuck thread may be waiting for, and how to free it.
 
-The search starts from the variables in the thread's frames, and follows what they hold.
+The search starts from the variables and the globals that the thread's frames use, and follows what
+these hold.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
-_OURS: Final = ("dltutor", "QueueFeeder")  # how the names of dltutor's and torch's threads begin
+# How the names of dltutor's and multiprocessing's threads begin.
+_OURS: Final = ("dltutor", "QueueFeeder")
 _MOST: Final = 400  # the most objects to look at in one search
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a thread's wait, which no other thread of this process will end.
+    """A possible cause of a wait that no other thread of this process will end.
 
     Args:
         kind: "lock", "executor", "thread", or "answer" (the result of a thread).
@@ -90,7 +92,7 @@ def locks_in(roots: Sequence[Found]) -> list[Any]:
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
-    """Return the paths of locks that the root objects reach and that another thread holds."""
+    """Return the paths of the locks that the root objects reach and that are held (see `held`)."""
     return [each.path for each in near(roots) if held(each.thing)]
 
 

@@ -94,9 +94,9 @@ class Witness:
 
 
 def _stuck(main: int) -> list[FrameType]:
-    # Wait until the main thread has been at one place inside a sample or the worker_init_fn for a
-    # while, and return the thread's frames from there, the innermost first. Return an empty list
-    # if it has waited for its next task for a long time, or has ended.
+    # Wait until the main thread, while it fetches a batch or runs the worker_init_fn, has been at
+    # one place for a while. Return the thread's frames from there, the innermost first, or an empty
+    # list if it has waited for its next task for a long time, or has ended.
     place, naps = _place(main), 0
     while naps < _IDLE and threading.main_thread().is_alive():
         time.sleep(_NAP)
