@@ -1,4 +1,4 @@
-"""List the doctor's experiments, each of which asks a question about a loader, in their order."""
+"""List the doctor's experiments in their order. Each one asks a question about a loader."""
 
 from __future__ import annotations
 

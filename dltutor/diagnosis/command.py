@@ -138,7 +138,7 @@ def _time_import(
     # Import the module and make the loader in another process, because your module may do anything,
     # such as hang or exit. Return the seconds that the import took, the workers' start method (""
     # without workers), and whether a process that has imported the module can be forked. If there's
-    # no loader, raise NoLoader.
+    # no loader within `limit` seconds, or `--consume` doesn't name a function, raise NoLoader.
     from dltutor.diagnosis import fork_doubts
     from dltutor.diagnosis.examination import most_memory, why_stopped
     from dltutor.diagnosis.running.subject import Subject

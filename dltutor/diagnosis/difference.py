@@ -25,9 +25,11 @@ class Difference:
             beginning.
         came: How many samples the first run has.
         expected: How many samples the second run has.
-        more: How many samples, counting each repeat, only the first run has.
+        more: How many samples the first run has that the second doesn't have, or has less often.
+            Each extra repeat counts.
         other: How many different samples the first run has that the second doesn't have at all.
-        missing: How many samples, counting each repeat, only the second run has.
+        missing: How many samples the second run has that the first doesn't have, or has less often.
+            Each extra repeat counts.
         twice: How many samples the first run repeats, and has more often than the second.
         replayed: Whether both runs have the same distinct samples and the same total, and the
             second run repeats some. That's the case if an epoch is longer than the data.
@@ -47,7 +49,7 @@ class Difference:
 
     @property
     def any(self) -> bool:
-        """Whether one run has samples that the other one doesn't, whatever their order."""
+        """Whether the two runs have different samples, or have them different numbers of times."""
         return bool(self.more or self.missing)
 
 
@@ -84,7 +86,7 @@ def resumes_elsewhere(run: Measures, alone: Measures) -> int:
     That's the first iteration whose length differs between the runs, if the loop left the one
     before it early in both. The run in which the iteration is shorter must have reached the
     iteration's end, because otherwise the loop may have cut the iteration short. If only one run
-    has the iteration, that run must have reached the iteration's end.
+    has the iteration, that run must have reached the iteration's end. Both runs must have finished.
 
     Args:
         run: A run with workers.
@@ -170,15 +172,15 @@ def comparable_results(evidence: Evidence) -> tuple[Measures, Measures] | None:
 
 
 def meant_to_repeat(evidence: Evidence) -> bool:
-    """Return whether another seed changes the samples, but runs with one seed should be equal.
+    """Return whether another seed changes the samples, but runs with the same seed should be equal.
 
-    That's so if the loader has its own generator and delivers batches in order.
+    They should be equal if the loader has its own generator and delivers batches in order.
     """
     return evidence.parts.generator and evidence.parts.in_order and evidence.by_seed > 0
 
 
 def repeats_without_workers(evidence: Evidence) -> bool:
-    """Return whether runs with one seed should be equal, and two runs without workers are."""
+    """Return whether runs with the same seed should be equal, and two without workers are."""
     reseeded, repeated = evidence.reseeded, evidence.repeated
     if not meant_to_repeat(evidence) or reseeded is None or repeated is None:
         return False
@@ -235,7 +237,7 @@ def between(
 
 @dataclass(frozen=True)
 class FieldDifference:
-    """The difference between a field's values with workers and without, in the first epoch.
+    """The difference between a field's values with workers and without, in one epoch.
 
     Args:
         path: The path of the field in a batch, such as "['id']", or "" for whole samples.
@@ -254,8 +256,8 @@ def between_fields(evidence: Evidence) -> FieldDifference | None:
     """Return the difference in the first field that lacks values and repeats others, or None.
 
     A field counts if it has a different value in each sample, and the same values in two runs
-    without workers, so the rest of a sample may be random. A field whose values all repeat doesn't
-    count, because it may number the samples of each worker.
+    without workers, so the rest of a sample may be random. A field that may number the samples of
+    each worker doesn't count (see `mixed`).
     """
     ours, plain, again = (
         {}
@@ -272,7 +274,10 @@ def between_fields(evidence: Evidence) -> FieldDifference | None:
 
 
 def same_field(run: Measures | None, other: Measures | None, path: str) -> bool:
-    """Return whether a field has the same values, equally often, in the first epoch of two runs."""
+    """Return whether a field has the same values, equally often, in the first epoch of two runs.
+
+    If a run is missing or didn't finish that epoch, return False.
+    """
     values = [
         Counter(dict(each.fields[0]).get(path, ()))
         for each in (run, other)
@@ -287,8 +292,8 @@ def mixed(path: str, values: Sequence[str], whole: Sequence[str]) -> FieldDiffer
     At least two have to be missing, and at least two have to repeat. Return None if the expected
     values aren't all different, or if any other value arrives. Also return None if a field may
     number the samples of each worker: if its values are the first few of the expected ones, or if
-    all of them repeat. Whole samples may be the first few by chance, or all repeat, but not both,
-    because then the workers draw the same ones.
+    all of them repeat. For whole samples, return None only if both are the case, because then
+    the workers draw the same ones.
 
     Args:
         path: The path of the field that has these values, or "" for whole samples.

@@ -136,7 +136,7 @@ class Evidence:
 
     @property
     def only_forked(self) -> bool:
-        """Whether only forked workers deliver just the samples that arrive without workers.
+        """Whether forked workers deliver exactly main's samples, and other workers don't.
 
         `forked` is enough to tell, because the doctor runs the loader with forked workers only if
         workers in new interpreters failed or delivered different samples.
@@ -176,7 +176,7 @@ class Evidence:
 
     @property
     def refilled(self) -> bool:
-        """Whether batches come out differently when each sample or batch is copied as it's made."""
+        """Whether copying each sample and batch when made changes batches, the same way twice."""
         return self.copies is not None and self.copies.steady and self.copies.differ > 0
 
     @property

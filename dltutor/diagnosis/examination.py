@@ -108,7 +108,7 @@ class Examination:
     untried: list[Untried] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
     making: float = 0.0  # seconds that making the loader took
-    # The advice to give if an experiment can't run in a fork of this process.
+    # The advice to give if a fork of this process can't answer a question.
     instead: str = (
         "give diagnose() a function that makes the loader, and a new interpreter will call it"
     )

@@ -66,7 +66,7 @@ _Record = typing.TypeVar("_Record")
 
 
 def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
-    """Make a record from JSON, with tuples instead of lists.
+    """Make a record from decoded JSON, with tuples instead of lists.
 
     Args:
         record: The class of the record to make.

@@ -24,10 +24,10 @@ from dltutor.diagnosis.fresh_interpreter import LATE
 def main(folder: str) -> None:
     """Run the examination that's pickled in a folder, write the outcome next to it, and exit.
 
-    Unpickling may start CUDA, by importing your module or making a model. In that case, forks of
-    this interpreter would prove nothing, so write the file `late` instead of an outcome and exit.
-    `fresh_interpreter.examined` then starts another interpreter, in which each experiment does the
-    unpickling.
+    Unpickling may import your module or make a model, and so start a library that doesn't survive a
+    fork, such as CUDA. In that case, forks of this interpreter would prove nothing, so write the
+    file `late` instead of an outcome and exit. `fresh_interpreter.examined` then starts another
+    interpreter, in which each experiment does the unpickling.
     """
     import __main__
 

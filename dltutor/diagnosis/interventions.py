@@ -48,7 +48,7 @@ def _differs(evidence: Evidence) -> bool:
 
 def _resumes(evidence: Evidence) -> bool:
     # Return whether the loop leaves an iteration, and the next one has another length with workers.
-    # If time ran out while workers started in new interpreters, return whether that's possible.
+    # If a run with workers in new interpreters ran out of time, return whether that's possible.
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or alone.end != "finished" or not parts.loop:
         return False
@@ -143,7 +143,8 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
 
 
 def _stuck_for_no_reason(evidence: Evidence) -> bool:
-    # Return whether forked workers were seen stuck, and nothing that the doctor tried freed one.
+    # Return whether forked workers were seen stuck, a longer wait doesn't help, and nothing that
+    # the doctor tried freed one.
     stuck = evidence.waits.stuck if evidence.waits is not None else ()
     return bool(stuck) and not evidence.only_slow and not _freed(evidence)
 
@@ -176,8 +177,8 @@ def _files_run_out(evidence: Evidence) -> bool:
 
 
 def _called_for_each_epoch(evidence: Evidence) -> bool:
-    # Return whether the loop iterates the loader only once, so that your program may call it for
-    # each epoch, and takes so little time that the doctor can call it three times.
+    # Return whether the loop iterates the loader only once, so your program may call the loop for
+    # each epoch, and whether the loop is quick enough for the doctor to call it three times.
     run = evidence.run
     if not evidence.parts.loop or run.end != "finished" or len(run.finished) != 1:
         return False
@@ -185,8 +186,8 @@ def _called_for_each_epoch(evidence: Evidence) -> bool:
 
 
 def _leaves_its_epoch(evidence: Evidence) -> bool:
-    # The second call may reach the epoch's end, because a sampler that's ahead of the loop leaves
-    # less of the epoch for it.
+    # Look only at the first call, because the second one may reach the epoch's end. A sampler
+    # that's ahead of the loop leaves less of the epoch for it.
     again = evidence.called_again
     return again is not None and len(again.finished) > 1 and not again.finished[0]
 

@@ -37,12 +37,12 @@ class Measures:
             many samples.
         padded: The paths of fields whose rows don't have the same shape in all batches. Usually
             each batch is padded to its longest sample.
-        ngrams: What `ngrams.count` returns for the first iteration of a stream.
+        ngrams: The sum of what `ngrams.count` returns for each batch in a stream's first iteration.
         counted: How many samples each iteration delivered.
         finished: Whether each iteration reached its end.
         resumed: How many iterations went on after another had restarted the iterator they share.
         result: A digest of what the loop returned, or "" if results can't be compared.
-        returned: The repr of what the loop returned, shortened.
+        returned: The repr of what the loop returned, shortened, or "" if `result` is "".
         numbers: The numbers in what the loop returned.
         kept: The most batches that the loop still held three or more batches later.
         kept_bytes: The most bytes in the batches that the loop still held that much later.
@@ -56,7 +56,8 @@ class Measures:
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
         loaded: How many samples had arrived and how many the sampler had left, at the start of the
-            run and each time that the loop had called the sampler's `load_state_dict`.
+            run and each time that the loop had called the sampler's `load_state_dict`. Empty if the
+            loop never called it.
         asked: Whether the loop asked a dead worker for its exit code.
         gpu: How many bytes main's tensors take up on the GPU when each batch arrives.
         first: Seconds from the first call of `iter(loader)` to the first batch.
@@ -84,8 +85,8 @@ class Measures:
         state: A digest of torch's global generator when the loop first iterated the loader.
         waited_for: Seconds that the loop waited for batches in the first iteration, except for the
             first batch.
-        idle: For what part of `waited_for` each worker had nothing left to do, in the first half of
-            the batches and in the second half.
+        idle: For each worker, the share of the loop's waiting time in which the worker had nothing
+            left to do, in the first half of those batches and in the second half.
         cores: How many cores all workers together may use, and how many main may use.
     """
 

@@ -3,9 +3,9 @@
 The messages to look for are in messages.toml. A log may have "..." instead of some of the words. A
 score orders the failure modes:
 
-- A message scores 1 for its first cause, 1/2 for its second, and 1/3 for its third. If the message
-  is only a hint, it scores a tenth as much.
-- A failure mode gets the score of its best message, plus a tenth of its other messages' scores.
+- Each match of a message scores 1 for the message's first cause, 1/2 for its second, and 1/3 for
+  its third. If the message is only a hint, the match scores a tenth as much.
+- A failure mode gets the score of its best match, plus a tenth of its other matches' scores.
 - If two failure modes have the same score, the one whose words appear later in the log is first,
   because the end of a log says how the run ended.
 """

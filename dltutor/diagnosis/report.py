@@ -18,7 +18,7 @@ from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
-#: What no experiment on one machine can test. Each report in text or HTML ends with this list.
+#: What the doctor's experiments can't test. Each report in text or HTML ends with this list.
 UNSEEN: Final = "what a GPU does with the batches, several machines, and the network between them"
 
 

@@ -16,14 +16,14 @@ def duration(seconds: float) -> str:
 
 
 def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
-    """Say how many samples or batches have a problem, that none do, or that none could be compared.
+    """Say how many samples, batches, or tensors have a problem, or that none could be compared.
 
     Args:
-        some: How many samples or batches have a problem.
-        looked: How many samples or batches the doctor looked at.
+        some: How many of them have a problem.
+        looked: How many of them the doctor looked at.
         noun: The singular noun for what was counted, such as "batch".
-        ill: The verb phrase for samples or batches with a problem.
-        well: The verb phrase for all samples or batches if none have a problem.
+        ill: The verb phrase for those with a problem.
+        well: The verb phrase for all of them if none have a problem.
     """
     plural = noun + ("es" if noun.endswith("ch") else "s")
     if not looked:

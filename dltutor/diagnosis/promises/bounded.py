@@ -16,7 +16,7 @@ _finding: Final = partial(Finding, promise="bounded")
 
 _OPENED: Final = 16  # descriptors still open after some samples; a healthy dataset may keep a few
 _KEPT: Final = 64  # descriptors that main gained; fewer are no trouble
-_STEPS: Final = 16  # the fewest batches that show growth, because an optimizer's state comes first
+_STEPS: Final = 16  # the fewest batches to judge by; the first ones allocate an optimizer's state
 _ON_GPU: Final = 16 * MB  # bytes; the numbers that a loop collects take up far less
 # The fewest samples from a worker. The first samples take memory that later ones reuse.
 _ENOUGH: Final = 24
@@ -78,7 +78,7 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
 
 
 def opened_in_workers(evidence: Evidence) -> Iterator[Finding]:
-    """Find descriptors that samples leave open only in workers."""
+    """Find descriptors that samples leave open in workers that stay for a second epoch."""
     run, parts = evidence.run, evidence.parts
     finished = [count for count, done in zip(run.counted, run.finished, strict=False) if done]
     if not parts.workers or len(finished) < 2:

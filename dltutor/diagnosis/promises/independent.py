@@ -262,7 +262,7 @@ def stuck(evidence: Evidence) -> Iterator[Finding]:
 
 
 def salted(evidence: Evidence) -> Iterator[Finding]:
-    """Find samples that depend on how Python salts the hash of a string."""
+    """Find samples or batches that depend on how Python salts the hash of a string."""
     new = evidence.new_interpreter
     if new is None or not new.salted:
         return
@@ -281,7 +281,10 @@ def salted(evidence: Evidence) -> Iterator[Finding]:
 
 
 def left_early(evidence: Evidence) -> Iterator[Finding]:
-    """Find epochs that the loop leaves early, and that begin with the same samples each time."""
+    """Find epochs that the loop leaves early, and that begin with the same samples each time.
+
+    Something calls the sampler's `set_epoch`, but apparently always with the same number.
+    """
     order, parts = evidence.order, evidence.parts
     if order is None or not (order.follows and order.repeated) or order.told < 2:
         return

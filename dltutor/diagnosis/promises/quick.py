@@ -22,8 +22,9 @@ _MOSTLY: Final = 0.35  # a line counts if a worker spends a larger share of its 
 _FIRST: Final = 4  # the fewest batches in a run to base a finding on
 _TIMES: Final = 2  # the first batch may take this many times as long as without workers
 _SHARE: Final = 0.4  # a sampler is slow if it takes a larger share of the time between two batches
-# This many times the CPU seconds without workers is too much. It's 2.1 for two workers that decode
-# the same groups of rows, and at most 1.1 for 48 healthy loaders, if their samples aren't cheap.
+# The workers do too much if they compute this many times as long as main does without them. The
+# ratio is 2.1 for two workers that decode the same groups of rows, and at most 1.1 for 48 healthy
+# loaders, if their samples aren't cheap.
 _REPEATED: Final = 1.6
 # Workers that stay have to save a larger share of the computing. Two workers that decode everything
 # in the first of two epochs save half of it.
@@ -254,7 +255,7 @@ def redone(evidence: Evidence) -> Iterator[Finding]:
 
 
 def carried(evidence: Evidence) -> Iterator[Finding]:
-    """Find batches that all carry the same large arrays."""
+    """Find large arrays that the first two batches both carry."""
     run, parts = evidence.run, evidence.parts
     path, amount = run.carried
     if not parts.workers or amount < max(_CARRIED, run.batch_bytes):

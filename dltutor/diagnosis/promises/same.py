@@ -71,7 +71,7 @@ def changed_by_loop(evidence: Evidence) -> Iterator[Finding]:
     if copied is None or not copied.well:
         return
     for epoch in range(len(copied.passes)):
-        # A sampler that shuffles repeats its order only in the first epoch.
+        # If the sampler shuffles, both runs have the same order only in the first epoch.
         found = between(run, copied, epoch, in_order=evidence.parts.ordered or not epoch)
         if found is None or not found.any:
             continue

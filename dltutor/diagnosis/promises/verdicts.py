@@ -15,7 +15,7 @@ from dltutor.observation.growth import LATE
 State = Literal["kept", "broken", "not tested"]
 
 _LONG: Final = 60  # characters; a longer reason appears only once
-_FASTER: Final = 0.9  # a faster batch takes less than this share of the time without workers
+_FASTER: Final = 0.9  # a batch counts as faster below this share of its time without workers
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def kept_batches(evidence: Evidence) -> Finding | None:
     parts, again = evidence.parts, evidence.called_again
     if not (parts.loop and parts.workers):
         return None
-    # A loop that keeps a little of each batch shows that when it's called several times.
+    # If a loop keeps a little of each batch, that may show only after several calls.
     runs = [run for run in (evidence.run, again) if run is not None and _keeps_more_and_more(run)]
     for run in runs:
         # Count only the bytes of the tensors, because storages that are larger than their tensors
@@ -236,7 +236,8 @@ _ENOUGH: Final = 16  # samples from one worker; with fewer, growth may be only s
 
 
 _MUCH: Final = 200.0  # MB that a worker grows by before its heap levels off; less does no harm
-# A heap has leveled off if later epochs add less than this share of the growth in the first epoch.
+# A heap has leveled off if later epochs add less than this share of the growth that the first one
+# has after a third of its samples.
 _LEVELED: Final = 0.5
 # Samples, at one tensor each, before a heap levels off (see dltutor/failures/heap_growth.py).
 _LEVEL: Final = 128
@@ -294,7 +295,7 @@ def shm_exhausted(evidence: Evidence) -> Finding | None:
 
 
 def too_many_open_files(evidence: Evidence) -> Finding | None:
-    """The run hit the limit on file descriptors, or would before the epoch ends."""
+    """File descriptors run out, or will, unless the loop keeps no batch or the limit is higher."""
     run, parts = evidence.run, evidence.parts
     kept, more = evidence.nothing_kept, evidence.more_files
     let_go = kept is not None and kept.well

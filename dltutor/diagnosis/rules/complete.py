@@ -40,10 +40,10 @@ def silent_stop(evidence: Evidence) -> Finding | None:
 
 
 def repeated_stream(evidence: Evidence) -> Finding | None:
-    """Workers of a stream deliver samples that other workers deliver, too."""
+    """All workers of a stream deliver the same samples."""
     shares = evidence.shares
-    # If forked workers deliver every sample, what repeats samples is something that differs between
-    # new interpreters, such as `hash()` of a string.
+    # If forked workers deliver exactly main's samples, the repeats come from something that differs
+    # between new interpreters, such as `hash()` of a string.
     if evidence.only_forked:
         return None
     if shares is None or not evidence.same_stream:
@@ -181,8 +181,8 @@ def ranks(evidence: Evidence) -> Finding | None:
     order = evidence.order
     if order is None:
         return None
-    # If `early` isn't 0, the doctor called the loop twice, because the loop left its only epoch
-    # early. In your program, the loop's caller may call `set_epoch`.
+    # Require `early` to be 0. Otherwise, the doctor called the loop twice, because the loop left
+    # its only epoch early, and in your program, the loop's caller may call `set_epoch`.
     if order.moves and order.epochs > 1 and order.repeated and not (order.told or order.early):
         return Finding(
             f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
@@ -205,7 +205,7 @@ def ranks(evidence: Evidence) -> Finding | None:
 
 
 def sampler_with_state(evidence: Evidence) -> Finding | None:
-    """The sampler loses a part of the data if an iterator is made and not used."""
+    """An iterator that's made and not used takes the place of the sampler's first epoch."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.begun[0] or not parts.workers:
         return None
@@ -303,7 +303,8 @@ def _skipped(again: Measures, alone: Measures, run: Measures) -> int:
             continue
         if again.finished[1] and not again.counted[1]:
             return alone.counted[1]  # nothing is left of the epoch
-        # The second call may also begin after the next few calls, or in the next epoch.
+        # Search all later calls without workers, because the second call with workers may skip that
+        # far, even into the next epoch.
         rest = tuple(chain.from_iterable(after))
         starts = (at for at, each in enumerate(rest) if (each,) == second[:1])
         fits = (at for at in starts if rest[at : at + len(second)] == second[: len(rest) - at])
@@ -426,7 +427,7 @@ def own_order_in_worker(evidence: Evidence) -> Finding | None:
     )
 
 
-_OFF: Final = 0.25  # how far a share may be from 1/n of the samples, because files may be uneven
+_OFF: Final = 0.25  # the total may differ from 1/n by this part of 1/n, because files may be uneven
 
 
 def sharded_twice(evidence: Evidence) -> Finding | None:

@@ -70,8 +70,9 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
         return None
-    # If torch can't even make its own exception, the error doesn't say that it's from a worker, so
-    # `run.raised` is None. Take the type from the sample or batch that fails in main instead.
+    # If torch fails to rebuild a worker's exception and lets another one out, the message doesn't
+    # name a worker, so `run.raised` is None. Take the type from the sample or batch that fails in
+    # main instead.
     found = culprit if culprit is not None and culprit.stage in ("sample", "collate") else None
     changed = found is not None and found.arrives not in ("", found.kind)
     lost = run.raised or (found.kind if found is not None and changed else "")
@@ -414,7 +415,7 @@ _LIMIT: Final = "number of categories cannot exceed"
 
 
 def too_many_weights(evidence: Evidence) -> Finding | None:
-    """The sampler raises in main, too, because it draws from more weights than torch can."""
+    """The sampler raises, even without workers, because torch can't draw from so many weights."""
     run, parts, culprit = evidence.run, evidence.parts, raising(evidence, "sampler")
     if culprit is None or _LIMIT not in culprit.said:
         return None
@@ -481,7 +482,7 @@ _INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|resul
 
 
 def lost_thread(evidence: Evidence) -> Finding | None:
-    """A worker waits for a thread that only main has, until the doctor starts or replaces it."""
+    """A worker waits for one of main's threads until the doctor starts it or answers for it."""
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("executor", "thread", "answer") if waits is not None else None
         if found is not None:
@@ -549,8 +550,8 @@ def uneven_ranks(evidence: Evidence) -> Finding | None:
     for short, long in ((0, 1), (1, 0)) if ranks.batches else ():
         if not ranks.errors[long] or ranks.after[long] < 0.9 * PATIENCE:
             continue
-        # On a slow machine, a call may fail before the other rank gets to it. That rank then hasn't
-        # ended its epochs.
+        # On a slow machine, a call may fail before the other rank gets to it. Count a failure only
+        # if the other rank has ended its epochs.
         fewer, more = sum(ranks.batches[short]), sum(ranks.batches[long])
         if more > fewer and all(ranks.finished[short]) and not all(ranks.finished[long]):
             return Finding(

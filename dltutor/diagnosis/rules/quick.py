@@ -166,7 +166,7 @@ def one_core(evidence: Evidence) -> Finding | None:
 
 
 _KB: Final = 1024
-_REREAD: Final = 3  # reading all files this many times for some samples is too much
+_REREAD: Final = 3  # reading all files this many times to draw each sample once is too much
 _AS_MUCH: Final = 16  # reading this many times a sample's bytes to make the sample is too much
 # Taking this many times as long as in ascending order is too slow. On a busy machine, a healthy
 # dataset took 2.3 times as long.

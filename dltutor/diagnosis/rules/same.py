@@ -64,7 +64,7 @@ def stale_epoch(evidence: Evidence) -> Finding | None:
 
 
 def mutated_in_place(evidence: Evidence) -> Finding | None:
-    """A sample differs when the doctor draws it again, and the dataset's data has changed."""
+    """A sample differs when drawn again, because drawing or collating it changed the dataset."""
     twice, fetched, parts = evidence.twice, evidence.fetched, evidence.parts
     if fetched is not None and fetched.stained[0] and parts.collate:
         stained, tried = fetched.stained
@@ -96,7 +96,7 @@ def mutated_in_place(evidence: Evidence) -> Finding | None:
 
 
 def reused_buffer(evidence: Evidence) -> Finding | None:
-    """Batches come out differently when the doctor copies each sample or batch as it's made."""
+    """Batches come out differently if the doctor copies each sample and batch when it's made."""
     copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
     if copies is None or not evidence.refilled:
         return None
