@@ -15,7 +15,7 @@ MB: Final = 1 << 20  # bytes in what the course calls 1 MB (see notebooks/GLOSSA
 Tone = Literal["plain", "good", "bad", "warn"]
 
 # The colors of the left edge of a table or note. Each has a contrast of at least 3:1 against white
-# and against JupyterLab's #111. The color only repeats what the title or label says in words.
+# and against JupyterLab's dark pages (#111). The color only repeats what the title or label says.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
     "good": "#009e73",

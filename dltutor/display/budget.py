@@ -149,7 +149,7 @@ class Budget:
             The Trial, with the prediction and the measurements.
 
         Raises:
-            ValueError: The run would use more memory than is safe on this machine now.
+            ValueError: The run would use more memory, or more of `/dev/shm`, than is safe now.
             RuntimeError: The run didn't finish.
             KeyboardInterrupt: You pressed Stop. By then, everything is cleaned up.
         """

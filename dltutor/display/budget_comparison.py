@@ -115,7 +115,7 @@ def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], lim
         bars: The name of each bar, such as "predicted" -> its parts, from left to right. A part's
             key is its name in COLORS, and its value is its size in bytes. All bars have the same
             parts.
-        limit: How much the machine has, in bytes.
+        limit: How many bytes the machine, its cgroup, or `/dev/shm` allows.
     """
     totals = [sum(parts.values()) for parts in bars.values()]
     end = scale_for(max(totals), limit)

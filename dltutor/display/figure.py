@@ -1,8 +1,8 @@
 """Draw a timeline, two timelines side by side, or the growth in several timelines.
 
 This module doesn't use pyplot, so there is no global state and no window. Draw in the main thread
-only, because matplotlib holds locks while it draws. If main forked a worker at that moment and the
-worker drew something itself, it would wait for those locks forever.
+only, because matplotlib holds locks while it draws. If another thread drew while main forked a
+worker, and the worker drew something itself, the worker would wait for those locks forever.
 """
 
 from __future__ import annotations

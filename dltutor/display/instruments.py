@@ -57,9 +57,9 @@ def observe(
         epochs: How many times the loop runs.
         live: Whether to draw memory by process while the loader runs, and a figure that stays
             afterward. If so, the sampler reads PSS and USS twice a second at first. Otherwise the
-            sampler reads both only when workers have started, at most every 10 s, and at the end,
-            because a reading takes time from the workers. Outside a notebook there is no chart, but
-            the run is the same.
+            sampler reads both only after workers have started, then at most every 10 s, and at the
+            end, because a reading takes time from the workers. Outside a notebook there is no
+            chart, but the run is the same.
 
     Returns:
         The Observation, whose `signs` are the promises that this run broke even though it finished.

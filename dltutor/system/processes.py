@@ -118,15 +118,15 @@ def _figures() -> Proc | Psutil:
 def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[Process]:
     """Kill processes that you started and all their descendants, and wait until they end.
 
-    Give up if none of these processes has ended for 10 s.
+    Give up after 10 s in which none of these processes ended.
 
-    Stop each process before killing it, so that it can't start another process in between. A
-    forked process makes a semaphore by making a file and removing the file's name. So if a process
-    stops in between, let it go on for a moment, because otherwise the name would stay.
-    Resource trackers and torch's shared-memory managers clean up after other processes, so they get
-    4 s to end by themselves once those other processes are gone. Of all these processes, reap this
-    process's own children, except the children that multiprocessing started, because
-    multiprocessing reaps those itself.
+    Stop each process before killing it, so that it can't start another process in between. With the
+    start method fork, multiprocessing makes a file for a semaphore and then removes the file's
+    name. So if a process stops in between, let it go on for a moment, because otherwise the name
+    would stay. Resource trackers and torch's shared-memory managers clean up after other processes,
+    so they get 4 s to end by themselves once those other processes are gone. Of all these
+    processes, reap this process's own children, except the children that multiprocessing started,
+    because multiprocessing reaps those itself.
 
     Also remove the batches in `/dev/shm` that one of the processes had open or mapped, unless this
     process still uses them. A batch's name alone doesn't tell which process made the batch, because

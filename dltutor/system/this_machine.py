@@ -17,7 +17,7 @@ from dltutor.tables import Table, Told, size
 
 @dataclass(frozen=True, repr=False)
 class Machine(Told):
-    """The resources that a loader on this machine can use. Sizes are in bytes.
+    """The resources, limits, and versions that matter to a loader here. Sizes are in bytes.
 
     Args:
         cores: How many cores this process may run on.

@@ -25,9 +25,9 @@ Collate = Callable[[list[Any]], Any]
 Narrowed = tuple[str, str, str, int, int, int, int]
 
 _FIELDS: Final = 256  # the most fields of the samples in which to look for changed integers
-_TRIES: Final = 3  # the most fields to test, because each test makes the batch twice
+_TRIES: Final = 3  # the most candidates to test, because each test makes the batch twice
 _SOME: Final = 4_096  # the most numbers to take from one sample's field
-_MANY: Final = 2_000_000  # the most numbers to compare in one part of a batch
+_MANY: Final = 2_000_000  # skip a part of a sample or batch that has more numbers than this
 _FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -125,15 +125,17 @@ def crossed(batches: list[Any], batch: Any) -> dict[str, str]:
 
 
 def narrowed(samples: list[Any], batch: Any, remake: Callable[[Any], Any]) -> Iterator[Narrowed]:
-    """Yield integer fields that arrive as what a float dtype makes of them, but as integers.
+    """Yield integer fields that arrive as integers, but changed as if a float dtype had held them.
 
-    Leave out a field unless the batch is the same if the samples have the new numbers in the first
-    place, but changes if each number is halved.
+    To be sure, make the batch again from samples with the changed numbers, and from samples with
+    halved ones. The field's part of the batch must stay the same with the changed numbers, but not
+    with the halved ones.
 
     Args:
         samples: The samples of the batch.
         batch: The batch that the collate function made from them.
-        remake: A function that makes the batch again, and passes each sample to a function first.
+        remake: A function that takes a function, calls it with each sample, and makes the batch
+            again from the results.
 
     Returns:
         For each field: its path in a sample and in the batch, the dtype, one number in a sample and
@@ -150,7 +152,8 @@ def narrowed(samples: list[Any], batch: Any, remake: Callable[[Any], Any]) -> It
 
 
 def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
-    # Yield integer fields whose numbers a part of the batch has as a float dtype holds them.
+    # Yield integer fields whose numbers a float dtype would change, if a part of the batch has all
+    # the changed numbers.
     came = {path: each for path, leaf in batch.items() for each in _integers(leaf)}
     held = [dict(leaves(each)) for each in samples]
     for field in islice(dict.fromkeys(path for each in held for path in each), _FIELDS):
@@ -159,7 +162,7 @@ def _narrower(samples: list[Any], batch: dict[str, Any]) -> Iterator[Narrowed]:
             continue
         before = np.unique(np.concatenate([each.ravel()[:_SOME] for each, *_ in found]))
         if before.dtype.kind == "f" or before[-1] > np.iinfo(np.int64).max:
-            continue  # a few numbers of 64 bits without a sign can't be compared
+            continue  # some unsigned 64-bit numbers don't fit in an int64
         before = before.astype(np.int64)
         for kind in _FLOATS:
             after, name = _held_as(kind, before), str(kind).split(".")[-1]

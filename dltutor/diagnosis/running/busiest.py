@@ -13,7 +13,7 @@ from dltutor.diagnosis.running.notes import Notes
 from dltutor.observation.errors import frame, is_yours
 
 _EVERY: Final = 0.004  # seconds between two looks at the thread
-_LEAST: Final = 20  # looks; with fewer, there's no result
+_LEAST: Final = 20  # the fewest looks for a result, and how many looks lie between two notes
 
 
 class Busiest:
@@ -40,8 +40,9 @@ class Busiest:
         """Stop looking, and return where in your code the watched thread was most often.
 
         Returns:
-            The line, the share of looks that found the thread there, and the share of looks that
-            found it in any line of your code, or "", 0, and 0 if that isn't known.
+            The line, the share of looks that found the thread there or in something that the line
+            calls, and the share of looks that found your code on the thread's stack. After fewer
+            than 20 looks, or if none found your code: "", 0, and 0.
         """
         self._over.set()
         self._thread.join()  # otherwise, `things_left` in side_effects.py would count this thread

@@ -57,9 +57,9 @@ def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
 
     torch makes such an iterator when a loader starts workers. Each epoch gets the same random
     numbers, so only the sampler's other state can make a difference. A difference counts only if
-    the unused iterator takes the place of the first epoch, in two cases. Either each epoch deals
-    out another part of the data, so the first part is lost. Or the second epoch has all indices of
-    the first, and more additional ones than the largest batch has.
+    the epoch after the unused iterator is the same as the second epoch. Also, the epochs must each
+    deal out another part of the data, so that the first part is lost, or the second epoch must have
+    all indices of the first, and more additional ones than the largest batch has.
 
     Returns:
         How many indices the first epoch has, how many it has after an unused iterator, and how many
@@ -83,8 +83,9 @@ def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
 
 
 def _parts(subject: Subject) -> tuple[list[set[Any]], set[Any], int] | None:
-    # Take epochs until one is empty or shares an index with an earlier one. Return the indices of
-    # each epoch before that one, the indices of that one, and the size of the largest batch.
+    # Take up to 64 epochs, until one is empty or shares an index with an earlier one. Return the
+    # indices of each epoch before the last one, the last one's indices (none after 64 epochs), and
+    # the size of the largest batch. Return None if the first epoch is empty.
     pins = Pins(subject.dealer)
     parts: list[set[Any]] = []
     largest = 0

@@ -21,7 +21,7 @@ def roots_of(subject: Subject | None) -> list[Found]:
 
     The parts are the dataset, the collate_fn, and the worker_init_fn (if the loader has one). If
     `subject` is None, leave out the parts. The class `Figure` has the lock under which matplotlib
-    draws. Leave it out if matplotlib isn't imported.
+    draws. If matplotlib isn't imported, leave out `Figure`.
     """
     roots: list[Found] = []
     if subject is not None:

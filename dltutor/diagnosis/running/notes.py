@@ -24,6 +24,6 @@ class Notes:
 
     def read(self) -> list[Any]:
         """Return all notes so far."""
-        # The processes share the file's position, so leave it alone.
+        # Don't seek, because the processes share the file's position, and a write would move it.
         size = os.fstat(self._file.fileno()).st_size
         return [json.loads(line) for line in os.pread(self._file.fileno(), size, 0).splitlines()]

@@ -22,7 +22,7 @@ class OwnLocks:
     """The locks that a dataset and other objects hold, except named ones. `renew` replaces them.
 
     Args:
-        things: The dataset, and whatever else the workers get.
+        things: The dataset, and the other objects to search for locks, such as the loop.
     """
 
     def __init__(self, *things: Any) -> None:

@@ -48,7 +48,7 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """The smallest ratio of `as_is` to `changed` in any turn, or 0 if fewer than two ended."""
+        """The smallest ratio of `as_is` to `changed` in any turn, or 0 for fewer than two turns."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 

@@ -43,7 +43,7 @@ class Pins:
     """The random generators that a dataset may draw from. `held` puts all of them in a fixed state.
 
     Args:
-        dataset: The dataset, whose own generators have to exist already.
+        dataset: The dataset or sampler, whose own generators have to exist already.
     """
 
     def __init__(self, dataset: Any) -> None:

@@ -23,13 +23,13 @@ def on_each(work: Callable[[], Any], patience: float, seconds: float) -> list[An
     Args:
         work: A function that returns something that can be pickled.
         patience: The most seconds for forming the group, and for each collective call.
-        seconds: How many seconds the function may take.
+        seconds: How many seconds the function gets at least, after the group has formed.
 
     Returns:
         What the function returned on each rank, or None for a rank that can't join a group.
 
     Raises:
-        NoAnswer: The function raised an exception or took longer than `seconds`, or its fork died.
+        NoAnswer: The function raised an exception or didn't return in time, or its fork died.
     """
     meeting = os.memfd_create("dltutor-ranks")  # a memfd disappears with the last process using it
     ranks = [partial(_as_rank, rank, work, meeting, patience) for rank in range(RANKS)]

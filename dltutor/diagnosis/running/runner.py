@@ -30,7 +30,7 @@ from dltutor.observation.texts import said, tidy
 PATIENCE: Final = 6.0  # seconds that a run may take past its time before it counts as hung
 STARTING: Final = 14.0  # the same limit for workers that import torch first
 _NUMBERS: Final = 4096  # how many numbers from a loop's result to keep
-_LOADS: Final = 16  # the most calls of the sampler's `load_state_dict` to note
+_LOADS: Final = 16  # the most copies of the sampler to keep, including the one from the start
 _LEFT: Final = 100_000  # the most samples to count that a sampler has left
 
 
@@ -50,8 +50,9 @@ def run(
 
     Args:
         subject: The loader, with its training loop.
-        seconds: After how many seconds the run ends, at the next batch (default 4). If the subject
-            has less time, the run ends earlier.
+        seconds: After how many seconds the run ends, at the next batch (default 4), but not sooner
+            than half as long after the first batch. If the subject has less time, the run is
+            shorter.
         patience: How many seconds past `seconds` to wait for a batch before the run counts as hung,
             or more if samples are slow. If None (the default), the start method decides.
         content: Whether to take digests of what arrives (default True).
@@ -165,7 +166,7 @@ def _loads_noted(subject: Subject, watch: Watch, state: dict[str, Any]) -> Itera
 
     def note() -> None:
         # Count what's left in the copy after the run, because the loop shouldn't wait for that.
-        with suppress(Exception):  # the sampler is the user's
+        with suppress(Exception):  # not every sampler can be copied
             state["loaded"].append((sum(watch.counted), copy.copy(sampler)))
 
     def load_state_dict(*args: Any, **options: Any) -> Any:
@@ -277,8 +278,8 @@ def _gained(before: dict[int, int], after: dict[int, int]) -> int:
 
 
 def _where_stuck(seen: Observation) -> str:
-    # If the run hung, return a worker's name and innermost line. Prefer a worker that isn't in
-    # torch's `_worker_loop`, where workers wait for indices.
+    # If the run hung, return a worker's name and your innermost line there. If no worker is in your
+    # code, return a line in torch's `_worker_loop`, where workers wait for indices.
     stuck = [(each.name, each.stack[0]) for each in seen.workers if each.stack]
     stuck.sort(key=lambda each: each[1].function == "_worker_loop")
     return f"{stuck[0][0]}: {stuck[0][1]}" if stuck and seen.end == "hung" else ""

@@ -1,4 +1,4 @@
-"""Find what drawing a sample reads, opens, and leaves, and which exceptions your code catches."""
+"""Find what drawing a sample reads, opens, and leaves behind, and what your code catches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dltutor.observation.foreign import message_of
 
 _MOST: Final = 50_000  # the most temporary files to count
 _DEEP: Final = 12
-_OTHERS: Final = ("dlt", "pymp-")  # how the names of dltutor's and Python's folders begin
+_OTHERS: Final = ("dlt", "pymp-")  # how dltutor's and multiprocessing's folder names begin
 
 
 class Reading:

@@ -65,7 +65,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    # Leave out tensors in shared memory, because torch sends a worker the memory itself.
+    # Leave out tensors in shared memory, because a worker gets the same memory, not a copy.
     def __init__(self, file: io.BytesIO, shared: list[torch.Tensor]) -> None:
         super().__init__(file)
         self.shared = shared

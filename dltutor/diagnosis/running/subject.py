@@ -40,7 +40,7 @@ class Mark:
     """A number that outlives the process that writes it, to say what a dead process was doing."""
 
     def __init__(self) -> None:
-        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the last number, and their count
+        self._numbers = memoryview(mmap.mmap(-1, 16)).cast("q")  # the last number, and `times`
         self._numbers[0] = -1
 
     def set(self, number: int) -> None:
@@ -69,7 +69,7 @@ class Subject:
         seconds: How many seconds this experiment may take.
         mark: A number that tells the parent what this process was doing last.
         known: The evidence so far, or None if there's none.
-        threads: The other threads in the process that forked this one.
+        threads: The other threads in the process that forked this one, except dltutor's own.
         make: The function that you gave the doctor to make the loader, or None.
         own_locks: The locks that `take_over` replaced, or None before `take_over` is called.
     """

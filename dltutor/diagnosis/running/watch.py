@@ -101,7 +101,7 @@ class Watch:
         # batch, and which workers had nothing left to do when it arrived.
         self.waits: list[tuple[float, set[int]]] = []
         self._cores: dict[int, set[int]] = {}  # the cores that each worker may use, by pid
-        self.state = ""  # a digest of torch's global generator before the first iteration
+        self.state = ""  # a digest of torch's global generator, after the first `iter(loader)`
         self.files: list[int] = []
         self.gpu: list[int] = []  # bytes that main has on the GPU, at each batch
         # How many temporary files and folders there were when each of the first two finished
@@ -122,7 +122,7 @@ class Watch:
         return set().union(*self._cores.values())
 
     def prepare(self) -> None:
-        """Record that the loop calls `iter(loader)`."""
+        """Record when the loop calls `iter(loader)` for the first time."""
         if self._prepared is None:
             self._prepared = time.monotonic()
 
@@ -291,7 +291,10 @@ class Watch:
 
     @property
     def carried(self) -> tuple[str, int]:
-        """The path of the largest array in both of the first two batches, and the bytes of all."""
+        """The path of the largest array in both of the first two batches, and the total bytes.
+
+        The total is for all arrays of at least 64,000 bytes that are in both batches.
+        """
         if len(self.arrays) < 2:
             return "", 0
         first, second = self.arrays
@@ -300,12 +303,12 @@ class Watch:
 
     @property
     def anew(self) -> float:
-        """Seconds that workers computed which were first seen in the second iteration."""
+        """CPU seconds of the workers that were first seen in the second iteration."""
         return sum(self.computed[pid] for pid, number in self._since.items() if number == 1)
 
     @property
     def later(self) -> float:
-        """Seconds that a sample in about the second half of the first iteration took to compute."""
+        """CPU seconds per sample in about the first iteration's second half, or 0 if unknown."""
         if not self.computed_by:
             return 0.0
         last, whole = self.computed_by[-1]
@@ -316,7 +319,7 @@ class Watch:
 
 
 def _length(subject: Subject) -> int | None:
-    # Return how many batches an epoch has, or None if only its end tells.
+    # Return how many batches an epoch has, or None if that isn't known before the end.
     with suppress(Exception):  # a sampler's `__len__` may be the user's
         if is_a(subject.loader, DataLoader) and not subject.stream:
             return len(subject.loader)
