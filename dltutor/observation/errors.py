@@ -19,9 +19,9 @@ from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 # in the rest of dltutor doesn't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# Match a frame of dltutor's own code, outside failures and lessons, in a printed traceback. We
-# remove such a frame, because a run without `observe` wouldn't have the frame. In an exception
-# group, each line begins with bars.
+# Match a frame of dltutor's own code, outside failures/ and lessons/lesson_*/, in a printed
+# traceback. We remove such a frame, because a run without `observe` wouldn't have the frame. In an
+# exception group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
     r"(?:(?P=bars)    .*\n)*",
@@ -108,10 +108,10 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def lost_contact(error: BaseException) -> bool:
-    """Return whether an exception came from fetching a batch, which fails if a worker is gone."""
+    """Return whether multiprocessing raised an error that can mean that a worker is gone."""
     # If a worker is gone, main gets a ConnectionResetError, a FileNotFoundError for a socket, or an
     # EOFError (pytorch#28950). With the file_system sharing strategy, main gets a RuntimeError for
-    # a segment that is gone.
+    # a file in /dev/shm that is gone.
     kinds = (OSError, EOFError, pickle.UnpicklingError, RuntimeError)
     for each in chain(error):
         entries = traceback.extract_tb(traceback_of(each)) if is_a(each, kinds) else ()

@@ -16,14 +16,18 @@ from dltutor.tables import MB
 
 #: Ignore a worker that grew by no more than this many MB, because ordinary workers grow, too.
 LATE: Final = 24.0
-# A curve still grows if more than this fraction of its growth is in the last third.
+# A curve still grows only if more than this fraction of its growth is in the last third.
 _STILL: Final = 0.15
 _ENOUGH: Final = 4  # a curve with fewer samples doesn't count as growing
-_FILES: Final = 64  # the most new descriptors to ignore, because batches in transit use some
+_FILES: Final = 64  # always ignore this many new descriptors, because batches in transit use some
 
 
 def still_growing(timeline: Timeline) -> Iterator[str]:
-    """Yield a sentence about workers whose memory grew, and about each process whose files did."""
+    """Yield sentences about memory and open files that were still growing at the end.
+
+    One sentence names all workers whose memory grew. Main and each worker get a sentence of their
+    own if their number of open files grew.
+    """
     grew = [
         (role, growth)
         for role in timeline.workers

@@ -63,8 +63,9 @@ class Interrupts:
         if self._holding:
             self._pending = True
         elif in_plumbing(frame) and self._may_wait(again):
-            # Send the signal again, because main may be about to wait for a batch forever, but not
-            # with threading.Timer, which needs a lock that the interrupted code may hold.
+            # Send the signal again, because main may be about to wait for a batch forever. Don't
+            # use threading.Timer for that, because it needs a lock that the interrupted code may
+            # hold.
             self._pending = True
             self._senders.add(sender := object())
             _thread.start_new_thread(self._send_again, (signum, sender))
@@ -89,7 +90,8 @@ class Interrupts:
 
     def settle(self) -> None:
         """Wait up to 1 s until no thread may still send an interrupt to the next handler."""
-        until = time.monotonic() + 1  # a fork has the set, but no threads that empty the set
+        # Don't wait forever, because a fork has the set, but not the threads that empty it.
+        until = time.monotonic() + 1
         while self._senders and time.monotonic() < until:
             time.sleep(_SOON / 5)
 
@@ -127,12 +129,12 @@ class Interrupts:
 
 
 def in_plumbing(frame: FrameType | None) -> bool:
-    """Return whether a signal handler's `frame` is in code that passes batches between processes.
+    """Return whether a signal handler's `frame` is in code that the handler shouldn't interrupt.
 
-    The handler shouldn't raise an exception there, because a descriptor or the exception itself
-    could be lost. For example, Python only prints an exception in `__del__`, in a function that
-    runs at a fork, or when a WeakSet removes an object. Code that passes batches includes torch's
-    search for the reason why no batch arrives, which opens temporary files.
+    An exception in code that passes batches between processes, or starts or joins one, could lose a
+    descriptor. And Python only prints an exception that's raised in `__del__`, in a function
+    that runs at a fork, or when a WeakSet removes an object. Code that passes batches includes
+    torch's search for the reason why no batch arrives, which opens temporary files.
     """
     if frame is None:
         return False

@@ -44,8 +44,8 @@ class Started:
 
     Args:
         processes: The loaders' workers, which `nothing_left` ends with all their descendants.
-        iterators: For each loader that isn't observed, but that the training loop iterates itself,
-            such as one for validation, weak references to the iterator and to the loader.
+        iterators: Weak references to each iterator with workers that the training loop makes from
+            another loader, such as one for validation, and to that loader.
         mark: The mark that the workers and everything they start carry (see
             `dltutor.system.marks`).
     """
@@ -93,8 +93,8 @@ def nothing_left() -> Iterator[Started]:
 
     Restore torch's sharing strategy and the SIGCHLD handler. Restore the random states, because
     torch draws the workers' seeds from the global random state, and a sampler without a generator
-    draws its order from that state. Restore the start method unless the block chose one, because
-    making the first queue fixes the default for good.
+    draws its order from that state. If no start method was set before, unset the default, which
+    making the first queue sets for good. Keep any other method that the block chose.
     """
     python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
     chosen = multiprocessing.get_start_method(allow_none=True)

@@ -53,7 +53,8 @@ def length(loader: DataLoader[Any]) -> int | None:
     """Return how many samples an epoch must have, which is `len(dataset)`, or None if unknown.
 
     The number is unknown if the dataset has no length, a map-style dataset's sampler has no length
-    or a different one, the batch sampler isn't a plain `BatchSampler`, or `drop_last` is True.
+    or a different one, the batch sampler isn't a plain `BatchSampler`, `drop_last` is True, or
+    `batch_size` is None and the sampler is a `BatchSampler`.
     """
     batches = loader.batch_sampler
     if type(batches) not in (BatchSampler, type(None)) or getattr(batches, "drop_last", False):

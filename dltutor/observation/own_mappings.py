@@ -1,9 +1,9 @@
 """Give a fork its own view of mapped files, so that what it writes doesn't reach the files.
 
-A fork shares each writable mapping of a file with its parent. So if a dataset changes the samples
-of a `np.memmap(mode="r+")` in place, a run in a fork would spoil the file for its owner and for all
-later runs. Shared memory (`/dev/shm`, or a file without a name) stays shared, because processes use
-it to exchange data.
+A fork inherits its parent's shared mappings, and what it writes there reaches the files. So if a
+dataset changes the samples of a `np.memmap(mode="r+")` in place, a run in a fork would spoil the
+file for its owner and for all later runs. Shared memory (`/dev/shm`, or a file without a name)
+stays shared, because processes use it to exchange data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXCHANGE: Final = ("/dev/", "/memfd:")
 _NO_RESERVE: Final = 0x4000  # MAP_NORESERVE (x86, ARM), because a file may be larger than memory
 _IN_PLACE_OF: Final = 3  # MREMAP_MAYMOVE | MREMAP_FIXED in linux/mman.h
 _FILES_CLOCK: Final = 5  # CLOCK_REALTIME_COARSE, with which Linux dates files; up to 4 ms late
-_MOST: Final = 8  # mappings to keep, because each of them keeps a descriptor open
+_MOST: Final = 8  # the most mappings to keep, because each of them keeps a descriptor open
 #: Matches a private mapping in /proc/self/smaps: its path, and how much of it has been written.
 _ENTRY: Final = re.compile(
     r"^\S+ ...p \S+ \S+ \d+ +(/.*)\n(?:\w+:.*\n)*?Anonymous: +(\d+) kB", re.MULTILINE
@@ -61,7 +61,7 @@ def keep_private() -> None:
     """Have Python code in this fork and its children map files privately from now on.
 
     This affects only shared writable mappings of files that were last changed before this call,
-    because code that makes a file has to see what it writes. C code still makes shared mappings,
+    because what code writes to a new file must reach the file. C code still makes shared mappings,
     and so does a new interpreter until it calls this function. An observed worker calls it if main
     has (see `is_kept_private`).
 

@@ -34,8 +34,8 @@ class Observation(Told):
         deadline: The deadline, in seconds.
         batches: How many batches reached the loop.
         samples: How many samples the sampler dealt out for those batches, or None if unknown, for
-            example because a stream's batches don't show the number, or because a wrapper's batches
-            differ from its loader's batches.
+            example because a stream's batches don't show the number, or because a wrapper delivers
+            more or fewer batches than its loader.
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.

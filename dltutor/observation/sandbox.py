@@ -5,9 +5,10 @@
 The guard is the parent of the code's process, so if the code sends a signal to its parent, the
 signal doesn't reach the notebook. Both processes are forks, so the code finds the notebook's
 modules, classes, and data, but only one thread. The notebook waits and reads messages from both
-processes. At the end, or at a limit, the notebook kills both and everything they started, in any
-session, because every process inherits the guard's mark (see `dltutor.system.marks`). If the
-notebook itself is killed, the guard ends the other processes and removes their files.
+processes. At the end, or at a limit, the notebook kills both and everything they started. It finds
+even a process in another session, because every process inherits the guard's mark (see
+`dltutor.system.marks`). If the notebook itself is killed, the guard ends the other processes and
+removes their files.
 
 The course's checks run the learner's answers here, and the doctor runs its experiments here.
 """
@@ -42,15 +43,16 @@ from dltutor.tables import MB
 LOOKING: Final = 20.0  # the most seconds before the timed part, while a check looks at the answer
 MEMORY: Final = 1.2 * 1024 * MB  # the most memory for all processes in a run, in bytes (PSS)
 PROCESSES: Final = 256  # the most processes in a run
-_TICK: Final = 0.05  # seconds between two checks of the limits
-_NOTEBOOK_CHECK: Final = 0.5  # seconds between two checks that the notebook is still alive
+_TICK: Final = 0.05  # the most seconds between two checks of the limits
+_NOTEBOOK_CHECK: Final = 0.5  # the most seconds between two checks that the notebook is alive
 _STEP: Final = 50 * MB  # bytes (RSS) of growth before re-reading PSS, which is expensive
 _KEPT: Final = 20_000  # the most characters to keep from the end of the output
 _HANDLERS: Final = 2.0  # the most seconds for functions that libraries run at a fork
 
 _at_fork = deadline(_HANDLERS)
-# Turn the deadline off after the handlers that a learner's cells register. Python runs handlers in
-# reverse order, and the cells register theirs later, so this handler runs after them.
+# The deadline is for functions that run before a fork, so turn it off after those that a learner's
+# cells register. Python runs the functions in reverse order, and the cells register theirs later
+# than we do, so ours runs after them.
 os.register_at_fork(before=lambda: _at_fork.stop())
 
 
@@ -279,7 +281,7 @@ class _Run:
     def close(self) -> None:
         """End all processes in the run, and read the rest of their output.
 
-        If an open file shared its position with the fork, move it back to where it was before.
+        In an open file that shared its position with the fork, put the position back.
         """
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})

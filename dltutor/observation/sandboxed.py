@@ -48,8 +48,8 @@ def sandboxed_process(
 ) -> NoReturn:
     """Set this fork up as a main process of its own, call `work`, send the result, and exit.
 
-    `guard` is the pid of this process's parent. `messages` and `output` are the descriptors for
-    messages, each a line of JSON, and for stdout and stderr.
+    `guard` is the pid of this process's parent. The descriptor `messages` takes messages, each a
+    line of JSON, and the descriptor `output` takes stdout and stderr.
     """
     processes.die_with_parent(guard)
     processes.adopt_orphans(True)

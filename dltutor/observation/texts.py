@@ -92,8 +92,8 @@ def tidy(text: str) -> str:
 def shorten_paths(text: str) -> str:
     """Return text with long absolute paths cut to a part that's usually the same on every machine.
 
-    The path of a notebook cell becomes "your cell", and a library's file keeps its path in the
-    library's folder. Any other path keeps its last two parts.
+    The path of a notebook cell becomes "your cell", and a library's file keeps its path from the
+    library's name on. Any other path keeps its last two parts.
     """
     # Match only at the start of a word, so that a megabyte of text without blanks isn't slow.
     text = re.sub(r"(?<![^\s\"'(])[^\s\"'(]*/ipykernel_\d+/\d+\.py", "your cell", text)

@@ -1,9 +1,9 @@
 """Use the private attributes of torch's objects (checked on torch 2.13).
 
-torch has no public way to ask an iterator for its workers or to end them right away. In this
-package, only `diagnosis` and lesson 08 use other private names. Other modules depend on torch's
-strings, such as its messages (`errors`), the name of a worker's function (`stacks`), and the name
-of a worker's process (`memory.worker_names`).
+torch has no public way to ask an iterator for its workers or to end them right away. In dltutor,
+only `diagnosis` and lesson 08 use other private names. Other modules depend on torch's strings,
+such as its messages (`errors`), the name of a worker's function (`stacks`), and the name of a
+worker's process (`memory.worker_names`).
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class _Dealt:
     def pop_arrived(self, iterator: Any) -> list[int | None]:
         """Forget the batches that torch no longer waits for, and return their numbers of samples.
 
-        Usually that's one batch. If a worker has reached the end of its stream, torch also gave up
-        on a batch from that worker. If a call inside this one has already forgotten the batch, the
-        list is empty.
+        Usually that's one batch. If a worker has reached the end of its stream, torch has also
+        given up on batches from that worker. If a subclass's `__next__` has called the base
+        class's, that call has already forgotten the batch, so the list is empty.
         """
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
@@ -119,7 +119,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
             try:
                 batch = own(self)
             except BaseException:
-                dealt.pop_arrived(self)  # an error arrived instead of the batch
+                dealt.pop_arrived(self)  # an error or the epoch's end came instead of a batch
                 raise
             sizes = dealt.pop_arrived(self)
             # If a subclass's method calls the base class's, only the inner call finds a size.
@@ -235,7 +235,7 @@ def workers_of(iterator: Any) -> list[BaseProcess]:
 
 
 def unfinished_workers(iterator: Any) -> list[BaseProcess]:
-    """Return the workers from which an iterator expects more batches."""
+    """Return the workers that torch hasn't marked as finished, as it does when a stream ends."""
     expected = getattr(iterator, "_workers_status", ())
     return [worker for worker, more in zip(workers_of(iterator), expected, strict=False) if more]
 
@@ -274,10 +274,10 @@ def pinned(batch: Any) -> list[torch.Tensor]:
 
 
 def shut_down(iterator: Any) -> None:
-    """Ask an iterator's workers to exit, and wait up to 5 s for each one.
+    """Ask an iterator's workers to exit, and wait up to 10 s for each one.
 
     Keep torch from terminating a worker that doesn't exit, because the worker may be making a
-    segment, whose name would then stay in `/dev/shm`.
+    batch's file, whose name would then stay in `/dev/shm`.
     """
     if hasattr(iterator, "_shutdown_workers"):
         for worker in workers_of(iterator):
@@ -315,7 +315,8 @@ def abandon(iterator: Any) -> None:
     # A loop, a wrapper, or a cycle may keep the iterator. Free its queues and semaphores anyway.
     vars(iterator).clear()
     iterator._shutdown = True
-    # A subclass, such as litdata's, may use its own attributes there when the iterator is deleted.
+    # torch calls this method when Python deletes the iterator. A subclass's own method, such as
+    # litdata's, may use attributes that are gone by now.
     iterator._shutdown_workers = lambda: None
 
 

@@ -96,7 +96,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """Return `synthetic`, raised to main's current memory and to the worker's memory in `batch`."""
+    """Return `synthetic`, with at least main's current memory and `batch.worker` for a worker."""
     main = max(synthetic.main, Lookout().look(set()).processes)
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 

@@ -3,7 +3,7 @@
 The loop holds one batch, and every worker works up to `prefetch_factor` batches ahead of the loop.
 A batch that a worker has made stays in shared memory until the loop drops it. While the batch
 waits, no process has mapped it, so PSS doesn't show it. But the batch takes up memory, so the
-prediction counts it. In `for batch in loader`, the name `batch` still holds the last batch when
+prediction counts it. In `for batch in loader`, the name `batch` still holds the previous batch when
 torch returns the next one and has asked a worker for another. So `/dev/shm` needs room for one more
 batch.
 """

@@ -73,9 +73,9 @@ def footprint(start_method: str) -> Footprint:
     """Measure the memory that main and a worker use, with a real loader and tiny samples.
 
     The first call for a start method runs the loader in a child interpreter, for a few seconds.
-    Later calls return the same Footprint, which is PSS without its part in shared memory, or USS if
-    there is no PSS. The Footprint doesn't include the pages that a full garbage collection copies
-    in a forked process.
+    Later calls return the same Footprint. Its sizes are PSS without the part in shared memory, or
+    USS if there is no PSS. They don't include the pages that a full garbage collection copies in a
+    forked process.
 
     Raises:
         ValueError: This system has no such start method.
@@ -140,7 +140,7 @@ class Synthetic(Dataset[torch.Tensor]):
         return torch.full((self.sample_bytes,), index % 256, dtype=torch.uint8)
 
     def collate(self, samples: list[torch.Tensor]) -> Any:
-        """Collate as torch does by default, and in a worker, count the batch even if that fails."""
+        """Collate as torch does by default. In a worker, count the batch even if collate fails."""
         try:
             return default_collate(samples)
         finally:

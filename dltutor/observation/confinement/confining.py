@@ -48,9 +48,10 @@ def confine(
     use the watchdog. There is no such substitute for the other limits.
 
     The OOM killer kills the process that it considers the largest, which is often main, because
-    torch's pages count for every process that has touched them. So `confine` adds the whole limit
-    to each worker's score (`oom_score_adj`), and the Observation says so next to the limit. On our
-    machine, Python, torch, and two forked workers need about 180 MB of the limit.
+    torch's pages count for every process that has touched them. So `confine` adds 1000 to each
+    worker's `oom_score_adj`, which counts as much as the whole limit, and the Observation says so
+    next to the limit. On our machine, Python, torch, and two forked workers need about 180 MB of
+    the limit.
 
     Afterward, no new process, cgroup, mount, temporary file, or `/dev/shm` segment is left, even
     if you press Stop or this process is killed.

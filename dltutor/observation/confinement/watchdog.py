@@ -1,4 +1,4 @@
-"""Replace the OOM killer on machines that don't permit a cgroup with a limit."""
+"""Stand in for the OOM killer on machines that don't permit a cgroup with a memory limit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHARE: Final = 0.1  # the largest fraction of a core to use for reading PSS
 class Watchdog:
     """A substitute for the OOM killer that kills the largest worker if the processes pass a limit.
 
-    Whenever the supervisor calls `look`, the watchdog adds up RSS and, if the sum passes the limit
-    (in bytes), PSS (or USS or RSS for a process whose PSS it can't read). If no worker is alive,
-    the watchdog kills the largest process. A cgroup also counts the page cache and files in
-    `/dev/shm` that no process has mapped, and Linux checks the cgroup's limit at every allocation.
+    `look` adds up RSS and, if the sum passes the limit (in bytes), PSS (or USS or RSS for a process
+    whose PSS it can't read). If PSS passes the limit and no worker is alive, `look` kills the
+    largest process. A cgroup is stricter: it also counts the page cache and files in `/dev/shm`
+    that no process has mapped, and Linux checks its limit at every allocation.
 
     The file `workers` in the folder has the workers' pids. The attribute `killed` lists the pids of
     the processes that the watchdog has killed.

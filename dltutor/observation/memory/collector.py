@@ -132,7 +132,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """Return the Timeline of all samples so far, with `notes` and notes on missing samples."""
+        """Return the Timeline of all samples so far, with `notes` and notes on what is missing."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(

@@ -76,9 +76,9 @@ class ProcessCurves:
 def slopes(along: Floats, values: Floats) -> Floats:
     """Return the slopes between all pairs of points, for the Theil-Sen estimate.
 
-    If there are more than 400 points, use only every second point, every third point, and so on, so
-    that at most 400 are left. Two points at the same position have no slope. `along` has the
-    positions, such as the seconds or the number of batches, in ascending order.
+    If there are more than 400 points, use only every second one, or every third, and so on, so that
+    at most 400 are left. Two points at the same position have no slope. `along` has the positions,
+    such as the seconds or the number of batches, in ascending order.
     """
     step = max(1, math.ceil(len(along) / _MOST_POINTS))
     one, other = np.triu_indices(len(along[::step]), k=1)

@@ -30,8 +30,8 @@ class Recorder:
     """A recorder for the memory of a process and all its descendants.
 
     A helper process does the sampling, so sampling needs no lock and no time from this process. A
-    thread in this process only receives what the helper writes. The thread holds no lock that a
-    forked worker could need, and a forked worker closes its copies of the pipes.
+    thread in this process turns what the helper writes into Moments. The thread holds no lock that
+    a forked worker could need, and a forked worker closes its copies of the pipes.
 
     Args:
         pid: The process to observe. If None, it's this process.
@@ -53,7 +53,7 @@ class Recorder:
         proc: Where `/proc` is mounted. If there is no `/proc`, psutil replaces it.
         mark: If not 0, and this process is killed, the helper ends every process that carries this
             mark (see `dltutor.system.marks`).
-        folder: If not "", and this process is killed, the helper removes this folder.
+        folder: The folder that the helper removes after it has ended the processes with the mark.
 
     Attributes:
         batches: How many batches have been delivered so far. The caller sets this number.

@@ -32,7 +32,7 @@ _NEARLY = 0.9  # a full sample is due after this fraction of `memory_period`
 _AT_ONCE = 0.02  # the most seconds to save up for full samples, and the savings at the start
 _EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
 _EARLY_BUDGET = 0.15  # the fraction of a core for those seconds, for two 60 ms readings a second
-_AWAKE = 1.0  # seconds between two checks that the parent is still alive
+_AWAKE = 1.0  # the most seconds between two checks that the parent is still alive
 _DYING = 5.0  # seconds to wait for a parent to end after it has closed its pipes
 _FLUSH = 2.0  # seconds to wait for the parent to read the last line
 
