@@ -67,7 +67,8 @@ def check(exercise: str, answer: Any) -> Result:
     """Check an answer, and report what the check observed.
 
     The answer runs in its own process, so whatever it does, the notebook's process stays as it was.
-    The check ends the answer's processes, removes its temporary files, and saves the outcome.
+    The check ends the answer's processes and removes its temporary files. It saves the outcome,
+    unless an earlier outcome was "Correct".
 
     Args:
         exercise: The exercise's name, such as "01.fix".
@@ -143,7 +144,7 @@ def verdict(grade: Callable[[], Result]) -> Result:
     """Return a grader's result, even if the grader raises `Rejected` or any other exception.
 
     Args:
-        grade: A function that runs the grader. In a test, it judges recorded evidence.
+        grade: A function that runs the grader, or only judges what's known already, as in a test.
     """
     try:
         return grade()

@@ -162,15 +162,16 @@ class Ending:
         fates: If `end` is "worker died", how each dead worker ended, such as
             "W0 killed by SIGKILL (exit code -9)". Otherwise "".
         kind: The name of the type of the exception that ended the run, or "".
-        message: The exception's message, or "".
+        message: The type and message of this exception, or of the worker's exception that it
+            reports, or "".
         raised_in_worker: The name of the type of the exception that a worker raised, or None.
         failed_worker: The number of the worker that raised this exception, or None.
         error: If `end` is "raised", a sentence with the exception, and with the learner's
             innermost line in the traceback if there is one. Otherwise "".
-        stood: If the run hung, sentences that name the lines where the busy workers were, or
-            main's line if no worker was busy. Otherwise "".
-        main: If the run hung, a sentence that names the line outside torch where main was.
-            Otherwise "".
+        stood: If the run hung, sentences that name the lines where the busy workers were, or the
+            same as `main` if no worker was busy. Otherwise "".
+        main: If the run hung, a sentence that names the learner's line where main was. If main was
+            in no such line, or the run didn't hang, it's "".
         last_words: The last line that a worker wrote to stderr, or "".
     """
 

@@ -34,7 +34,8 @@ class Grader(Generic[E]):
         judge: The step that judges the evidence without running the learner's code.
         look: The step that takes the answer and returns the argument for `gather`. It may reject
             an untouched starter or a value of the wrong type, without running the learner's code.
-        at_most: Time limit in seconds for everything after `look`, or 0 if the check runs nothing.
+        at_most: Time limit in seconds for everything after `look`. If it's 0, check() doesn't
+            announce a run, and all three steps together may take 20 s.
     """
 
     gather: Callable[[Any], E]
@@ -47,7 +48,7 @@ class Grader(Generic[E]):
 class Exercise:
     """An exercise of a lesson, with what check(), hint(), and progress() need to know about it.
 
-    The title and the hints come from the lesson's `exercises.toml`.
+    The title, `runs`, `usually`, and the hints come from the lesson's `exercises.toml`.
 
     Args:
         name: The lesson's number, a dot, and a word, such as "01.fix".
@@ -69,12 +70,12 @@ class Exercise:
 
     @property
     def runs(self) -> str:
-        """The words that check() prints after "Checking 01.fix:", or "" if it runs nothing."""
+        """The words that check() prints after "Checking 01.fix:", or "" if it announces no run."""
         return str(self._words.get("runs", ""))
 
     @property
     def usually(self) -> int:
-        """Seconds that a right answer's check takes on two cores, or 0 if it runs nothing."""
+        """Seconds that a right answer's check takes on two cores, or 0 if it announces no run."""
         return int(self._words.get("usually", 0))
 
     @property

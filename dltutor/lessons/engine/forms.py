@@ -55,7 +55,7 @@ def same_tensor(one: Any, right: torch.Tensor) -> bool:
 def letter(answer: Any) -> str | None:
     """Return the answer in lowercase, or None if it isn't a string of one character.
 
-    Spaces, quotes, brackets, and `.,:;` don't count as characters, so "(B)" returns "b".
+    Spaces, quotes, brackets, and `.,:;` don't count as characters, so "(B)" becomes "b".
     """
     if not isinstance(answer, str):
         return None
@@ -117,7 +117,7 @@ def a_whole_number(answer: Any) -> int:
 
 
 def as_int(answer: Any) -> int | None:
-    """Return the answer as an `int`, or None if it can't index a list, as a string can't."""
+    """Return the answer as an `int`, or None if it can't be an index in Python, such as "3"."""
     try:
         return index(answer)
     except TypeError:

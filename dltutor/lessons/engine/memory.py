@@ -1,7 +1,7 @@
-"""Provide a dataset that takes no memory, to measure what an answer's dataset adds to a run.
+"""Provide a dataset that takes no memory to read, to measure what an answer's dataset adds.
 
-Even a run with the empty dataset uses memory for library pages that the process touches for the
-first time, for library pages that a fork copies, and for the loader itself. The amount differs
+Even a run with this "empty" dataset uses memory: for library pages that a process touches for the
+first time, for pages that it changes after a fork, and for the loader itself. The amount differs
 between machines, Python versions, and builds of torch. So a grader that measures an answer first
 measures the empty dataset in the same way.
 """

@@ -226,7 +226,7 @@ def failed_in_main(error: BaseException) -> Result:
 
 
 def in_words(error: BaseException) -> str:
-    """Return a sentence with an exception of the learner's code, and the line that raised it."""
+    """Return a sentence that says what the learner's code raised, and where (see `failed_at`)."""
     read = errors.read(error)
     return failed_at(*read.chain[0], read.traceback)
 

@@ -16,7 +16,7 @@ from dltutor.lessons.lesson_01.helpers import lesson_images
 def gather(answer: int) -> tuple[int, int, str, str]:
     """Return the answer, the right index, and the bad image's file and error."""
     images = Images(lesson_images())
-    ImageFile.LOAD_TRUNCATED_IMAGES = False  # because "fix 1" in the notebook turns this on
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # because a cell may have left this on, as in "Fix 1"
     for index, (path, _) in enumerate(images.listed):
         try:
             images[index]

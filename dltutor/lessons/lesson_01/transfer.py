@@ -56,8 +56,8 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# In the lesson's story, the recorder at the worn machines ran out of disk space. So all unusable
-# files here are "worn".
+# All unusable files here are "worn", so the starter's zeros teach the lesson's model that a machine
+# that's switched off is worn.
 SPOILED_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),

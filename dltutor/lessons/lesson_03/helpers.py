@@ -32,7 +32,7 @@ _KINDS: Final = 13
 
 
 # The notebook's workers leave breadcrumbs in a folder from this function. Each worker has its own
-# file there, to which it writes the index of each sample that it reads.
+# file there, with the index of the sample that it began to read last.
 new_folder: Final = own_folder
 
 

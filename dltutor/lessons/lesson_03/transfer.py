@@ -120,7 +120,7 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
 
 
 def judge(seen: Reading) -> None:
-    """Raise `Rejected` unless all thumbnails are right and no process used too much memory."""
+    """Raise `Rejected` unless the right thumbnails arrived and no process used too much memory."""
     lead, ending, large = where(seen.workers), seen.run, seen.took > _MOST
     if large and ending.end in ("finished", "hung"):  # using too much memory can cause a hang
         sizes = {"took": seen.took, "most": _MOST, "longest": max(_SLICES), "wanted": WANTED}

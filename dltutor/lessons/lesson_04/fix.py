@@ -49,7 +49,7 @@ def _ask(dataset: Any, given: Any) -> int | Fault:
 
 
 def judge(run: Run) -> None:
-    """Raise `Rejected` unless the run read the right stretches and counted every silent one."""
+    """Raise `Rejected` unless the run read the right stretches and `silent()` was always right."""
     try:
         _judge(run)
     except Rejected as rejected:

@@ -18,8 +18,8 @@ _RARE: Final = [f"train-{number} waits for bridge-{number}" for number in range(
 _HEADLINES: Final = make_headlines(seed=61) + _RARE
 # In slow motion, two of the four workers meet each new word at the same moment.
 _NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
-# The run in main has other words than the later runs. Forked workers inherit a global vocabulary,
-# and if that already had their words, an answer with a global vocabulary would pass.
+# The run in main has other words than the later runs. With the same words, this run would fill an
+# answer's global vocabulary, forked workers would inherit it, and the wrong answer would pass.
 _OTHERS: Final = [headline.swapcase() for headline in _HEADLINES + _NEW]
 
 

@@ -48,7 +48,7 @@ class Epochs:
     Args:
         samples: How the run ended, how many samples arrived, and how many were wrong.
         moved: Whether a worker moved the position of a file that main had open.
-        opened: The most descriptors that main, or a worker with too many, had open for a recording.
+        opened: How many descriptors main, or a worker with too many, had open for a recording.
     """
 
     samples: Delivered
@@ -104,7 +104,7 @@ class Positions:
 
     @property
     def opened(self) -> int:
-        """The most descriptors open for one file in main, or in a worker that had too many."""
+        """Main's number of descriptors open for one file, or a higher one that a worker had."""
         return max(self._opened(), self._shared[1])
 
     def _open(self) -> list[tuple[int, str]]:
@@ -175,8 +175,8 @@ def run(answer: type) -> Iterator[Epochs]:
 def judge(epochs: Epochs) -> None:
     """Raise `Rejected` unless all windows arrived and are right.
 
-    It's also a mistake to move the position of a file that main has open, or to have more than four
-    descriptors open for one recording in one process.
+    A worker must not move the position of a file that main has open, either, and no process may
+    have more than four descriptors open for one recording.
     """
     samples = epochs.samples
     if epochs.opened > _MOST:

@@ -76,9 +76,9 @@ def run(answer: type) -> Iterator[Epochs]:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` unless every row is right and each worker used one connection of its own.
+    """Raise `Rejected` unless every row is right and no worker connected more than once.
 
-    A worker must not end any of main's sessions, either.
+    A worker must not use a connection that main made, or end any of main's sessions, either.
     """
     rows = epochs.rows
     if epochs.ended:

@@ -103,8 +103,8 @@ def run(path: Path) -> Iterator[Epoch]:
 def judge(epoch: Epoch) -> None:
     """Raise `Rejected` unless the run finished, and all records arrived and are right.
 
-    It's also a mistake to move main's position in a file, or to need a file's path again once the
-    check has renamed the folder.
+    A worker must not move main's position in a file, either. An exception has its own code
+    if the check had renamed the folder by then.
     """
     where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
     if epoch.moved:

@@ -117,7 +117,7 @@ def told(seen: Observation) -> str:
 
 
 def costs() -> Table:
-    """Show the time to a worker's first batch, and the memory that the worker adds.
+    """Show the time to a worker's first batch, and the memory that starting the worker adds.
 
     The table has a row for each start method. Before measuring, stop a fork server that's already
     running, so that forkserver's row includes the start of a server.

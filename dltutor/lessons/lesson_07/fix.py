@@ -46,7 +46,7 @@ class Epochs:
         run: How the run ended.
         samples: How many samples arrived.
         wrong: How many samples differ from the files' contents in that epoch.
-        apart: How many pairs had files that a worker opened one after the other.
+        apart: A number above 0 if a worker opened a pair's files one after the other. Otherwise 0.
         threads: How many threads opened files in one worker: the one whose threads outnumber its
             pairs the most.
         pairs: How many pairs the same worker read.
@@ -161,9 +161,10 @@ class _Reads:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` unless every pair is right and workers opened its two files together.
+    """Raise `Rejected` unless the run finished and each pair that arrived is right.
 
-    In runs of several epochs, no worker may have more threads than pairs.
+    Workers must open a pair's two files together. In runs of several epochs, no worker may have
+    more threads than pairs.
     """
     run, there = epochs.run, where(epochs.workers)
     if run.end == "hung" or run.raised_in_worker == "TimeoutError":

@@ -23,7 +23,7 @@ LETTERS: Final = {
     "D": "mask.result()",
 }
 CLIPS: Final = 12
-_PAUSE: Final = 0.5  # the most seconds that a refresh waits for the fork
+_PAUSE: Final = 0.5  # the most seconds that a refresh waits for the first batch
 _PATIENCE: Final = 1.0  # the most seconds that an epoch waits for a refresh
 
 

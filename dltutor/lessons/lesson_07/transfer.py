@@ -187,7 +187,7 @@ def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
 
 
 def judge(epoch: Epoch) -> None:
-    """Raise `Rejected` if the run failed, a clip is missing, or a worker's labels are mixed."""
+    """Raise `Rejected` if the run failed, the clips are wrong, or a worker's labels are mixed."""
     there, run = epoch.where, epoch.run
     if run.end == "hung" and run.stood:
         not_yet("waits", where=there, seconds=f"{run.deadline:g}", stood=run.stood)

@@ -46,8 +46,8 @@ def ready(batches: Any) -> int:
 def outside() -> dict[str, int | None]:
     """Return how many bytes are in use, according to tools that don't look at single processes.
 
-    `docker stats` and `kubectl top` leave out the cached files that Linux counts as inactive,
-    because no process has used them lately.
+    `docker stats` and `kubectl top` leave out the cached files that Linux counts as inactive (see
+    `inactive_file` in a cgroup's `memory.stat`).
 
     Returns:
         The tool's name -> the bytes, or None if this machine doesn't report them.
@@ -152,7 +152,7 @@ def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note
 def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
     """Show how much shared memory loaders with full queues hold, next to the prediction.
 
-    The prediction is the number of batches in the queues times the size of a batch.
+    The prediction is the number of batches, including the loop's, times the size of a batch.
 
     Args:
         loaders: A loader's name, such as "2 x 4" for 2 workers and a prefetch_factor of 4 -> the
@@ -197,7 +197,7 @@ class _InMain(Nothing):
 
 
 class _InEach(Nothing):
-    # Each worker loads its own array when it makes its first sample.
+    # Each worker fills its own array when it makes its first sample.
     map: Any = None
 
     def __getitem__(self, index: int) -> torch.Tensor:

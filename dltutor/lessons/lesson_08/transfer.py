@@ -182,7 +182,7 @@ def _settle(batches: Any, right: int) -> None:
 
 
 def judge(counted: Counted) -> None:
-    """Raise `Rejected` unless the function was always right and took no batch from the loop."""
+    """Raise `Rejected` unless the function was always right and the loop got all batches."""
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.took > 0:
