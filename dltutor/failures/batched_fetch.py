@@ -6,8 +6,8 @@ __getitems__`.
 
 Mechanism: `__getitem__` isn't the only way to get samples. If a map-style dataset has a
 `__getitems__`, the loader calls that with the indices of a whole batch, and never calls
-`__getitem__`. Here, the wrapper doesn't define `__getitems__`, but it forwards every attribute that
-it doesn't have to the dataset inside. So torch finds the inner dataset's method, and fetches the
+`__getitem__`. Here, the wrapper doesn't define `__getitems__`, but its `__getattr__` looks for
+missing attributes in the dataset inside. So torch finds the inner dataset's method, and fetches the
 batch past the wrapper. A subclass that overrides only `__getitem__` has the same problem, because
 it inherits `__getitems__`. What you try by hand, `dataset[0]`, goes through the wrapper, so it
 looks right. If the loop accepts samples without the transform, nothing fails.
@@ -56,7 +56,7 @@ class Normalized(Dataset[torch.Tensor]):
         self.scans = scans
 
     def __getattr__(self, name: str) -> Any:
-        if name == "scans":  # pickle looks up other attributes before it restores this one
+        if name == "scans":  # without this, unpickling would look for `scans` forever
             raise AttributeError(name)
         return getattr(self.scans, name)
 
@@ -78,7 +78,7 @@ class NormalizedBatches(Normalized):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and count the scans with a number that a normalized one can't have."""
+    """Run one epoch, and count the scans that have a number outside the range from -1 to 1."""
     wrong = sum(int(scan.abs().max() > 1) for batch in loader for scan in batch)
     return Finding(wrong, f"of {LENGTH} samples not normalized")
 

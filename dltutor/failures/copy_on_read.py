@@ -19,9 +19,9 @@ main pickles the list, and each worker has its private copy before the first sam
 isn't copied even then.
 
 Fix: store the data without Python objects. One array of bytes that holds all strings, with an
-array of offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all
-strings are of similar length (`fixed_width`). A torch tensor is shared under every start method
-(`tensor`), and so are an Arrow table and a block of `multiprocessing.shared_memory`
+array of offsets (`packed`), takes the least memory. Arrow stores strings like that. numpy's
+fixed-width `S` is easiest if all strings are of similar length (`fixed_width`). A torch tensor is
+shared under every start method (`tensor`), and so is a block of `multiprocessing.shared_memory`
 (`shared_memory`). Python removes that block when its creator exits, or when an unrelated process
 that attached to it without `track=False` (Python 3.13) exits. A file with `mmap` has no such
 owner, and all ranks share it. `gc.freeze()` doesn't help.

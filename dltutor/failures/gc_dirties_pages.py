@@ -7,9 +7,9 @@ worker's first sample, and loading becomes many times slower.
 Mechanism: a forked worker shares every page with main until main or the worker writes to that page.
 One full collection writes into the header of each object that the collector tracks: lists, dicts,
 and instances of classes, but not strings and numbers. Up to Python 3.13, the collector doesn't
-track a dict that holds only strings and numbers. So each worker gets a copy of every page with such
-an object. Under spawn and forkserver, there's nothing to copy, because the objects came through a
-pipe and are private from the start.
+track a dict that holds only strings and numbers. So each worker gets a copy of every page with a
+tracked object. Under spawn and forkserver, there's nothing to copy, because the objects came
+through a pipe and are private from the start.
 
 Fix: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
 main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
@@ -63,7 +63,7 @@ def frozen_heap() -> Iterator[None]:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run one epoch, and measure the private memory of the average worker."""
+    """Run one epoch, and measure the average worker's private memory at the last batch."""
     gauge = Gauge()
     return _private(gauge, iter(loader))
 

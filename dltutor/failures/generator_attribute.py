@@ -5,8 +5,8 @@ argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4
 unexpectedly`, before the first batch.
 
 Mechanism: to pickle a generator, torch makes a tensor of its state. Tensors for another process go
-through shared memory, so the pickle holds only a file descriptor, which the new process has to
-open. But torch makes this tensor only for the pickle, so it frees the tensor and closes the
+through shared memory, so the pickle holds only the number of a descriptor that the worker should
+inherit. But torch makes this tensor only for the pickle, so it frees the tensor and closes the
 descriptor as soon as the pickle is written. So the worker gets a number that refers to nothing, or
 to another file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 

@@ -6,8 +6,8 @@ correctly, so a test of the dataset alone finds nothing.
 Mechanism: a worker is a process with its own copy of every module, every global variable, and the
 dataset. `replaced += 1` in W0 changes W0's copy. There's no race and no error. With two workers,
 there are three counters, one for each process, and you print the one that no process changed.
-Attributes of the dataset (`self.replaced += 1`) behave the same way. Fresh workers start from the
-main process's value in each epoch, so nothing adds up in the workers either.
+Attributes of the dataset (`self.replaced += 1`) behave the same way. Fresh workers start over in
+each epoch, so nothing adds up in the workers either.
 
 Fix: send the fact with the sample, as one more field of what `__getitem__` returns, and add it up
 in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot for

@@ -6,11 +6,11 @@ worker maps that memory, it also counts as main's private memory. The number of 
 grows by one for each tensor that the loop keeps. The run ends with `No space left on device`,
 `Too many open files`, or the OOM killer.
 
-Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
-`labels[0]` are views: they share the storage of the batch, and torch can't free the storage while
-something keeps a view of it. A loss that never saw `backward()`, as in a validation loop, is worse,
-because its graph keeps the batch and everything that the model computed from it. `backward()` frees
-what the graph has kept.
+Mechanism: each tensor of a batch arrives in its own piece of shared memory, with a descriptor for
+it. `images[0]` and `labels[0]` are views: they share the storage of the whole tensor, and torch
+can't free the storage while something keeps a view of it. A loss that never saw `backward()`, as in
+a validation loop, is worse, because its graph keeps the batch and everything that the model
+computed from it. `backward()` frees what the graph has kept.
 
 Fix: keep numbers with `.item()`, and copies with `.clone()`. Detach anything that has a graph
 first, and validate under `torch.no_grad()`.

@@ -56,7 +56,7 @@ class LazyRecords(Dataset[torch.Tensor]):
 
 
 class OwnRecords(LazyRecords):
-    """A dataset of records whose file each process opens for itself, for its first sample."""
+    """A dataset of records. Each process opens the file itself when it reads its first sample."""
 
     opened_by: int | None = None
 

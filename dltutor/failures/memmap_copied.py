@@ -47,7 +47,7 @@ FILE: Final = "tokens.bin"
 
 
 class Corpus(Dataset[torch.Tensor]):
-    """Windows of a long text, as tokens in a file."""
+    """A dataset of windows of a long text, whose tokens are in a file."""
 
     def __init__(self, path: Path) -> None:
         self.tokens = open_tokens(path)

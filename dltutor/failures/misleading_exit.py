@@ -85,7 +85,7 @@ class RaisingReadings(Readings):
 
 
 def keep(samples: list[Sample]) -> list[Sample]:
-    """Collate a batch as the list of its samples."""
+    """Return the list of a batch's samples as it is."""
     return samples
 
 

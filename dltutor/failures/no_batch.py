@@ -13,7 +13,7 @@ without an error. After it, an average over no batches is whatever the code star
 
 A setting that's right for the full dataset does this to a small one: a debugging run on 48 samples,
 one site's part of the data, or a rank's share. With an IterableDataset, each worker drops its own
-last batch, so more workers can be enough (see `lost_tail`).
+last batch, so adding workers can lose all batches, too (see `lost_tail`).
 
 Fix: drop the last batch only if there's another one. Before the first epoch, check that
 `len(loader)` isn't 0, or after each epoch, that batches arrived. For evaluation, use

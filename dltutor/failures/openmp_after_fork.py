@@ -7,11 +7,11 @@ worker.
 Mechanism: torch splits a large operation among OpenMP threads. GNU's library (libgomp, in the
 wheels from PyPI) keeps those threads for the next operation. fork copies the list of the threads,
 but not the threads. So at its first parallel operation, the worker hands work to threads that don't
-exist, and waits for them. That's why torch sets each worker to one thread. `torch.set_num_threads`
-in a `worker_init_fn` or a dataset undoes that, and a library with its own OpenMP (OpenCV built with
-GNU OpenMP) ignores it. If main never ran a parallel operation, or runs its first one later, nothing
-hangs. So the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start
-over after a fork.
+exist, and waits for them. torch avoids this by setting each worker to one thread.
+`torch.set_num_threads` in a `worker_init_fn` or a dataset undoes that, and a library with its own
+OpenMP (OpenCV built with GNU OpenMP) ignores it. If main never ran a parallel operation, or runs
+its first one later, nothing hangs. So the hang comes and goes with a line far from the loader.
+Intel's and LLVM's OpenMP start over after a fork.
 
 Fix: leave a worker with its one thread, and use more workers instead. If a worker needs threads,
 use spawn or forkserver.
@@ -34,7 +34,7 @@ THREADS: Final = 2
 
 
 class Standardized(Dataset[torch.Tensor]):
-    """A dataset of images, standardized by the mean and deviation of all, and then made smaller."""
+    """A dataset of images, standardized by the mean and deviation of all images, and shrunk."""
 
     def __init__(self, images: torch.Tensor) -> None:
         self.images = images
@@ -80,7 +80,7 @@ _MAPS = Path("/proc/self/maps")
 
 
 def absent() -> str | None:
-    """Return why torch doesn't compute with GNU's OpenMP here, or None if torch does."""
+    """Return why torch doesn't, or may not, compute with GNU's OpenMP here, or None if it does."""
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return "torch computes without OpenMP here"
     # Look at the files that are mapped, because conda's libgomp.so.1 is a link to LLVM's library.

@@ -11,7 +11,7 @@ the last one. For a few milliseconds, these threads spin, which means that they 
 again, at full speed. That's fastest while every thread has its own core. When there are too few
 cores, the threads that wait use up the very time that the last one needs.
 
-torch knows this, so it gives each worker one thread, whatever main has. What undoes that is a
+torch avoids this by giving each worker one thread, whatever main has. What undoes that is a
 `torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with its own threads.
 OpenBLAS (under numpy) and OpenCV start a thread for each core in each worker. In a container,
 `os.cpu_count()` is also the wrong number, because it counts all of the machine's cores, even if the

@@ -7,8 +7,8 @@ same data trains well in a map-style dataset with `shuffle=True`.
 Mechanism: a stream can't jump to a random sample, so it's shuffled in a buffer. The stream yields a
 random sample from the buffer, and the next one from the files takes its place. With room for n
 samples, each sample waits there for about n others, so two samples that are much further apart in
-the files never share a batch. If the files were written class by class and are read in order, a
-batch has one class, and each epoch has almost the same order as the last one. The samples are all
+the files hardly ever share a batch. If the files were written class by class and are read in order,
+a batch has one class, and each epoch has almost the same order as the last one. The samples are all
 there, and the order does differ, so a look at a few batches shows nothing wrong.
 
 Fix: shuffle the data once, before it's written. If you can't, shuffle the shards in each epoch, and

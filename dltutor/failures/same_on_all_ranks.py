@@ -77,7 +77,7 @@ def set_seed(seed: int) -> None:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Run an epoch, and count masks that another rank has, too.
+    """Run an epoch, and count the masks that all ranks have drawn.
 
     The signals are ones, so a sample is its mask.
     """

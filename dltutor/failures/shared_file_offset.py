@@ -9,8 +9,8 @@ NOTE [ One Position For All ]
 A file that was opened before a fork is one open file of the operating system, which keeps one read
 position for it. Each worker has its own Python file object with its own descriptor, but they all
 lead to this one position. W0 seeks to its record, W1 seeks to another before W0 reads, and then W0
-reads there. A lock inside `zipfile` or `tarfile` doesn't help, because fork also copies the lock,
-one for each process.
+reads there. The lock inside `zipfile` doesn't help, because fork also copies the lock, so each
+process has its own.
 
 A zip archive has checksums, so it notices. A tar archive and a plain file don't, so the sample is
 whatever was at that position.

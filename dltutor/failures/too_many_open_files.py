@@ -57,8 +57,8 @@ def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
 def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
     """Build a case whose batches are lists of tensors, for a loop that keeps the labels.
 
-    With a `batch_size` of 4, the loop keeps too many batches. With 200, one batch has too many
-    tensors.
+    With a `batch_size` of 4, the loop keeps the labels of too many batches. With 200, one batch has
+    too many tensors.
     """
     options = {"batch_size": batch_size, "collate_fn": as_list}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes)

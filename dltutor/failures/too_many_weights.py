@@ -34,7 +34,7 @@ RARE: Final = 512  # one in so many impressions led to a click
 
 
 class Impressions(Dataset[torch.Tensor]):
-    """A log of which ads were clicked."""
+    """A dataset of ad impressions. A sample is 1 if the ad was clicked, or else 0."""
 
     def __init__(self) -> None:
         self.clicked = torch.zeros(COUNT, dtype=torch.uint8)
@@ -61,7 +61,7 @@ class BySums(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         drawn = torch.rand(self.count, dtype=torch.float64, generator=self.generator)
         indices = torch.searchsorted(self.sums, drawn * self.sums[-1], right=True)
-        # The largest random numbers may be rounded up to the sum of all weights.
+        # Rounding may turn a number into the sum of all weights, whose index would be too large.
         yield from indices.clamp(max=len(self.sums) - 1).tolist()
 
 

@@ -71,7 +71,7 @@ class InRounds(Readings):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> None:
-    """Train for an epoch, and average the gradients of all ranks in each step."""
+    """Train for an epoch, and add up the gradients of all ranks in each step."""
     for batch in loader:
         gradient = batch.float().mean()
         dist.all_reduce(gradient)

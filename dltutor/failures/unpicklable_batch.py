@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Failure, Says, facts_of, load, own_fold
 
 
 class Measurements(Dataset[Any]):
-    """A dataset of rows from a database, each with a tensor of its values."""
+    """A dataset of rows from a database, each with a tensor of its low and high values."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -54,7 +54,7 @@ class Scans(Dataset[list[np.ndarray]]):
 
 
 class ThinScans(Scans):
-    """A dataset with thumbnails of four slices from each scan, which unpacks only those four."""
+    """A dataset with the same thumbnails as Scans, but it unpacks only the four that it uses."""
 
     def __getitem__(self, index: int) -> list[np.ndarray]:
         slices = [unpack(packed) for packed in evenly(read_scan(self.paths[index]))]

@@ -45,7 +45,7 @@ def as_list(samples: Sequence[Sample]) -> Listed:
 
 
 def packed(samples: Sequence[Sample]) -> Packed:
-    """Collate a batch as all words in one tensor, the offset of each sentence, and the classes.
+    """Collate a batch into one tensor of all words, the offset of each sentence, and the classes.
 
     `torch.nn.EmbeddingBag` takes the words and offsets as they are, and
     `torch.tensor_split(words, offsets[1:])` returns the sentences without copying them.

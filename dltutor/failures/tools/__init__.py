@@ -1,6 +1,6 @@
 """Provide what the failure modes share: facts, cases, signs, a loader, handles, and folders.
 
-Import `gauge`, which reads memory, from its own module, because it imports torch.
+Import `gauge` and `two_ranks` from their own modules, because these two import torch.
 """
 
 from dltutor.failures.tools.contract import Case, Failure, load

@@ -26,7 +26,7 @@ _Reading = TypeVar("_Reading")
 
 
 class _Starting:
-    """A stand-in for a worker that main spawns, so that torch pickles tensors by descriptor."""
+    """A stand-in for a spawned worker, so that torch pickles a tensor as a descriptor's number."""
 
     def DupFd(self, fd: int) -> int:
         return fd
@@ -46,7 +46,7 @@ def as_for_spawned() -> Iterator[None]:
 
 
 def sent_to_spawned(dataset: object) -> int:
-    """Return how many bytes main sends a spawned worker for a dataset, without shared memory."""
+    """Return the bytes in a dataset's pickle for a spawned worker. Shared memory doesn't count."""
     with as_for_spawned():
         return len(ForkingPickler.dumps(dataset))
 

@@ -58,7 +58,10 @@ class Says:
     texts: tuple[str, ...]
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Return whether the broken run ended as this sign says, and the fixed run finished."""
+        """Return whether the broken run ended as `end` says, and with one of `texts`.
+
+        The fixed run must have finished.
+        """
         said = _messages(broken)
         return (
             broken.end == self.end

@@ -37,7 +37,7 @@ _FILES: Final = {
 _MAKING: Final = 8  # time limit in seconds for making the dataset, as the task says
 _READING: Final = 15  # time limit in seconds for each reading of the dataset, as the task says
 _BATCH: Final = 50  # samples in a batch
-# First, each worker reads 60 batches of the same 250 samples, until its heap doesn't grow anymore.
+# First, each worker reads 60 batches of the same 250 samples, after which its heap hardly grows.
 _BEFORE: Final = 60  # batches
 _FEW: Final = 250  # samples
 # The check gives up unless the broken class makes a worker grow by more than this many MB.
@@ -61,7 +61,7 @@ class Run:
         end: How the run ended.
         first: The private MB of each worker, W0 first, after the worker had read a few samples
             repeatedly.
-        last: The private MB of each worker after the worker had read all samples.
+        last: The private MB of each worker when the last batch had arrived.
         different: How many samples were wrong.
         example: The first wrong sample, for a message: `index`, `found`, and `right`.
     """
@@ -167,8 +167,8 @@ def gather(broken: type, write: Callable[[Path, int], Any], answer: type) -> Rew
 def read_all(dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
     """Read a dataset through a loader, and record wrong samples and each worker's memory.
 
-    Workers first read a few samples repeatedly, until their heaps stop growing. After that, they
-    grow only by what reading the other samples takes up.
+    Workers first read a few samples so often that their heaps stop growing. After that, they grow
+    only by what reading the other samples takes up.
 
     Args:
         dataset: The dataset to read.
@@ -246,7 +246,7 @@ def where_unlike(found: str, right: str) -> list[str]:
 def judge(seen: Rewritten) -> Result:
     """Return "Correct" if all samples are right, and no worker starts too large or grows too much.
 
-    Otherwise, or if a run didn't finish, raise `Rejected`.
+    Otherwise, or if a run didn't finish or the broken class hardly grew, raise `Rejected`.
     """
     for run in seen.runs:
         there, file = where(run.workers), "second" if run.workers else "first"

@@ -138,7 +138,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                 if stop:
                     return
 
-    gc.collect()  # so that no collection is almost due in a new worker, and copies pages
+    gc.collect()  # otherwise, a new worker may collect soon, which would copy pages
     ended = observe(loader, consume=train)
     if ended.end != "finished":
         raise RuntimeError(f"the run didn't finish:\n{ended}")
@@ -163,7 +163,9 @@ def _sizes(pid: int) -> tuple[int, int, float]:
 
 
 def draw(listed: int, **runs: Memory) -> MemoryFigure:
-    """Draw how much each process grew since the first batch, for several runs on one scale.
+    """Draw how much each worker's own memory, and all other memory, grew since the first batch.
+
+    Several runs share one scale.
 
     Args:
         listed: The bytes of the list, which the figure marks with a line for each worker.

@@ -178,7 +178,8 @@ class _Growth:
         others = processes.descendants(os.getpid()) - {*self.workers}
         grown = _held(workers) - float(self.starts.sum())
         return {
-            # Also count shared pages, because a worker from the previous run may still share them.
+            # Also count shared pages, because the previous run's workers may still share some, and
+            # main's private memory seems to grow when these workers end.
             "main": _held([os.getpid()], "Anonymous"),
             "shared": _held([os.getpid(), *workers, *others], "Pss_Shmem"),
             "worker": grown / max(1, len(workers)),

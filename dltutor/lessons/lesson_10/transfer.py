@@ -1,7 +1,7 @@
 """Grade "10.transfer", which asks for a validation that keeps no batch.
 
 The validation must also leave the model as it was. Lesson 14's incident "validation" also uses
-`Watch`, `Kept`, and `wrong_result`.
+`Watch`, `Kept`, `wrong_result`, and `FEW`.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
             if ran_out(str(error)):
                 failed = fault("too-many-open-files", spare=_SPARE)
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
-    if failed and said:  # main waits for a worker that ran out of descriptors, or raises EOFError
+    if failed and said:  # if a worker runs out of descriptors, main hangs or raises another error
         code = "lost-batch" if failed.code == "hung" else "too-many-open-files"
         failed = fault(code, complaint=said[-1], spare=_SPARE)
     gc.collect()

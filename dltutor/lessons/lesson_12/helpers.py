@@ -142,8 +142,8 @@ def kept(output: str) -> list[str]:
     before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
     matches = [_KEPT.match(line) for line in before.splitlines()]
     matches += [_FIRST.match(line) for line in first.splitlines()]
-    # Keep only the lines from the rank that failed. The other ranks only raise "Connection closed
-    # by peer", because that rank has ended.
+    # Of the ranks' errors, keep only those of the rank that failed first. The others only raise
+    # "Connection closed by peer", because that rank has ended.
     found = re.search(r"rank      : (\d)", first)
     own = f"[rank{found[1] if found else 0}]"
     lines = [match[0] for match in matches if match]

@@ -93,7 +93,7 @@ class Rehearsal:
         return self.now
 
     def make(self, workers: int) -> DataLoader[Any]:
-        """Return a loader of 1,000 batches that pretends to have workers."""
+        """Return a loader of 1,000 batches that pretends to have this many workers."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")
             loader = _Rehearsed(TensorDataset(torch.arange(4000)), 4, num_workers=workers)
@@ -101,7 +101,7 @@ class Rehearsal:
         return loader
 
     def begin(self, workers: int) -> _Batches:
-        """Record a new run of a loader that pretends to have workers, and return its iterator."""
+        """Record a new run, and return an iterator that pretends to have this many workers."""
         if self._crowd():
             gc.collect()  # frees reference cycles, because the exercise isn't about them
         self.crowded += self._crowd()

@@ -189,7 +189,7 @@ def _order(batches: list[list[int]], size: int) -> Fault | None:
 
 
 def run(answer: Callable[..., Any]) -> Iterator[Run]:
-    """Yield a record of runs with 2, 0, and 4 workers, then of a run that the check breaks off."""
+    """Yield a record of each run: with 2, 0, and 4 workers, and one that the check breaks off."""
     gc.collect()
     gc.freeze()  # makes collections quick, including the answer's own
     for workers, reviews, steps in _RUNS:

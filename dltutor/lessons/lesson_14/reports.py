@@ -128,7 +128,7 @@ def grader(
     at_most: int,
     job: bool = True,
 ) -> Grader[Evidence]:
-    """Return a grader that first runs the fixed code, and then reads the report.
+    """Return a grader that first runs the fixed code, and then judges the report.
 
     Args:
         incident: The incident that the report is about.

@@ -23,7 +23,7 @@ class Cause:
     Args:
         names: The cause's names in the catalog. The first one fits best, and all are right.
         places: The functions, classes, and variables that a report may name as the place.
-        shortest: The instrument that would have shown the cause first.
+        shortest: The shortest way to find the cause.
     """
 
     names: list[str]

@@ -24,7 +24,7 @@ from dltutor.lessons.lesson_14.scene import Incident
 _CONTEXT, _BATCH, _EPOCHS = 32, 16, 2
 _SOURCES: Final = ("books", "code", "forum", "law", "mail", "manuals", "maps", "medicine", "news")
 _MORE_SOURCES: Final = ("recipes", "sport", "wiki")
-_OWN: Final = 8  # how many tokens each source has that no other source has
+_OWN: Final = 8  # how many different tokens each source has, all of them its own
 _WORKERS: Final = (2, 0, 3, 4, 2)
 _WITHIN: Final = 20  # time limit in seconds for making a loader, and for its epochs
 

@@ -16,7 +16,7 @@ class Ramp:
 
 
 class Step:
-    """A step with its own random numbers, which don't change if you add another step."""
+    """A step with its own random numbers, no matter how many numbers the other steps draw."""
 
     def restart(self, *seed):
         """Draw numbers that depend on this seed from now on."""

@@ -77,7 +77,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             log.write("connected\n")
 
     def handle_error(self, request, client_address):
-        """Ignore the error if a client has disconnected."""
+        """Ignore errors, such as the one after a client has disconnected."""
 
 
 if __name__ == "__main__":
