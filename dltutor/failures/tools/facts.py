@@ -53,7 +53,7 @@ def all_facts() -> dict[str, Facts]:
 
 
 def facts_of(module: str) -> dict[str, Any]:
-    """Return the facts of the failure mode whose module has this `__name__`, for `Failure`."""
+    """Return the facts of the failure mode with this module name, as arguments for `Failure`."""
     return asdict(all_facts()[module.rpartition(".")[2]])
 
 

@@ -104,7 +104,7 @@ def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
 
 
 def _compared(result: Any, right: Sentences) -> Fault | None:
-    # Return what's wrong with the pairs.
+    # Return what's wrong with the pairs, or None.
     if not isinstance(result, (list, tuple)):
         return fault("no-pairs", kind=type(result).__name__)
     wrong, types = 0, ""

@@ -35,7 +35,7 @@ _LOADERS: Final = 32  # `Noted` tells apart loaders with fewer workers than this
 
 
 def leave_few_descriptors(spare: int) -> None:
-    """Let this process and its future children open only `spare` more files from now on."""
+    """Let this process, and each child that it starts later, open only `spare` more files."""
     # The limit is on a descriptor's number. Also lower the hard limit, so that an answer can't
     # raise the limit again.
     taken = {int(name) for name in os.listdir("/proc/self/fd")}

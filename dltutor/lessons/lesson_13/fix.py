@@ -134,7 +134,7 @@ def _one_run(
 
 
 def _read(batches: list[Any], dataset: Reviews) -> tuple[Fault | None, list[list[int]]]:
-    # Return what's wrong with a batch, and the numbers of the reviews in each batch.
+    # Return what's wrong with a batch (or None), and the numbers of the reviews in each batch.
     pairs = zip(dataset.reviews, dataset.labels, strict=True)
     known = {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
     found: list[list[int]] = []
@@ -169,7 +169,7 @@ def _form(thing: Any) -> str:
 
 
 def _order(batches: list[list[int]], size: int) -> Fault | None:
-    # Return what's wrong with the order of the reviews. An epoch has `size` reviews.
+    # Return what's wrong with the order of the reviews, or None. An epoch has `size` reviews.
     numbers = [number for batch in batches for number in batch]
     epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
     for epoch in epochs:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Scans(Dataset):
-    """A dataset of half of the scans, shape (3, 32, 32), between 0 and 1, and their kinds."""
+    """A dataset of half of the scans, with their kinds. A scan is (3, 32, 32), from 0 to 1."""
 
     def __init__(self, folder, validation):
         scans = np.load(Path(folder, "scans.npy"), mmap_mode="r")
