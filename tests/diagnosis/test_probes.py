@@ -286,7 +286,7 @@ def wait_in_a_thread() -> None:
 
 def ask(probe: Any, dataset: Any, **options: Any) -> Any:
     def asked() -> Any:
-        torch.set_num_threads(1)  # as in the doctor's forks: OpenMP's threads aren't copied
+        torch.set_num_threads(1)  # as the doctor does, because a fork has no OpenMP threads
         loader = DataLoader(dataset, **{"batch_size": 4, **options})
         return probe.ask(Subject(loader, None, 1, PATIENCE / 2))
 
@@ -329,7 +329,7 @@ def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
 
 
 class Numbers(Rows):
-    """A dataset whose samples are a float and an integer, which `number` makes from the index."""
+    """A dataset of samples with two numbers. `number` makes the second one from the index."""
 
     def __init__(self, number: Callable[[int], Any], kind: Any = lambda *fields: fields) -> None:
         self.number = number
@@ -405,7 +405,7 @@ def test_integers_that_arrive_as_other_numbers(dataset: Any, collate: Any, kind:
         (ACCOUNTS, integers),
         (ACCOUNTS, lambda drawn: integers(drawn, torch.float64)),
         (ACCOUNTS, lambda drawn: integers(drawn) % 4096),  # a bucket for an embedding
-        (ACCOUNTS, lambda drawn: integers(drawn, torch.uint8)),  # the same, cut off
+        (ACCOUNTS, lambda drawn: integers(drawn, torch.uint8)),  # also a bucket: the lowest 8 bits
         (SECONDS, lambda drawn: integers(drawn, torch.float32)),  # a feature
         (SIZES, lambda drawn: integers(drawn, torch.float32)),  # a feature, a little rounded
         (SECONDS, lambda drawn: integers(drawn) // 60 * 60),
@@ -416,7 +416,7 @@ def test_integers_that_arrive_as_other_numbers(dataset: Any, collate: Any, kind:
         (STEPS, of_one_tensor),
         (STEPS, lambda drawn: torch.arange(5_000)),  # without the field
         (STEPS, lambda drawn: 2 * (integers(drawn) // 2 + torch.arange(-3, 4)[:, None])),
-        (  # no class is 255, so it's free for what doesn't count
+        (  # -1, for what doesn't count, arrives as 255, which is no class
             Numbers(lambda index: (3, 20, 90, -1)[index % 4]),
             lambda drawn: integers(drawn, torch.uint8),
         ),
@@ -1101,7 +1101,7 @@ def test_a_loop_that_was_stopped_is_not_compared_with_itself_without_workers(
 
 
 class Onward(Sampler[int]):
-    """A sampler that goes on where it stopped dealing out, or where `at` was set to."""
+    """A sampler that begins at index `at`, and moves `at` past each index that it deals out."""
 
     at = 0
 
@@ -1163,7 +1163,7 @@ class Restored(Sampler[int]):
 
 
 class RestoredBatches(Restored):
-    """The same as a batch sampler."""
+    """A batch sampler like Restored, with a single index in each batch."""
 
     def __iter__(self) -> Iterator[Any]:
         yield from ([each] for each in super().__iter__())

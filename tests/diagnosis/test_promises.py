@@ -2,7 +2,7 @@
 
 `dltutor.failures.PROMISES` lists a good loader's promises, and what happens if one is broken. Each
 broken loader here breaks one promise in a way that the catalog has no name for. The healthy loaders
-are similar, and get no finding. test_verdicts.py tests the same verdicts on made-up evidence.
+are similar, and get no finding. test_verdicts.py tests the same with made-up evidence.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ def seeded(dataset: Any) -> DataLoader[Any]:
     return load(dataset, shuffle=True, generator=torch.Generator().manual_seed(1))
 
 
-# Loaders, a sampler, and a loop for orders that depend on the epoch. Then what other cases need.
+# Loaders, a sampler, and loops for orders that depend on the epoch. Below are datasets, loops, and
+# a sampler for the other cases.
 
 
 class Endless(DataLoader[Any]):

@@ -103,7 +103,7 @@ NO_GUARD = replace(LOST, said="An attempt has been made to start a new process b
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
-    """Make the record of a W0 that waits in `__getitem__` for a lock or for another kind of object.
+    """Make the record of W0 as it waits in `__getitem__` for a lock or another kind of object.
 
     `by` is the file of the code that waits there. `freed` says whether W0 went on once it got what
     it was waiting for.
@@ -234,7 +234,7 @@ def resumed(
         ours: How many samples each iteration has with workers, such as "24- 8". A minus means that
             the loop left the iteration early.
         theirs: The same without workers.
-        again: The same with workers and one seed (default: as in `ours`).
+        again: The same with workers and a fixed seed (default: as in `ours`).
         end: How the run that `ours` describes ended.
         found: More fields of the evidence.
     """
@@ -257,7 +257,7 @@ def called(ours: str, theirs: str, run: str = "", fields: bool = False) -> Evide
         ours: The samples of the calls with workers, a letter each, such as "abcd- gh". A minus
             means that the loop left the epoch early.
         theirs: The same without workers.
-        run: The samples of a run with workers and another seed (default: those of the first call).
+        run: The samples of a run with workers, without a fixed seed (default: the first call's).
         fields: Whether the letters are only one field of the samples, and the rest is random.
     """
     both = [_calls(each, fields) for each in (ours, theirs)]
@@ -379,7 +379,7 @@ FITS: list[tuple[str, Evidence]] = [
     ("resume_repeats", resumed("24- 8 32-", "24- 40-")),  # the loop stops after a number of steps
     ("resume_repeats", resumed("24- 64", "24- 40", parts=READS, shares=DEALT)),
     ("resume_repeats", resumed("24-", "24- 40", again="24- 8", end="enough")),
-    ("resume_repeats", resumed("24- 24-", "24- 24- 16")),  # the loop has no third iteration
+    ("resume_repeats", resumed("24- 24-", "24- 24- 16")),  # with workers, it iterates only twice
     ("resume_repeats", called("abcd- ghij-", "abcd- efgh-")),
     ("resume_repeats", called("acbd- acbd-", "abcd- efgh-")),
     ("resume_repeats", called("acbd- acbd-", "abcd- ef")),  # the epoch ends in the second call
@@ -818,8 +818,8 @@ def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
     assert not elsewhere(of(two_ranks=TwoRanks(32, 32, 1)))
 
 
-# Whether rules and experiments match the failure modes and the fields of the evidence, one more
-# problem on other machines, and when results of the loop are compared
+# Whether each failure mode has a rule, and each field of the evidence an experiment. Then one more
+# problem on other machines, and when the probes `state` and `waits` are needed.
 
 
 def test_every_failure_mode_has_a_rule_and_breaks_a_promise() -> None:

@@ -95,8 +95,8 @@ def in_two_epochs(**changes: Any) -> Evidence:
 def returned(*numbers: float) -> Evidence:
     """Make evidence from what the loop returns in five runs.
 
-    The runs are `run`, `alone`, `reseeded`, and two with workers and the same seed as `reseeded`,
-    `seeded` and `seeded_again`. If there are fewer numbers, the rest return the same as the first.
+    The runs are `run`, `alone`, `reseeded`, `seeded`, and `seeded_again`. The last two have workers
+    and the seed of `reseeded`. If there are fewer numbers, the other runs return the first one.
     """
     numbers = (*numbers, *numbers[:1] * (5 - len(numbers)))
     runs = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
@@ -114,7 +114,10 @@ def returned_with_one_seed(number: float, **changes: Any) -> Evidence:
 
 
 def in_another_order(found: Evidence, *orders: str) -> Evidence:
-    """Return the evidence, but with `run`, `alone`, and `reseeded` unfinished, in these orders."""
+    """Return the evidence with unfinished runs, whose samples arrive in these orders.
+
+    The orders are for `run`, `alone`, and `reseeded`.
+    """
     runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
     unfinished = {"finished": (False,), "passes": ((),)}
     changed = {

@@ -86,7 +86,7 @@ def load(dataset: Any, **options: Any) -> DataLoader[Any]:
 
 
 def of_rank(made: Any) -> Any:
-    """Return rank 0's share for two ranks."""
+    """Return rank 0's share of a dataset that two ranks divide."""
     return importlib.import_module("datasets.distributed").split_dataset_by_node(made, 0, 2)
 
 

@@ -30,7 +30,7 @@ class Hoard(Numbers):
 
 
 class Scratch(Numbers):
-    """A dataset that needs 50 MB to make a sample, and frees this memory before it returns."""
+    """A dataset that needs 48 MB to make a sample, and frees this memory before it returns."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with mmap.mmap(-1, 50_000_000) as scratch:

@@ -57,7 +57,7 @@ def found(value: float) -> Run:
         (Counts(8), found(8), found(0), True),
         (Counts(8), found(7), found(0), False),
         (Counts(8), found(57), found(1), False),
-        # A cost of `Costs(3)` shows if it's at least three times the fixed run's cost.
+        # With `Costs(3)`, a cost shows if it's at least three times the fixed run's cost.
         (Costs(3), found(30), found(10), True),
         (Costs(3), found(29), found(10), False),
         # A run without a Finding shows nothing.

@@ -108,7 +108,7 @@ def test_shared_file_offset_the_slow_disk_reads_what_the_file_holds() -> None:
 
 
 class Owner:
-    """An owner for a server, which ends when Python frees the owner."""
+    """The owner of a server. The server ends when Python frees its owner."""
 
 
 def test_shared_connection_the_server_ends_with_its_owner(

@@ -120,8 +120,8 @@ def test_a_worker_that_starts_late_is_not_taken_for_another_process_though_sendi
 
 
 def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
-    # Python 3.12 starts with some frozen objects. Freeze some here, because other versions start
-    # without any.
+    # Python 3.12 starts with some frozen objects. Freeze all objects here, because other versions
+    # start without frozen ones.
     gc.freeze()
     try:
         result = check("09.fix", lesson_09.CaptionTuple)

@@ -254,7 +254,7 @@ def raising() -> tuple[int, int]:
 
 
 class Shared(IterableDataset[torch.Tensor]):
-    """A stream in which each rank takes its share of samples."""
+    """A stream of a rank's share of samples. `ask` returns the rank and the number of ranks."""
 
     def __init__(self, ask: Callable[[], tuple[int, int]], length: int = 256) -> None:
         self.ask, self.length = ask, length
@@ -285,7 +285,7 @@ def test_what_a_stream_does_on_two_ranks_is_told_unless_it_takes_its_share(
 
 
 def reduced(count: float, how: Any = torch.distributed.ReduceOp.SUM) -> int:
-    """Return the sum of all ranks' counts, or what another operation makes of them."""
+    """Return the sum of all ranks' counts, or the result of another operation, such as MIN."""
     told = torch.tensor(count)
     if is_initialized():
         torch.distributed.all_reduce(told, how)

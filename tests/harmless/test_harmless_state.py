@@ -40,7 +40,7 @@ from dltutor.observation.own_mappings import keep_private, written
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 152 kB
+ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 152,000 B
 WIDTH = len(ROWS[0])
 
 
@@ -226,7 +226,7 @@ def test_a_file_of_the_experiment_s_own_can_be_written_through_a_mapping(tmp_pat
 
     def work(begin: Callable[[], None]) -> list[int]:
         made = [tmp_path / str(number) for number in range(40)]
-        for path in made:  # Linux may date a new file a few ms before it was made
+        for path in made:  # many, because Linux may date a new file a few ms too early
             keep_private()
             np.memmap(path, np.uint8, "w+", shape=8)[:] = 1
         np.memmap(old, np.uint8, "r+", shape=8)[:] = 1
@@ -796,7 +796,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.thorough  # it starts four interpreters that import torch
+@pytest.mark.thorough  # it starts many interpreters that import torch
 def test_spawned_workers_of_a_new_interpreter_find_what_the_script_defines(tmp_path: Path) -> None:
     script = tmp_path / "cards.py"
     script.write_text(SCRIPT)

@@ -114,7 +114,7 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
     del batches
 
 
-@pytest.mark.thorough  # it starts two interpreters that import torch
+@pytest.mark.thorough  # it starts up to three interpreters that import torch
 def test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch
     assert footprint("fork") is fork, "it is measured once"
 
 
-# --- what goes wrong
+# --- runs that fail, and settings that are rejected
 
 
 def test_what_is_not_safe_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def processes(home: Path, name: str = "") -> list[psutil.Process]:
     """
     found = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # the process may end in the middle
+        with suppress(psutil.Error):  # the process may end between these calls
             ours = process.environ().get("DLTUTOR_HOME") == str(home)
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found += [process] if name in " ".join([process.name(), *process.cmdline()]) else []
@@ -110,7 +110,8 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.mark.usefixtures("cgroup")
 def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() -> None:
-    # Main uses less than 500 MB, even with torch's CUDA build, so a worker reaches the limit.
+    # Main uses less than 500 MB, even with torch's CUDA build, so all processes together reach the
+    # limit only after W0 has grown.
     seen = confine(confined_cases.growing, memory="500M")
     assert seen.end == "worker died", f"{seen}\n{seen.confinement}"
     died = seen.workers[0]
@@ -382,7 +383,7 @@ def test_sizes_are_read_as_people_write_them(text: Any, count: int) -> None:
 
 # --- Stop, and processes that are killed
 
-# A script that hangs, and leaves a temporary file and a child that hangs, too.
+# A script that makes a temporary file, forks, and then hangs in both processes.
 STUCK = "import os, tempfile, time; tempfile.mkstemp(); os.fork(); time.sleep(600)"
 
 

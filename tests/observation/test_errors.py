@@ -1,6 +1,7 @@
 """Check that `errors.read` finds an exception's chain, notes, worker, and the learner's lines.
 
-Other tests here check what `errors.forget` frees, and which files `errors.is_yours` accepts.
+Other tests here check `errors.lost_contact`, what `errors.forget` frees, and which files
+`errors.is_yours` accepts.
 """
 
 from __future__ import annotations

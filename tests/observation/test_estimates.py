@@ -23,7 +23,7 @@ PAGE = 4096
 
 
 def recorded() -> tuple[list[Moment], Timeline]:
-    """Return the moments and the timeline of a run of 6 s with four samples a second.
+    """Return the moments and the timeline of a run with 24 samples, four a second.
 
     Every third sample and the last one have USS and PSS.
     """

@@ -360,7 +360,7 @@ def test_an_error_of_the_block_comes_before_a_held_interrupt() -> None:
 
 @pytest.fixture
 def told() -> Iterator[list[float]]:
-    """Delay SIGCHLD in the plumbing, and collect the times when its earlier handler is called."""
+    """Set a SIGCHLD handler that notes the time, delay it in the plumbing, and yield the times."""
     times: list[float] = []
     before = signal.signal(signal.SIGCHLD, lambda signum, frame: times.append(time.monotonic()))
     delay_in_plumbing()
@@ -392,7 +392,8 @@ def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None
         time.sleep(0.05)
         during.append(len(told))
 
-    # Put `work` into `file`, too, because its frame is the innermost one when the signal arrives.
+    # Put `work` into `file`, too. Otherwise, the innermost frame would be in this file, which
+    # counts as the learner's code, so the signal wouldn't have to wait.
     work.__code__ = work.__code__.replace(co_filename=file)
     as_if_in(file, "transfer")(work)
     assert during == [0]

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 class Owning(_MultiProcessingDataLoaderIter):
-    """An iterator that has an attribute of its own, and needs it in the end."""
+    """An iterator that needs an attribute of its own when it shuts down its workers."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.own = 0
@@ -45,13 +45,13 @@ class Owning(_MultiProcessingDataLoaderIter):
 
 
 class LoadsWithOwning(DataLoader[Any]):
-    """A loader with such an iterator, as litdata has one."""
+    """A loader that makes an Owning iterator. litdata's iterator is of its own class, too."""
 
     def _get_iterator(self) -> Any:
         return Owning(self)
 
 
-# If it raised there, pytest would turn Python's warning into a failure.
+# If deleting the iterator raised an error, Python would only print it, but pytest would fail.
 def test_an_iterator_of_your_own_class_ends_without_an_error() -> None:
     assert observe(LoadsWithOwning(Numbers(), num_workers=2)).ok
     gc.collect()

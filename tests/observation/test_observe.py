@@ -269,8 +269,8 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
         assert [worker.exitcode for worker in seen.workers] == [1]
         assert seen.stderr.endswith("RuntimeError: cannot be rebuilt\\n"), seen.stderr
         """
-    # Use a fresh interpreter, because a fork server from an earlier test would write to its own
-    # stderr.
+    # Use a fresh interpreter, because workers write to the stderr that their fork server started
+    # with, and an earlier test may have started the server.
     done = run_fresh(script.replace("START_METHOD", repr(start_method)))
     assert done.stderr == ""
 

@@ -109,7 +109,7 @@ def read_the_list(read: multiprocessing.synchronize.Event) -> None:
 
 
 def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss() -> None:
-    KEPT.extend(range(10**6, 10**6 + 400_000))  # about 13 MB of integers
+    KEPT.extend(range(10**6, 10**6 + 400_000))  # about 12 MB of integers
     recorder, samples = started(period=0.05, memory_period=0.05, memory_budget=1.0)
     context = multiprocessing.get_context("fork")
     read = context.Event()

@@ -62,7 +62,7 @@ def raised(**fields: Any) -> Observation:
 
 STACK = (Frame("train/data.py", 17, "read", "lock.acquire()"), Frame("train/data.py", 3, "f"))
 
-# For each way to end, an observation and its story.
+# Observations of runs that ended in different ways, each with its story.
 STORIES: dict[str, tuple[Observation, str]] = {
     "finished": (
         observation(),
@@ -108,8 +108,8 @@ STORIES: dict[str, tuple[Observation, str]] = {
         "  workers  W0 still running\n"
         "           W1 still running",
     ),
-    # This story doesn't say which batches arrived, which error, or where, because that depends on
-    # where main is when it notices that a worker died.
+    # This story doesn't say how many batches arrived, what the error was, or where main was. That
+    # depends on what main is doing when it notices that a worker died.
     "a worker died": (
         observation(
             end="worker died",

@@ -1,4 +1,4 @@
-"""Check `confine()` on Linux with cgroup version 2.
+"""Check `confine()` and `cgroups.make` on Linux with cgroup version 2.
 
 On other machines, for users other than root, and where no cgroup can be made, the tests are
 skipped. `scripts/cgroup_v2.py` boots a Linux with version 2 and runs this file there.
@@ -57,7 +57,7 @@ def greedy() -> Iterator[Path]:
 
 @pytest.fixture
 def tree() -> Iterator[Path]:
-    """Make a cgroup at the root and a cgroup `inside` it, and yield the outer cgroup's folder."""
+    """Make a cgroup at the root, with another one called "inside", and yield the outer folder."""
     folder = ROOT / f"test-{os.getpid()}"  # tests that run in parallel share the root
     (folder / "inside").mkdir(parents=True)
     yield folder

@@ -1,4 +1,4 @@
-"""Check memory cgroups on this machine, if it permits one, and versions 1 and 2 on made-up files.
+"""Check real cgroups, if this machine permits any, and made-up files of versions 1 and 2.
 
 `scripts/cgroup_v2.py` runs this file on a Linux with version 2.
 """
@@ -115,7 +115,7 @@ EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
             2,
             APPS,
         ),
-        # Version 1, next to an empty version 2.
+        # Version 1 has the memory controller. Version 2 is mounted, too, but has no controllers.
         (
             V1_MEMORY.format("/") + EMPTY_V2,
             "4:memory:/session\n0::/\n",
@@ -126,7 +126,7 @@ EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
             1,
             "sys/fs/cgroup/memory/session",
         ),
-        # A container finds its own group where the mount begins.
+        # In a container, the mount point is the container's own group.
         (
             V1_MEMORY.format("/docker/abc"),
             "4:memory:/docker/abc\n",
@@ -232,7 +232,7 @@ def test_cached_files_make_room(tmp_path: Path, version: int, stat: str) -> None
         ({"outer/inner/cpu.max": "200000 100000", "outer/cpu.max": "50000 100000"}, 0.5),
         ({"outer/inner/cpu.max": "50000 100000", "outer/cpu.max": "max 100000"}, 0.5),
         ({}, None),
-        # Version 1, in the group at the mount.
+        # With version 1, this process is in the group at the mount point.
         ({"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, 0.5),
         ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, None),
     ],

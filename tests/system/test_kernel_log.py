@@ -1,4 +1,4 @@
-"""Check that `kills` finds only the kills in our own cgroup in a Linux kernel log."""
+"""Check that of the kills in a Linux kernel log, `kills` returns only those in our own cgroup."""
 
 from __future__ import annotations
 

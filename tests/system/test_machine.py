@@ -1,4 +1,4 @@
-"""Check that `machine()` reports what this machine allows, as the operating system reports it."""
+"""Check that `machine()` agrees with the operating system, and that its story has each figure."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ ORPHAN = "sleep 600 >/dev/null 2>&1 & echo $!"
 
 
 class Process(subprocess.Popen[str]):
-    """A process that other code may reap. `Popen.__del__` would warn about that."""
+    """A process that other code may reap. `Popen.__del__` would warn that it's still running."""
 
     def __del__(self) -> None:
         self.wait(10)
@@ -199,11 +199,11 @@ print(*(child.pid for child in children))
 
 def test_who_is_spared_is_not_ended_and_its_children_are() -> None:
     process, (child, grandchild) = start(GRANDCHILD)
-    # Before the grandchild runs `sleep`, it has its parent's name.
+    # Before the grandchild runs `sleep`, it has its parent's command line, so it would be spared.
     until(lambda: has_name(grandchild, b"sleep\0"))
     ended = {each.pid for each in end(known(process.pid), spare=[b"sh\0-c\0sleep"])}
     assert ended == {process.pid, grandchild}
-    end(known(child))  # a shell that has nothing left to wait for ends by itself
+    end(known(child))  # the shell may be gone, because it has nothing left to wait for
 
 
 def make_semaphores() -> None:
@@ -212,7 +212,7 @@ def make_semaphores() -> None:
 
 
 def test_a_process_that_makes_semaphores_leaves_no_name_behind() -> None:
-    # The fixture looks for the names.
+    # The fixture `nothing_left_behind` looks for the names.
     for _ in range(30):
         maker = multiprocessing.get_context("fork").Process(target=make_semaphores)
         maker.start()
