@@ -65,7 +65,7 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
         (helper,) = (
             child for child in psutil.Process().children() if program.__file__ in child.cmdline()
         )
-        # Unlike psutil, this file is exact to the nanosecond. It counts a single thread.
+        # Unlike psutil, this file counts nanoseconds. It counts one thread, and the helper has one.
         used = Path(f"/proc/{helper.pid}/schedstat").read_text().split()[0]
         spent.append((time.monotonic(), int(used) / 1e9))
 

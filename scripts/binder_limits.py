@@ -54,9 +54,9 @@ class Run:
         seconds: How long the command took.
         pss: The most memory that the command's processes used together, in MB of PSS. If Linux
             killed the measurement together with the command, `pss` and `shm` are NaN.
-        shm: The most memory that the command had in /dev/shm, in MB.
+        shm: The most that /dev/shm grew by during the run, in MB.
         left: The command lines of the processes that outlived the command, which `run` then ended.
-        limits: The limits that the command ran under, as sentences (default none).
+        limits: The limits that the command ran under, and how each is enforced (default none).
     """
 
     code: int | None

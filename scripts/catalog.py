@@ -1,4 +1,4 @@
-"""Run failure modes with every start method, and print how often each one failed.
+"""Run failure modes with every start method, and print how many runs of each failed.
 
     python scripts/catalog.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 
@@ -25,7 +25,7 @@ from dltutor.failures import NAMES, START_METHODS, Failure
 
 
 def main() -> int:
-    """Run the failure modes that the command line names, and print how often each one failed."""
+    """Run the failure modes that the command line names, and print how many runs of each failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
@@ -38,7 +38,7 @@ def main() -> int:
     failures: list[Failure] = [
         import_module(f"dltutor.failures.{name}").FAILURE for name in arguments.names or NAMES
     ]
-    # Preload the package, so that the fork server's workers don't each have to import it.
+    # Preload the failure modes, so that the fork server's workers don't each have to import them.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
     forkserver.ensure_running()  # now, because a run would end a fork server that it started
     failed = 0

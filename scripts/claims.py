@@ -57,8 +57,8 @@ class Claim:
         source: Where the claim is from. In TOML, this is the name of a source in `page.toml`, a
             table with `title`, `date`, and `address`, or a list of these.
         how: How we measure the claim, in one or two sentences.
-        measure: The name of a function in `measured_claims/lesson_NN.py`. In its own process, the
-            function measures the claim and returns facts, or raises `CannotMeasure`.
+        measure: The name of a function in `measured_claims/lesson_NN.py`. The function runs in its
+            own process, measures the claim, and returns facts, or raises `CannotMeasure`.
         result: Words for the observation.
         verdict: Words for the verdict if all facts are as expected.
         otherwise: Words for the verdict if a fact isn't as expected.

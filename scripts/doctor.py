@@ -5,11 +5,11 @@
     python scripts/doctor.py repeated_stream ...  # only these, with their reports
     python scripts/doctor.py --fixed --names      # only the fixed cases, one line each
 
-The doctor diagnoses each case in its own interpreter, under each start method that the case claims.
-If a case needs a limit, the script lowers the limit on open files, or gives the case a small
-/dev/shm, which needs root. With --keep, the script replaces the doctor's earlier answers for the
-same cases in benchmarks/doctor.json, and rewrites benchmarks/doctor.md from all answers. The times
-were measured on two cores (AMD EPYC).
+The doctor diagnoses each case in its own interpreter, under each start method that its failure mode
+claims. If a case needs a limit, the script lowers the limit on open files, or gives the case a
+small /dev/shm, which needs root. With --keep, the script replaces the doctor's earlier answers for
+the same cases in benchmarks/doctor.json, and rewrites benchmarks/doctor.md from all answers. The
+times were measured on two cores (AMD EPYC).
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def watch(
     Returns:
         A dict with the command's exit `code` (None if `watch` ended the command at the deadline),
         the `seconds` that it took, the most MB of `pss` that all its processes had together, the
-        most MB that it added to /dev/shm (`shm`), and the command lines of the processes that
-        outlived it (`left`).
+        most MB by which /dev/shm grew (`shm`), and the command lines of the processes that outlived
+        the command (`left`).
     """
     if group:
         Path(group, "cgroup.procs").write_text("0")

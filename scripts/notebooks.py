@@ -61,7 +61,7 @@ NOT_INHERITED = (
 
 
 class Unfit(Exception):
-    """Raised for a twin that must not be saved. Each argument says where and why, as a sentence."""
+    """Raised for an invalid notebook, or a twin that must not be saved. The arguments say why."""
 
 
 def twins(folder: Path = NOTEBOOKS) -> list[Path]:
@@ -109,8 +109,8 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
         # Turn off the warning that two workers are too many for a machine with one core.
         environment["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
         environment["IPYTHONDIR"] = str(Path(root, "ipython"))
-        # Unix sockets for the kernel begin with this path. jupyter_client would choose TCP ports
-        # before the kernel starts, and while the kernel is importing, another process may take one.
+        # The paths of the kernel's Unix sockets begin with this one. jupyter_client would choose
+        # TCP ports before the kernel starts, and while it imports, another process may take one.
         environment["DLTUTOR_SOCKETS"] = str(Path(root, "ipc"))
         if strict:
             environment["DLTUTOR_STRICT"] = "1"

@@ -1,4 +1,4 @@
-"""Make saved outputs portable by removing the paths, pids, and memory addresses in them."""
+"""Shorten paths in saved outputs, hide pids and addresses, and find what still names a machine."""
 
 from __future__ import annotations
 

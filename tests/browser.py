@@ -24,8 +24,8 @@ def find_browser() -> str | None:
 def jupyter(folder: Path) -> Iterator[str]:
     """Serve a folder with JupyterLab and Notebook, and yield the URL without a trailing slash.
 
-    The server keeps its settings, kernel files, and history in the folder, so that it leaves the
-    user's own files alone.
+    The server keeps its settings, connection files, and history in the folder, so that it leaves
+    the user's own files alone.
     """
     state = folder / ".jupyter"
     # Leave out PYTEST_CURRENT_TEST, because with it, ipykernel doesn't capture descriptors 1 and 2.

@@ -112,7 +112,7 @@ def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | Non
 
 
 def in_module(names: dict[str, Any], place: str, harm: str) -> None:
-    """Do harm right away if `place` is MADE, and replace a learner's datasets with harmful ones.
+    """Do harm right away if `place` is MADE, and make each class with a `__getitem__` harmful.
 
     `names` has the globals of the learner's module. The copy of `data.py` that `harmed` writes
     calls this function.

@@ -24,7 +24,7 @@ IDLE_TIMEOUT = 30
 
 
 class PrivateSockets(KernelManager):
-    """A kernel manager whose Unix sockets are at the path that `kernel_environment` sets."""
+    """A kernel manager with Unix sockets, whose paths begin with the one in DLTUTOR_SOCKETS."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(transport="ipc", ip=os.environ["DLTUTOR_SOCKETS"], **options)

@@ -1,4 +1,4 @@
-"""Run one notebook under nbval, in its own pytest, and report what went wrong."""
+"""Run one notebook under nbval, in its own pytest, and list the problems that this finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define loaders whose sampler takes the share of one rank, in a module that asks for its rank."""
+"""Define loaders whose sampler takes one rank's share, in a module that reads `RANK`."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     made = (folder / "made").read_text() if (folder / "made").exists() else ""
     makers = dict(line.split(" ", 1) for line in made.splitlines())
     # Allow the pymp-* folders of sockets that killed workers leave behind, because torch itself
-    # kills workers that don't exit within 5 s. Lightning has torch make a cache for its compiler.
+    # kills workers that don't exit within 5 s. Also allow the cache of torch's compiler, which
+    # Lightning has torch make.
     allowed = {*folder.glob("*/pymp-*"), *folder.glob("*/torchinductor_*")}
     # A process that needs its first temporary file tries the folder with a file that has four bytes
     # (`tempfile._get_default_tempdir`). If the process is killed right then, the file stays.

@@ -78,7 +78,7 @@ def ended(seen: Observation) -> str:
 def private(loader: DataLoader[Any], batches: int) -> float:
     """Return the average worker's private memory (USS) after `batches` batches, in MB."""
     gauge, iterator = Gauge(), iter(loader)
-    for _ in range(batches):  # not `for batch in iterator`, which would end the workers
+    for _ in range(batches):  # `for batch in iterator` would end the workers after an epoch
         next(iterator)
     return gauge.private()
 

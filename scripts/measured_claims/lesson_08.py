@@ -213,7 +213,7 @@ def swap() -> Facts:
 
 
 def _kept(limit: int) -> tuple[str, int]:
-    # Run a loader without workers in a cgroup of `limit` MB, with a dataset that keeps all samples.
+    # Run a loader without workers in a cgroup of `limit` MB. The dataset keeps 1 MB per sample.
     # Return how the process ends, and how many batches the loop took. The loop writes a byte to a
     # file for each batch, so the count survives the process.
     with tempfile.NamedTemporaryFile() as taken:

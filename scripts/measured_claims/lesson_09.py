@@ -24,7 +24,7 @@ from measured_claims import Facts, Samples, Sized, library, private, python
 
 _COUNT: Final = 300_000
 _GONE: Final = 5.0  # the most seconds for the resource tracker to remove a block
-_FULL: Final = 0.7  # a worker with more than this fraction of the list has a full copy
+_FULL: Final = 0.7  # a worker with more than this fraction of the list counts as having a copy
 
 
 class _Kept(Sized):
@@ -50,7 +50,7 @@ def _loader(dataset: Dataset[Any], method: str = "fork", **options: Any) -> Data
 
 
 def _copied(kept: Sequence[Any], listed: int) -> float:
-    # Return how much each of two workers copies when it reads at random, as a fraction of `listed`.
+    # Return how much two workers that read at random grow on average, as a fraction of `listed`.
     return growth(_loader(_Kept(kept))) * MB / listed
 
 

@@ -43,24 +43,24 @@ def _end(target: Any, error: str, **limits: Any) -> str:
 
 
 def sentences() -> Any:
-    """Return the loader of `too_many_open_files`, without the loop that keeps the labels."""
+    """Return the broken loader of `too_many_open_files`, without the loop that keeps the labels."""
     return too_many_open_files.broken().loader
 
 
 def files_by_name(start_method: str = "fork") -> Case:
-    """Set the sharing strategy `file_system`, and return the case of `too_many_open_files`."""
+    """Set the strategy `file_system`, and return the broken case of `too_many_open_files`."""
     torch.multiprocessing.set_sharing_strategy("file_system")
     return too_many_open_files.broken(start_method=start_method)
 
 
 def scan_by_name() -> Case:
-    """Set the sharing strategy `file_system`, and return the case of `shm_exhausted`."""
+    """Set the strategy `file_system`, and return the broken case of `shm_exhausted`."""
     torch.multiprocessing.set_sharing_strategy("file_system")
     return shm_exhausted.broken()
 
 
 def copies() -> Case:
-    """Return the case of `too_many_open_files` with a loop that keeps copies."""
+    """Return the broken case of `too_many_open_files`, but with a loop that keeps copies."""
     case = too_many_open_files.broken()
     return Case(case.loader, too_many_open_files.fixed().consume)
 
@@ -99,7 +99,7 @@ if __name__ == "__main__":
 
 
 def _left_behind(strategy: str) -> list[int]:
-    # Count the segments that a run leaves when it exits, and when we kill it with its manager.
+    # Count the segments left after a run exits, and after we kill a run and its torch_shm_manager.
     case = orphaned_segments.broken() if strategy == "file_system" else orphaned_segments.fixed()
     before = set(Path("/dev/shm").glob("torch_*"))
     python(_IN_ORDER, strategy, check=True)

@@ -71,8 +71,7 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(say(self, index, error)) from error
 
 
-# Parts of right answers other than `raise_right`, and `interrupted_never`, which is part of a wrong
-# answer
+# More parts of right answers. `interrupted_never` is part of a wrong answer.
 
 
 class SampleError(RuntimeError):

@@ -111,7 +111,7 @@ class NoUnpack:
 
 
 def right_ahead(batches: Any) -> int:
-    """A right answer to "08.transfer", which counts batches in the queue and in `_task_info`.
+    """A right answer to "08.transfer", which counts queued batches, and early ones in `_task_info`.
 
     Other answers call it.
     """

@@ -88,7 +88,7 @@ def page(tab: Page) -> Page:
 
 @pytest.fixture
 def own_page(browser: Browser, asked: list[str]) -> Iterator[Page]:
-    """Open a page for one test that loads a notebook or installs a fake clock, which would stay."""
+    """Open a page for one test that loads a notebook, or installs a fake clock that would stay."""
     with opened(browser, asked) as page:
         yield page
 
@@ -157,7 +157,7 @@ def row(t: float, *, gone: tuple[str, ...] = (), settled: Any = (), **sizes: flo
 
     Args:
         t: Seconds since the run began.
-        gone: The roles of processes that have ended.
+        gone: The roles of processes that ended since the row before.
         settled: Pairs of an earlier row's `t` and its corrected sizes in MB, by role.
         sizes: The processes' memory in MB, by role.
     """

@@ -153,7 +153,7 @@ def test_the_colors_of_neighbours_differ() -> None:
 @pytest.mark.parametrize("pyplot", [False, True])
 def test_a_notebook_shows_the_picture(pyplot: bool) -> None:
     formatter = DisplayFormatter()
-    if pyplot:  # with pyplot, matplotlib draws every Figure in a notebook
+    if pyplot:  # with pyplot, IPython draws every Figure in a notebook
         shell = SimpleNamespace(display_formatter=formatter)
         select_figure_formats(shell, ["png"])
     data, _ = formatter.format(draw(run()))

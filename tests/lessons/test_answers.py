@@ -160,7 +160,7 @@ def test_the_starter_in_the_notebook_is_not_attempted(
     "exercise", [name for name in OTHERS if isinstance(first_right(name), type)]
 )
 def test_a_loader_in_place_of_the_class_is_named(exercise: str) -> None:
-    # Without workers, most failures don't happen, so learners hand in a loader that has none.
+    # Without workers, most failures don't happen, so learners may hand in a loader without any.
     for loader in (DataLoader, DataLoader([1])):  # type: ignore[arg-type]
         assert graded(exercise, loader).code == "a-loader"
 

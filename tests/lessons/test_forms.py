@@ -1,4 +1,4 @@
-"""Check in which forms an answer is read, and that an unchanged starter is recognized."""
+"""Check which forms of an answer are accepted, and that an unchanged starter is recognized."""
 
 from __future__ import annotations
 

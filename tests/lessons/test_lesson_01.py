@@ -1,6 +1,6 @@
-"""Check that lesson 01's checks notice Pillow settings that a cell changed, and test its files.
+"""Check how lesson 01's checks treat changed Pillow settings, and test its notebook and helpers.
 
-The files are the notebook, and the images and readings, some of which are broken on purpose.
+The helpers make images and readings, some of which are broken on purpose.
 """
 
 from __future__ import annotations

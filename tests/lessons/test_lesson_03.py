@@ -1,4 +1,4 @@
-"""Check that lesson 03's checks tell crashes apart, and that its helpers and its code work."""
+"""Check lesson 03's judges on made-up evidence, its helpers, and the code in its `On call`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ list(loader)
 """
 
 
-# When a worker dies, torch raises an error in whatever main is doing, and main may be making one of
-# torch's own temporary files, which then stays.
+# When a worker dies, torch raises an error in whatever main is doing. If main is making one of
+# torch's own temporary files, the file stays, so use a folder that is removed after the test.
 @pytest.mark.usefixtures("short_folder")
 def test_the_code_for_on_call_names_the_sample_even_if_faulthandler_was_on(tmp_path: Path) -> None:
     [code] = to_copy("on-call", read(TWIN))

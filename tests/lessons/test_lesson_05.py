@@ -105,7 +105,7 @@ def test_equal_samples_have_one_digest_whatever_they_are_views_of() -> None:
 
 
 class ByPosition(Dataset[torch.Tensor]):
-    """A dataset that seeks and reads in one file, without the delay of the lesson's `SlowDisk`."""
+    """A dataset that seeks and reads in one file, without the delay of the lesson's slow disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -63,7 +63,7 @@ def test_a_sample_weighs_its_storages_once_and_its_pickle() -> None:
     assert tensors == (("int16", 10, 2000), ("int16", 20, 2000))
     assert 20_000 < weigh(np.zeros(10_000, np.int16))[0] < 20_300
     assert 5000 <= weigh(b"x" * 5000)[0] < 5100
-    assert 5000 <= weigh(Sent(b"x" * 5000))[0] < 5200  # the class adds only its name to the pickle
+    assert 5000 <= weigh(Sent(b"x" * 5000))[0] < 5200  # the class adds little to the pickle
     sparse = torch.zeros(100).to_sparse()
     assert [kind for kind, *_ in weigh(sparse)[-1]] == ["int64", "float32"]
 

@@ -1,9 +1,8 @@
 """Check lesson 09's judge on made-up evidence, its helpers, and its notebook's code.
 
-These tests leave out the awkward captions and boxes in the check's files, because some answers in
-tests/answers fail only because of one of those. They also leave out the numbers in the notebook's
-figure and tables, because the run of the solved notebook compares these numbers with the saved
-ones.
+These tests leave out the awkward captions and boxes in the check's files, because tests/answers has
+wrong answers that fail only on one of those. They also leave out the numbers in the notebook's
+figure and tables, which differ between machines.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Weighed(helpers.JobD):
 @pytest.mark.thorough  # it trains job D for six epochs
 @pytest.mark.skipif(reuses_memory() is not None, reason=str(reuses_memory()))
 def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
-    # In this process, workers would first use memory that earlier tests freed, which hides growth.
+    # Run this in a new process, whose fork server's heap doesn't depend on earlier tests.
     script = """
         from dataclasses import replace
         from test_lesson_10 import Weighed

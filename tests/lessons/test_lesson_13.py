@@ -1,4 +1,4 @@
-"""Check what lesson 13's checks time, and the code and table in its notebook."""
+"""Check lesson 13's helpers, the clock of its check, and the code and table in its notebook."""
 
 from __future__ import annotations
 

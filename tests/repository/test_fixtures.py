@@ -66,7 +66,7 @@ def test_a_shared_memory_segment_is_named(nothing_left_behind: Callable[..., Non
 def test_a_segment_of_another_process_is_none_of_ours(
     nothing_left_behind: Callable[..., None],
 ) -> None:
-    # A grandchild whose parent exited is no descendant of ours, like any other program.
+    # A grandchild whose parent has exited isn't our descendant. It stands in for another program.
     other = (
         "import os, sys\n"
         "from multiprocessing.shared_memory import SharedMemory\n"

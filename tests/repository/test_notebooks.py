@@ -23,7 +23,7 @@ LEARNERS = [learner_path(twin) for twin in TWINS]
 def one_by_one(paths: list[Path], *marks: pytest.MarkDecorator) -> list[Any]:
     """Return notebooks as test parameters, in three groups that each run one notebook at a time.
 
-    A notebook waits for about half of its time, so two cores run three of them at once.
+    A notebook waits for about half of its time, so two cores can run three at once.
     """
     return [
         pytest.param(
@@ -110,7 +110,7 @@ def test_a_solved_twin_shows_again_what_it_shows(path: Path) -> None:
         pytest.fail("\n".join(problems), pytrace=False)
 
 
-@pytest.mark.thorough  # the same run, but slower, because it measures memory the whole time
+@pytest.mark.thorough  # the same run, but slower: on one core, with memory measured
 @runs_a_notebook
 @every_run_of_a_twin
 def test_a_solved_twin_keeps_within_what_binder_gives(path: Path) -> None:
