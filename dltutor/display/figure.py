@@ -124,7 +124,8 @@ def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
             column[0].set_title(label, fontweight="bold")
             column[-1].set_xlabel("seconds")
             for role in timeline.roles:
-                dashes = "--" if role[-1] in "13579" else "-"  # so that W0 shows through W1
+                # A role may also name the loader, as "W1 of images". W0 shows through a dashed W1.
+                dashes = "--" if role.partition(" ")[0][-1] in "13579" else "-"
                 for axes, (field, unit, *_) in zip(column, _GROWTH, strict=True):
                     seconds, more = timeline.since_first_batch(timeline.series(role, field))
                     look = {"color": color_of(role), "label": role, "linewidth": 2}

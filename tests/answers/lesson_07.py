@@ -171,6 +171,15 @@ class AllInMemory(ByPid):
         return self.all[index]
 
 
+class Searches(ByPid):
+    """A class that looks for each mask by its name, which one of them doesn't have."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        name = self.images[index].stem.replace("07", "7")
+        next(mask for mask in self.masks if mask.stem == name)
+        return super().__getitem__(index)
+
+
 RIGHT_ANSWERS: RightAnswers = {
     "07.fix": {
         "by pid": ByPid,
@@ -200,6 +209,7 @@ WRONG_FIXES: WrongFixes = {
             "raised",
         ),
         "all read beforehand": (AllInMemory, "wrong-pairs"),
+        "next() of nothing": (Searches, "lost-pairs"),
         "a sample of two tensors": (delivering(ByPid, tuple), "other-sample"),
     },
     "07.transfer": {

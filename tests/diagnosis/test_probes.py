@@ -11,12 +11,14 @@ import io
 import json
 import multiprocessing
 import os
+import pickle
 import queue
 import random
 import sys
 import tempfile
 import threading
 import time
+import types
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
@@ -52,8 +54,10 @@ from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
     copies,
     displaced,
+    ending,
     fetched,
     leftovers,
+    made_as_rank,
     new_interpreter,
     order,
     pinned,
@@ -72,6 +76,7 @@ from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.travel.packing import names_of_main
 from dltutor.diagnosis.probes.twice import Twice
 from dltutor.diagnosis.rules import RULES
 from dltutor.diagnosis.running import runner, small_loaders
@@ -841,6 +846,52 @@ def test_what_a_sampler_loses_to_an_iterator_that_nothing_uses(
 ) -> None:
     found = ask(fetched, Rows(), batch_sampler=AtOnce(order), batch_size=1)
     assert found.begun == begun
+
+
+class Unmeasured(Dataset[int]):
+    """A dataset without a length."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def test_what_a_sampler_loses_is_counted_even_if_the_dataset_has_no_length() -> None:
+    longer = AtOnce(lambda epoch: range(0 if epoch else 12, 32))
+    assert ask(fetched, Unmeasured(), batch_sampler=longer, batch_size=1).begun == (20, 32, 20)
+
+
+def test_every_class_of_main_in_a_pickle_is_named() -> None:
+    main = types.ModuleType("__main__")
+    for name in ("First", "Second", "Third"):
+        setattr(main, name, type(name, (), {"__module__": "__main__"}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "__main__", main)
+        packed = pickle.dumps([main.First(), main.Second, len, main.Third()])
+    assert names_of_main(packed) == ["First", "Second", "Third"]
+
+
+MAKERS: Final = (lambda: DataLoader(Rows()),)
+
+
+def test_a_lambda_that_makes_a_loader_is_not_imported_again() -> None:
+    assert made_as_rank._anew(MAKERS[0], ()) is MAKERS[0]
+
+
+class Ends(Rows):
+    """A dataset that raises what `error` is at the end, and also at an index before it."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 30 or index >= 32:
+            raise self.error(index)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("error", [IndexError, ValueError])
+def test_a_dataset_that_raises_before_its_end_has_an_ordinary_end(error: type[Exception]) -> None:
+    assert ask(ending, Ends(error)).end == -1
 
 
 def test_a_sampler_that_fills_one_batch_again() -> None:

@@ -128,6 +128,16 @@ def test_growth_is_drawn_by_process_from_the_first_batch_to_the_last() -> None:
     assert not np.any(files.lines[0].get_ydata())
 
 
+def test_every_second_worker_of_each_loader_is_dashed() -> None:
+    one = run()
+    lives = [replace(each, role=f"{each.role} of images") for each in one.processes[1:]]
+    figure = draw_growth(
+        {"one": one, "of images": replace(one, processes=(one.processes[0], *lives))}
+    )
+    for axes in figure.axes[:2]:
+        assert [line.get_linestyle() for line in axes.lines] == ["-", "-", "--"]
+
+
 def test_growth_without_batches_or_readings_is_drawn() -> None:
     uncounted = replace(run(), batches=np.zeros(20, np.int64))
     assert len(draw_growth({"uncounted": uncounted}).axes[0].lines[0].get_xdata()) == 20

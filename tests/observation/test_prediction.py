@@ -67,6 +67,7 @@ def test_the_limit_of_the_memory_is_the_lower_one() -> None:
     assert prediction().memory_limit == 2 * GB
     assert prediction(machine=replace(BINDER, memory_limit=None)).memory_limit == 64 * GB
     assert prediction(machine=replace(BINDER, memory_limit=99 * GB)).memory_limit == 64 * GB
+    assert prediction(machine=replace(BINDER, memory=0)).memory_limit == 2 * GB  # 0: unknown
 
 
 def test_text_and_html_tell_the_numbers() -> None:

@@ -96,9 +96,12 @@ def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
 def _beyond(dataset: Any, length: int) -> int:
     # Return the first index past `length` without a sample, or -1 if it wasn't found. At such an
     # index, the dataset raises or, close to `length`, returns a sample with another shape.
-    usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
-    if shape(dataset[length]) not in usual:
-        return -1
+    try:
+        usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
+        if shape(dataset[length]) not in usual:
+            return -1
+    except Exception:
+        return -1  # the error wasn't about the dataset's end
     step, last = 1, length
     while step < 1 << 40:
         kind = _missing(dataset, length + step)[0]

@@ -117,8 +117,10 @@ def _anew(make: Callable[[], Any], modules: Sequence[str]) -> Callable[[], Any]:
     spec = attribute(sys.modules.get(name), "__spec__")
     for each in modules:
         sys.modules.pop(each, None)
-    if spec is None or spec.origin is None or "<locals>" in path:
-        return make  # code in a script, a notebook, or a function can't be imported again
+    if spec is None or spec.origin is None or "<" in path:
+        # Code in a script or a notebook, a function inside another one, or a lambda can't be
+        # imported again.
+        return make
     again = importlib.util.spec_from_file_location(spec.name, spec.origin)
     assert again is not None and again.loader is not None
     found: Any = importlib.util.module_from_spec(again)

@@ -74,8 +74,9 @@ def lost_if_begun_twice(subject: Subject) -> tuple[int, int, int]:
     (first, *others), rest, largest = found
     if first == begun or begun != (others or [rest])[0]:
         return 0, 0, 0
-    whole = {*range(len(subject.dataset))}
-    in_parts = bool(others) and first.union(rest, *others) == whole
+    in_parts = (
+        bool(others) and _never_dealt(subject.dataset, [*first.union(rest, *others)]) == set()
+    )
     lost = in_parts and min(len(first), len(begun)) >= _LEAST
     if not lost and not (first < begun and len(begun) - len(first) > largest):
         return 0, 0, 0

@@ -94,7 +94,7 @@ class Positions:
         If this process has more than `_MOST` descriptors open for one file, record how many.
         """
         if (count := self._opened()) > _MOST:
-            self._shared[1] = min(count, 255)
+            self._shared[1] = max(self._shared[1], min(count, 255))
         return default_collate(samples)
 
     @property

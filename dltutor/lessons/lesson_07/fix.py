@@ -161,7 +161,7 @@ class _Reads:
 
 
 def judge(epochs: Epochs) -> None:
-    """Raise `Rejected` unless the run finished and each pair that arrived is right.
+    """Raise `Rejected` unless the run finished, each pair arrived, and each one is right.
 
     Workers must open a pair's two files together. In runs of several epochs, no worker may have
     more threads than pairs.
@@ -170,6 +170,8 @@ def judge(epochs: Epochs) -> None:
     if run.end == "hung" or run.raised_in_worker == "TimeoutError":
         _reject_hang(epochs, there)
     check_ending(run, there)
+    if epochs.samples < (pairs := _PAIRS * _RUNS[epochs.workers]):
+        not_yet("lost-pairs", where=there, samples=epochs.samples, pairs=pairs)
     if epochs.wrong:
         not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
     # In a single epoch, a worker may read so few pairs that it rightly has more threads, so compare

@@ -114,7 +114,8 @@ class Prediction(Told):
     @property
     def memory_limit(self) -> int:
         """The machine's memory or the cgroup's limit, whichever is lower."""
-        return min(self.machine.memory, self.machine.memory_limit or self.machine.memory)
+        limits = self.machine.memory, self.machine.memory_limit
+        return min((each for each in limits if each), default=0)
 
     @property
     def samples(self) -> int:

@@ -170,14 +170,24 @@ def smallest(path: str, thing: Any, ill: Callable[[Any], _Ill]) -> list[tuple[st
 def names_of_main(packed: bytes) -> list[str]:
     """Return the classes and functions of `__main__` that a pickle refers to by name."""
     strings: list[str] = []
+    memo: list[str] = []  # a pickle has each string only once, and then refers to it by its number
+    last = ""  # what was put on the stack last, if it's a string
     found: dict[str, None] = {}
     for code, argument, _ in pickletools.genops(packed):
+        if code.name == "MEMOIZE":
+            memo.append(last)
+            continue
         if code.name == "GLOBAL" and str(argument).startswith("__main__ "):
             found[str(argument).partition(" ")[2]] = None
         elif code.name == "STACK_GLOBAL" and strings[-2:-1] == ["__main__"]:
             found[strings[-1]] = None
-        elif isinstance(argument, str):
-            strings.append(argument)
+        last = ""
+        if isinstance(argument, str):
+            last = argument
+        elif code.name in ("BINGET", "LONG_BINGET") and isinstance(argument, int):
+            last = memo[argument] if argument < len(memo) else ""
+        if last:
+            strings.append(last)
     return list(found)
 
 
