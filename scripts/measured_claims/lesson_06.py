@@ -78,7 +78,7 @@ class ByName(InSharedMemory):
 
 
 def _copies(dataset: Loaded, method: str) -> int:
-    # Return how many private copies of the dataset's table the average of two workers has.
+    # Return how many private copies of the dataset's table a worker has, averaged over two workers.
     few = Loaded(dataset.rows[:64])
     whole, without = (private(load(each, 2, method), len(each) // 4) for each in (dataset, few))
     return round((whole - without) * MB / dataset.rows.nbytes)

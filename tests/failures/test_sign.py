@@ -53,11 +53,12 @@ def found(value: float) -> Run:
         (Says("raised", ("KeyError",)), Run("hung", LABEL), FINE, False),
         (Says("raised", ("ValueError",)), Run("raised", LABEL), FINE, False),
         (Says("raised", ("KeyError",)), Run("raised", LABEL), Run("raised", LABEL), False),
-        # A count shows if enough samples are wrong in the broken run, and none in the fixed run.
+        # A count is shown if enough samples are wrong in the broken run, and none are wrong in the
+        # fixed run.
         (Counts(8), found(8), found(0), True),
         (Counts(8), found(7), found(0), False),
         (Counts(8), found(57), found(1), False),
-        # With `Costs(3)`, a cost shows if it's at least three times the fixed run's cost.
+        # With `Costs(3)`, a cost is shown if it's at least three times the fixed run's cost.
         (Costs(3), found(30), found(10), True),
         (Costs(3), found(29), found(10), False),
         # A run without a Finding shows nothing.

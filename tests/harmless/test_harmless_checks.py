@@ -88,7 +88,10 @@ def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
 
 
 def sending_takes(taken: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make each batch that a worker sends use `taken` bytes, which stay in use if `kept`."""
+    """Make a worker allocate `taken` more bytes for each batch that it sends.
+
+    If `kept`, the worker keeps them.
+    """
     send, held = ForkingPickler.dumps, []
 
     def dumps(thing: Any, *how: Any) -> Any:

@@ -24,7 +24,7 @@ class Shard:
 
 
 def load(folder, part="shards"):
-    """Return the shards in a folder, sorted by name."""
+    """Return the shards in a folder's subfolder `part`, sorted by name."""
     return [Shard(path) for path in sorted(Path(folder, part).glob("*.bin"))]
 
 
