@@ -39,7 +39,9 @@ class Measures:
             each batch is padded to its longest sample.
         ngrams: The sum of what `ngrams.count` returns for each batch in a stream's first iteration.
         counted: How many samples each iteration delivered.
-        finished: Whether each iteration reached its end.
+        finished: Whether each iteration reached its end, or delivered as many batches as an epoch
+            has.
+        stopped: How many iterations reached their end because the loop asked for one batch more.
         resumed: How many iterations went on after another had restarted the iterator they share.
         result: A digest of what the loop returned, or "" if results can't be compared.
         returned: The repr of what the loop returned, shortened, or "" if `result` is "".
@@ -55,9 +57,9 @@ class Measures:
             and at its largest.
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called the sampler's `set_epoch`.
-        loaded: How many samples had arrived and how many the sampler had left, at the start of the
-            run and each time that the loop had called the sampler's `load_state_dict`. Empty if the
-            loop never called it.
+        loaded: How many samples had arrived and how many the sampler had left, when the first
+            iteration began, and each one before which the loop had called the sampler's
+            `load_state_dict`. Empty if the loop never called it.
         asked: Whether the loop asked a dead worker for its exit code.
         gpu: How many bytes main's tensors take up on the GPU when each batch arrives.
         first: Seconds from the first call of `iter(loader)` to the first batch.
@@ -107,6 +109,7 @@ class Measures:
     ngrams: tuple[int, ...] = ()
     counted: tuple[int, ...] = ()
     finished: tuple[bool, ...] = ()
+    stopped: int = 0
     resumed: int = 0
     result: str = ""
     returned: str = ""

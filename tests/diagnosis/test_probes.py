@@ -6,6 +6,7 @@ what the probes use, how the doctor finds what hangs, and what it shows while it
 
 from __future__ import annotations
 
+import copy
 import importlib
 import io
 import json
@@ -49,6 +50,7 @@ from dltutor.diagnosis import limits, progress
 from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.diagnose import prepare
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects import containers, digests
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes import (
@@ -60,6 +62,7 @@ from dltutor.diagnosis.probes import (
     made_as_rank,
     new_interpreter,
     order,
+    parts,
     pinned,
     recomputed,
     reordered,
@@ -1494,9 +1497,33 @@ def test_a_sampler_of_your_own_that_deals_out_batches_is_told_the_epoch() -> Non
     assert ask(order, Rows(), batch_size=1, batch_sampler=batches).follows
 
 
-@pytest.mark.parametrize(("most", "finished"), [(8, True), (7, False)])
+def test_a_watched_sampler_can_be_pickled_and_copied() -> None:
+    def loop(loader: Any) -> None:
+        state = {"at": 8, "order": list(range(32))}
+        pickle.dumps(loader.sampler)
+        copy.deepcopy(loader.sampler).load_state_dict(state)
+        assert not loader.sampler.at
+        loader.sampler.load_state_dict(state)
+        assert sum(map(len, loader)) == 24
+
+    loader = DataLoader(Rows(), 4, sampler=Restored())
+    found = in_fork(lambda: runner.run(Subject(loader, loop, 2, PATIENCE)), 2 * PATIENCE)
+    assert found.end == "finished", found.said
+    assert found.loaded == ((0, 24), (24, 24))
+    assert vars(Restored)["load_state_dict"].__module__ == __name__
+
+
+@pytest.mark.parametrize(
+    ("most", "dealt", "finished"),
+    [
+        (8, ((8, 8), (8, 8)), True),
+        (7, ((8, 8), (8, 8)), False),
+        (8, ((8, 8), (8, 9)), False),  # `len(loader)` isn't the number of batches
+        (8, (), False),  # the sampler may never end
+    ],
+)
 def test_a_loop_that_counts_its_batches_gets_to_the_end_of_an_epoch(
-    most: int, finished: bool
+    most: int, dealt: Any, finished: bool
 ) -> None:
     def loop(loader: Any) -> None:
         batches = iter(loader)
@@ -1504,8 +1531,10 @@ def test_a_loop_that_counts_its_batches_gets_to_the_end_of_an_epoch(
             next(batches)
 
     loader = DataLoader(Rows(), 4, num_workers=2, **FORK)
-    found = in_fork(lambda: runner.run(Subject(loader, loop, 1, PATIENCE)), 2 * PATIENCE)
-    assert (found.finished, found.counted) == ((finished,), (4 * most,))
+    subject = Subject(loader, loop, 1, PATIENCE)
+    known = Evidence(parts.ask(subject), Measures("finished"), samples=Samples(32, dealt=dealt))
+    found = in_fork(lambda: runner.run(replace(subject, known=known)), 2 * PATIENCE)
+    assert (found.finished, found.stopped, found.counted) == ((finished,), 0, (4 * most,))
 
 
 class Sorted(Sampler[list[int]]):
@@ -1516,6 +1545,24 @@ class Sorted(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter([sorted(self.base)])
+
+
+class Shuffled(Sorted):
+    """A batch sampler that shuffles what the other sampler deals out."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = [*self.base]
+        return iter([indices[at] for at in torch.randperm(16).tolist()] for _ in range(1))
+
+
+@pytest.mark.parametrize(("make", "repeated"), [(Sorted, 1), (Shuffled, 0)])
+def test_the_batches_say_whether_an_order_repeats(make: Any, repeated: int) -> None:
+    def asked() -> Any:
+        shared = DistributedSampler(Rows(), num_replicas=2, rank=0)
+        loader = DataLoader(Rows(), batch_sampler=make(shared), num_workers=2, **FORK)
+        return order.ask(Subject(loader, lambda loader: [*loader, *loader], 1, PATIENCE))
+
+    assert in_fork(asked, 2 * PATIENCE).repeated == repeated
 
 
 def test_a_sampler_inside_a_batch_sampler_of_your_own_is_told_the_epoch() -> None:

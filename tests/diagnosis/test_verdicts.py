@@ -414,6 +414,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
         "a sampler that drops an index after each batch": (
             ill(samples=drawn(dealt=((31, 31), (30, 30)), left_out=(30, 30, 20)), parts=OF_1000),
             ill(samples=drawn(dealt=((40, 40), (40, 40)), left_out=(30, 30, 20)), parts=OF_1000),
+            ill(samples=drawn(dealt=((30, 30), (30, 30)), left_out=(30, 30, 20)), parts=OF_1000),
             ill(samples=drawn(dealt=((29, 29), (30, 30)), left_out=(30, 30, 20)), parts=OF_1000),
         ),
     },
@@ -667,6 +668,7 @@ BREAKS: dict[str, dict[str, tuple[Evidence, *tuple[Evidence, ...]]]] = {
             forgotten(0.03, 0.0001, 1.0),
             forgotten(0.03, 0.0001, 0.1),  # the workers share what they keep
             forgotten(0.03, 0.02, 1.0),  # main keeps nothing either
+            replace(forgotten(0.03, 0.0001, 1.0), parts=SPAWN),  # the workers import torch
             forgotten(0.003, 0.0001, 0.1),  # it's little work
         ),
         "a late start, not without workers": (

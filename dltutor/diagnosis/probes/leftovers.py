@@ -66,7 +66,7 @@ def needed(evidence: Evidence) -> bool:
     parts, run = evidence.parts, evidence.run
     if not parts.workers or run.end != "finished":
         return False
-    leaves = not all(run.finished) or run.others > 0
+    leaves = run.stopped < len(run.finished) or run.others > 0
     return (parts.loop and leaves) or (parts.persistent and parts.stream)
 
 

@@ -7,6 +7,7 @@ all ranks. Finally, run the loop once more, and note its orders and its calls of
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -106,20 +107,22 @@ def _loop(subject: Subject) -> tuple[list[list[Any]], int, int]:
     again = run is not None and run.finished == (False,)
 
     def work() -> tuple[list[list[Any]], int, int]:
-        sampler = subject.told
-        cls, own = type(sampler), type(sampler).__iter__
+        # A batch sampler may change the order of the sampler that has the `set_epoch`.
+        dealer = subject.dealer
+        cls, own = type(dealer), type(dealer).__iter__
         orders: list[list[Any]] = []
 
         def __iter__(self: Any) -> Any:
-            if self is not sampler:
+            if self is not dealer:
                 yield from own(self)
                 return
             orders.append([])
             kept = orders[-1]
-            for index in own(self):
+            for dealt in own(self):
+                batch = [*dealt] if isinstance(dealt, Iterator) else dealt
                 if len(kept) < _MOST:
-                    kept.append(_hashable(index))
-                yield index
+                    kept += map(_hashable, subject.indices_in(batch))
+                yield batch
 
         cls.__iter__ = __iter__
         # The sampler is in main, so the start method makes no difference to its order. Fork the

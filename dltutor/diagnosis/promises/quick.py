@@ -299,8 +299,8 @@ def works_again(evidence: Evidence) -> Iterator[Finding]:
 def _forgets(evidence: Evidence) -> bool:
     # Return whether new workers compute, in each epoch, what one process computes only once.
     run, parts, samples = evidence.run, evidence.parts, evidence.samples
-    if samples is None or parts.stream or parts.persistent or not parts.workers:
-        return False
+    if samples is None or parts.stream or parts.persistent or parts.method != "fork":
+        return False  # workers of another method import torch again in each epoch
     if len(run.counted) < 2 or samples.redrawn > samples.typical / _REMEMBERED:
         return False
     # A first draw may also take longer because a disk is slow, but then the workers compute little.

@@ -329,9 +329,9 @@ def _resumed_from_state(evidence: Evidence) -> Finding | None:
         without = dict(theirs).get(arrived)
         if without is not None and min(b - a for a, b in ours) > max(b - a for a, b in theirs):
             return Finding(
-                f"Your loop loads the sampler's state after {arrived} samples have arrived. With "
-                f"{parts.workers} workers, that state is {by} samples further than the one before. "
-                f"Without workers, it's {without} samples further.",
+                f"Your loop gets {arrived} samples between two times that it loads the sampler's "
+                f"state. With {parts.workers} workers, the second state is {by} samples further "
+                f"than the first. Without workers, it's {without} samples further.",
                 f"{parts.sampler}.__iter__",
             )
     return None

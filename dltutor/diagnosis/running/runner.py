@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain, islice
 from multiprocessing.process import BaseProcess
 from statistics import fmean
@@ -17,6 +18,7 @@ import numpy as np
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.objects.digests import digest, leaves
+from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.diagnosis.running.watch import Enough, Watch, cores_of, idle_shares
 from dltutor.observation.counting import counting
@@ -31,7 +33,8 @@ PATIENCE: Final = 6.0  # seconds that a run may take past its time before it cou
 STARTING: Final = 14.0  # the same limit for workers that import torch first
 _NUMBERS: Final = 4096  # how many numbers from a loop's result to keep
 _LOADS: Final = 16  # the most copies of the sampler to keep, including the one from the start
-_LEFT: Final = 100_000  # the most samples to count that a sampler has left
+_LEFT: Final = 100_000  # with this many samples left in a sampler, don't compare its states
+_COUNTING: Final = 1.0  # seconds to count how many samples the copies have left
 
 
 def run(
@@ -81,8 +84,15 @@ def run(
         "epochs_told": 0,
         "asked": False,
         "after": 0.0,
-        "loaded": [],
     }
+    loads = _Loads(subject, watch)
+
+    def prepare() -> None:
+        watch.prepare()
+        loads.look()
+
+    def told() -> None:
+        state["epochs_told"] += 1
 
     def plainly(loader: Any, epoch: int) -> None:
         if set_epochs:
@@ -92,9 +102,9 @@ def run(
 
     def whole(loader: Any) -> None:
         with (
-            counting(loader, watch.begin, watch.prepare),
-            _epochs_counted(subject, state),
-            _loads_noted(subject, watch, state),
+            counting(loader, watch.begin, prepare),
+            _noted(subject.told, "set_epoch", told),
+            _noted(loads.sampler, "load_state_dict", loads.note),
             _exit_code_reads_noted(state),
         ):
             try:
@@ -118,7 +128,7 @@ def run(
             f"after {seconds + patience:.0f} s the workers hadn't all started. Each gets a pickle "
             "of the dataset, and imports what it needs. A longer deadline would tell"
         )
-    return _measures(seen, watch, state)
+    return replace(_measures(seen, watch, state), loaded=loads.left())
 
 
 def _patience(subject: Subject, patience: float) -> float:
@@ -137,60 +147,77 @@ def _patience(subject: Subject, patience: float) -> float:
 
 
 @contextmanager
-def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
-    sampler = subject.told
-    own = attribute(sampler, "set_epoch")
-    if own is None:
+def _noted(thing: Any, name: str, note: Callable[[], None]) -> Iterator[None]:
+    # Call `note` after each call of one method of one object. Replace the method in the class, so
+    # that the object, and copies and pickles of it, stay as they are.
+    cls = type(thing)
+    if not callable(own := getattr(cls, name, None)):
         yield
         return
 
-    def set_epoch(epoch: int) -> None:
-        state["epochs_told"] += 1
-        own(epoch)
-
-    sampler.set_epoch = set_epoch
-    try:
-        yield
-    finally:
-        del sampler.set_epoch
-
-
-@contextmanager
-def _loads_noted(subject: Subject, watch: Watch, state: dict[str, Any]) -> Iterator[None]:
-    having = (each for each in subject.samplers if callable(attribute(each, "load_state_dict")))
-    sampler = next(having, None)
-    if sampler is None:
-        yield
-        return
-    own = sampler.load_state_dict
-
-    def note() -> None:
-        # Count what's left in the copy after the run, because the loop shouldn't wait for that.
-        with suppress(Exception):  # not every sampler can be copied
-            state["loaded"].append((sum(watch.counted), copy.copy(sampler)))
-
-    def load_state_dict(*args: Any, **options: Any) -> Any:
-        loaded = own(*args, **options)
-        if len(state["loaded"]) < _LOADS:
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        returned = own(self, *args, **options)
+        if self is thing:
             note()
-        return loaded
+        return returned
 
-    note()
-    sampler.load_state_dict = load_state_dict
+    had_it = name in vars(cls)
+    setattr(cls, name, method)
     try:
         yield
     finally:
-        del sampler.load_state_dict
+        if had_it:
+            setattr(cls, name, own)
+        else:
+            delattr(cls, name)
 
 
-def _left(loaded: list[tuple[int, Any]], batch_sampler: Any) -> Iterator[tuple[int, int]]:
-    if len(loaded) < 2:
-        return  # the loop loaded nothing
-    for arrived, sampler in loaded:
-        with suppress(Exception):
-            in_batches = type(sampler) is type(batch_sampler)
-            indices = chain.from_iterable(sampler) if in_batches else sampler
-            yield arrived, sum(1 for _ in islice(indices, _LEFT))
+class _Loads:
+    """A record of the states that the loop loads into its sampler.
+
+    Args:
+        subject: The loader. If no sampler of it has a `load_state_dict`, nothing is recorded.
+        watch: What has arrived so far.
+    """
+
+    def __init__(self, subject: Subject, watch: Watch) -> None:
+        name = "load_state_dict"
+        having = (each for each in subject.samplers if callable(attribute(each, name)))
+        self.sampler = next(having, None)
+        self._subject, self._watch = subject, watch
+        self._new = self.sampler is not None
+        self._copies: list[tuple[int, Any]] = []
+
+    def note(self) -> None:
+        """Note that the loop has loaded a state. It may still correct that state."""
+        self._new = True
+
+    def look(self) -> None:
+        """Copy the sampler before an iteration, if it's the first one or has a new state."""
+        if self._new and len(self._copies) < _LOADS:
+            with suppress(Exception):  # the sampler is the user's
+                self._copies.append((sum(self._watch.counted), copy.copy(self.sampler)))
+        self._new = False
+
+    def left(self) -> tuple[tuple[int, int], ...]:
+        """Return `Measures.loaded`, or () if the loop loaded nothing or counting takes too long."""
+        if len(self._copies) < 2:
+            return ()
+        return forks.attempt(self._count, _COUNTING) or ()
+
+    def _count(self) -> tuple[tuple[int, int], ...]:
+        # Count in the copies after the run, because the loop shouldn't wait for that.
+        deals_batches = type(self.sampler) is type(self._subject.dealer)
+        found = []
+        for arrived, sampler in self._copies:
+            each = self._subject.indices_in if deals_batches else _alone
+            indices = chain.from_iterable(map(each, iter(sampler)))
+            found.append((arrived, sum(1 for _ in islice(indices, _LEFT))))
+        return () if any(left == _LEFT for _, left in found) else tuple(found)
+
+
+def _alone(index: Any) -> list[Any]:
+    return [index]
 
 
 @contextmanager
@@ -234,6 +261,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         ngrams=() if watch.ngrams is None else tuple(watch.ngrams.tolist()),
         counted=tuple(watch.counted),
         finished=tuple(watch.finished),
+        stopped=watch.stopped,
         resumed=watch.resumed,
         result=digest(state["result"]) if _comparable(state["result"]) else "",
         returned=" ".join(shown(state["result"]).split())[:80]
@@ -249,7 +277,6 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["epochs_told"],
-        loaded=tuple(_left(state["loaded"], watch.subject.inner.batch_sampler)),
         asked=state["asked"],
         gpu=tuple(watch.gpu),
         first=watch.first,

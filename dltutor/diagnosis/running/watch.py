@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -74,6 +75,7 @@ class Watch:
         self.ngrams: ngrams.Counts | None = None  # from a stream's first iteration
         self.counted: list[int] = []
         self.finished: list[bool] = []
+        self.stopped = 0  # how many iterations raised StopIteration
         self._came: list[int] = []  # how many batches each iteration delivered
         self._length = _length(subject)
         self._prepared: float | None = None  # when the loop first called `iter(loader)`
@@ -173,7 +175,7 @@ class Watch:
         self.counted[number] += count
         self._came[number] += 1
         # The loop may count its batches, as Lightning does, and never ask for one more.
-        self.finished[number] |= self._came[number] == self._length
+        self.finished[number] = self._came[number] == self._length
         if self.content and len(self.passes[number]) < _SEEN:
             self.passes[number].append(digest(batch))
             self._take_apart(number, batch, count)
@@ -202,6 +204,7 @@ class Watch:
 
     def end(self, number: int) -> None:
         self.finished[number] = True
+        self.stopped += 1
         self.ending = max(self.ending, time.monotonic() - self._asked[number])
         if len(self.temporary) < 2:  # two epochs are enough to compare
             self.temporary.append(temporary_files())
@@ -319,11 +322,13 @@ class Watch:
 
 
 def _length(subject: Subject) -> int | None:
-    # Return how many batches an epoch has, or None if that isn't known before the end.
-    with suppress(Exception):  # a sampler's `__len__` may be the user's
-        if is_a(subject.loader, DataLoader) and not subject.stream:
-            return len(subject.loader)
-    return None
+    # Return how many batches an epoch has, or None if that isn't certain. In two epochs, main must
+    # have seen the sampler deal out as many batches as `len(loader)` says.
+    samples = subject.known.samples if subject.known is not None else None
+    if samples is None or not is_a(subject.loader, DataLoader):
+        return None
+    counts = {*chain.from_iterable(samples.dealt)}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def idle_shares(
