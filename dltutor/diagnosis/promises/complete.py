@@ -192,19 +192,23 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
         return  # a sampler that drops the rest of each bucket on purpose drops as many each time
     if not largest < min(first, second) <= max(first, second) <= parts.length / _PART:
         return  # at most a batch is left out, or the sampler draws a part of the data on purpose
-    yield _finding(
+    said = (
         f"Of {parts.length} samples, the sampler leaves out {first} in one epoch and {second} in "
-        "the next, and not the same ones. "
-        + (f"It deals out {samples.dealt[0][1]} batches. " if for_each else "")
-        + f"Its largest batch has {largest} indices.",
+    )
+    said += "the next, and not the same ones."
+    fix = (
+        "Deal out what's left at the end of each bucket or pool, or carry it over to the next one."
+    )
+    cause = "The sampler groups the indices and drops what doesn't fill a batch in each group."
+    if for_each:
+        said += f" It deals out {samples.dealt[0][1]} batches."
+        fix = "Begin the next batch with the index that didn't fit."
+        cause = "When a batch is full, the sampler has already taken one index more, and drops it."
+    yield _finding(
+        f"{said} Its largest batch has {largest} indices.",
         f"{parts.sampler}.__iter__",
-        "Begin the next batch with the index that didn't fit."
-        if for_each
-        else "Deal out what's left at the end of each bucket or pool, or carry it over to the next "
-        "one.",
-        cause="When a batch is full, the sampler has already taken one index more, and drops it."
-        if for_each
-        else "The sampler groups the indices and drops what doesn't fill a batch in each group.",
+        fix,
+        cause=cause,
         certainty="likely",
     )
 

@@ -16,7 +16,7 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
+        self._file = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115  # stays open
 
     def write(self, note: Any) -> None:
         """Add a note, which JSON has to be able to represent. Tuples arrive as lists."""

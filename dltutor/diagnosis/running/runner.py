@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import chain, islice
 from multiprocessing.process import BaseProcess
 from statistics import fmean
@@ -23,7 +22,7 @@ from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.diagnosis.running.watch import Enough, Watch, cores_of, idle_shares
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
-from dltutor.observation.foreign import attribute, has, module_of
+from dltutor.observation.foreign import has, module_of
 from dltutor.observation.foreign import text as shown
 from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
@@ -128,7 +127,8 @@ def run(
             f"after {seconds + patience:.0f} s the workers hadn't all started. Each gets a pickle "
             "of the dataset, and imports what it needs. A longer deadline would tell"
         )
-    return replace(_measures(seen, watch, state), loaded=loads.left())
+    state["loaded"] = loads.left()
+    return _measures(seen, watch, state)
 
 
 def _patience(subject: Subject, patience: float) -> float:
@@ -181,9 +181,7 @@ class _Loads:
     """
 
     def __init__(self, subject: Subject, watch: Watch) -> None:
-        name = "load_state_dict"
-        having = (each for each in subject.samplers if callable(attribute(each, name)))
-        self.sampler = next(having, None)
+        self.sampler = subject.sampler_with("load_state_dict")
         self._subject, self._watch = subject, watch
         self._new = self.sampler is not None
         self._copies: list[tuple[int, Any]] = []
@@ -277,6 +275,7 @@ def _measures(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measure
         private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["epochs_told"],
+        loaded=state["loaded"],
         asked=state["asked"],
         gpu=tuple(watch.gpu),
         first=watch.first,

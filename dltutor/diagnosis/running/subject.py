@@ -184,8 +184,12 @@ class Subject:
     @property
     def told(self) -> Any:
         """The sampler that has a `set_epoch`, or `sampler` if none has."""
-        has_it = (each for each in self.samplers if callable(attribute(each, "set_epoch")))
-        return next(has_it, self.sampler)
+        found = self.sampler_with("set_epoch")
+        return self.sampler if found is None else found
+
+    def sampler_with(self, method: str) -> Any:
+        """Return the first of `samplers` that has a method with this name, or None."""
+        return next((each for each in self.samplers if callable(attribute(each, method))), None)
 
     @property
     def dealer(self) -> Any:
